@@ -53,7 +53,7 @@ Estimator = TypeVar("Estimator", bound="TopicEstimator")
 # docstring omits are documented in the settings.
 @dataclass(eq=False, repr=False)
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentInput):  # type: ignore[misc]
-    """Base of the estimators.
+    """Base class of the estimators.
 
     Parameters
     ----------
@@ -134,10 +134,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
         Raises
         ------
-        InputError
-            As ``scan`` and ``infer``; also a ``ValueError``.
-        StoreError
-            If the corpus, or the moments store at ``store``, is damaged.
+        InputError, StoreError
+            As ``scan`` and ``infer`` (also a ``ValueError``); if the corpus, or the moments store at ``store``, is
+            damaged.
         """
         del y
         with as_value_errors():

@@ -211,7 +211,7 @@ class Shares:
 def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float64]], width: int) -> Any:
     """Map a function lazily over the row blocks of a Dask array; the result has shape (n_documents, ``width``).
 
-    The function is a single key of the graph, not copied for each block. Blocks are checked when they are computed.
+    The function is one key of the graph, not copied for each block. Blocks are checked when computed.
     """
     carried, n_words = delayed(function, pure=True, traverse=False), X.shape[1]
 
@@ -226,10 +226,7 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
 
 
 def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
-    """Return the output names of the previous pipeline step, found on the call stack.
-
-    Scikit-learn passes names between steps only with data frames, but vectorizers return sparse matrices.
-    """
+    """Return the previous pipeline step's names, from the call stack: sparse matrices carry no names."""
     frame = inspect.currentframe()
     while frame is not None:
         pipeline = frame.f_locals.get("self")

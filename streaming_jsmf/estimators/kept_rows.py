@@ -33,7 +33,7 @@ class KeptRows:
     def place_of_next(self) -> Iterator[Path]:
         """Yield the path of the next corpus, which is removed if the block fails.
 
-        Raises ``InputError`` if earlier batches were deleted, or an earlier call was interrupted.
+        Raises InputError if earlier batches are missing or an earlier call was interrupted.
         """
         if self.first and not self.folder.is_dir():
             raise InputError(
@@ -69,10 +69,7 @@ class KeptRows:
 
 
 def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path | None) -> KeptRows:
-    """Start without batches; ``stack`` removes what is created.
-
-    Raises ``InputError`` if ``store`` or its directory of rows exists.
-    """
+    """Start without batches; ``stack`` removes what is created. Raises InputError if ``store`` or its rows exist."""
     if store is None:
         folder = stack.enter_context(temporary_directory(scratch))
         return KeptRows(folder, folder / "moments")

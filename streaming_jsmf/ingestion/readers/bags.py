@@ -49,20 +49,14 @@ class BagOptions(Strict):
 
 @dataclass(frozen=True)
 class BagColumns:
-    """Columns common to all files: name of the ids (or None), and what each column holds.
-
-    Counts are "integers" or "floats", ids "integers" or "strings"; metadata columns have their Arrow type.
-    """
+    """Columns of all files: name of the ids (or None), and "integers", "floats", "strings" or Arrow type by column."""
 
     id: str | None
     kinds: Mapping[str, str]
 
     @classmethod
     def of(cls, schema: Any, wanted: str | None) -> BagColumns:
-        """Read the columns of a schema; the ids are in ``wanted``, or found by the usual names.
-
-        Raises UnreadableError if a column is missing or has a wrong type.
-        """
+        """Read the columns of a schema, with ids in ``wanted`` or a usual name; UnreadableError if they are invalid."""
         try:
             check_columns(schema, "it")
         except InputError as error:
@@ -87,16 +81,14 @@ class BagColumns:
 
     @property
     def metadata(self) -> list[str]:
-        """Names of the other columns, in order."""
         return [name for name in self.kinds if name not in ("counts", self.id)]
 
 
 @dataclass(frozen=True)
 class BagSource(Source):
-    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts`` over a vocabulary.
+    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
 
-    ``columns`` come from the first readable file; all others must match. ``fingerprint`` is that of a corpus with a
-    manifest, else None.
+    ``fingerprint`` is that of a corpus with a manifest, else None.
     """
 
     files: tuple[str, ...]
@@ -111,10 +103,9 @@ class BagSource(Source):
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Any) -> Self:  # noqa: ARG003
-        """Find shards and words. A corpus with a manifest is checked against it; otherwise ``files``, if any, are read.
+        """Find shards and words; a corpus with a manifest is checked against it.
 
-        Raises InputError if there are none or no shard has the columns, and StoreError if a corpus with a manifest is
-        damaged.
+        Raises InputError if no shard has the columns, and StoreError if a corpus with a manifest is damaged.
         """
         root = normalise(root)
         if exists(join(root, MANIFEST_NAME)):
@@ -130,23 +121,18 @@ class BagSource(Source):
 
     @property
     def vocabulary(self) -> Sequence[str]:
-        """The words; reads the word list."""
         return read_vocabulary(self.vocabulary_path)[0].words
 
     def units(self) -> Sequence[Unit]:
-        """Return runs of row groups of about 16 M pairs."""
         return [unit for path in self.files for unit in _units(path)]
 
     def first_row(self, unit: Unit) -> int:
-        """Return the number of rows of the file before the unit."""
         return parquet_first_row(unit)
 
     def place(self, unit: Unit, row: int) -> str:
-        """Return file, row group and row."""
         return parquet_place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Yield batches of about a million pairs."""
         n_words = len(self.vocabulary)
         row = 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:

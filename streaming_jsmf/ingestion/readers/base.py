@@ -32,16 +32,10 @@ class BadValue(Exception):
 
 @dataclass(frozen=True)
 class Unit:
-    """The part of a source that one task reads; it depends only on the files, not on the number of workers.
+    """Part of a source that one task reads; depends only on the files, not on the number of workers.
 
-    Attributes
-    ----------
-    path
-        Local path or URL of the file.
-    start, stop
-        Range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
-    size
-        Approximate bytes, for progress.
+    ``start`` and ``stop`` are a range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
+    ``size`` is approximate bytes, for progress.
     """
 
     path: str
@@ -83,7 +77,6 @@ class SourceBatch:
 
     @property
     def n_documents(self) -> int:
-        """Number of documents m."""
         return len(self.rows)
 
 
@@ -110,10 +103,7 @@ class BadRecords:
         self._place = place
 
     def refuse(self, row: int | None, reason: str, record: bytes | str | None = None) -> None:
-        """Register a bad record: ``row`` within the unit from 0, or None for the whole file.
-
-        Raises InputError under the policy "fail".
-        """
+        """Register a bad record (``row`` within the unit, or None for the whole file); InputError under "fail"."""
         if self.policy == "fail":
             where = self._unit.path if row is None else self._place(self._unit, row)
             what = "file" if row is None else "record"
@@ -137,8 +127,6 @@ class Reader(ABC):
     ----------
     reader
         Name in specs and on the command line.
-    options_type
-        Class of its options.
     patterns
         Globs of the files it reads in a directory; empty if it takes the directory itself.
     stop_words

@@ -49,7 +49,6 @@ class BasketSource(RecordFiles, Source):
     patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Yield batches of about 8 MB."""
         if is_parquet(unit.path):
             yield from _read_parquet(unit, self.options.items, bad)
             return

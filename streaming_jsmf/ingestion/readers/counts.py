@@ -23,21 +23,14 @@ _WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
 @dataclass(frozen=True)
 class CountFiles(Source):
-    """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary.
-
-    The option ``vocabulary`` names a word list relative to each file; the default is a usual name in the same
-    directory.
-    """
+    """Base of readers of ``files`` of counts over one vocabulary; word lists are named relative to each file."""
 
     files: tuple[str, ...]
     options: Any
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words of all files; reads every word list once.
-
-        Raises InputError if there is no file, a word list is missing or invalid, or word lists differ.
-        """
+        """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
         if not self.files:
             raise InputError("there are no files of counts to read; give at least one")
         first, words = self.files[0], self.words_of(self.files[0])
@@ -53,11 +46,9 @@ class CountFiles(Source):
         return words
 
     def words_of(self, path: str) -> tuple[str, ...]:
-        """Return the words of one file; reads its word list."""
         return read_vocabulary(self.word_list(path))[0].words
 
     def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
-        """Return the default names of a word list."""
         return _WORD_LISTS
 
     def word_list(self, path: str) -> str:
@@ -90,10 +81,7 @@ def whole_file(path: str) -> Unit:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Counts of words in documents, grouped by document, as arrays of equal length.
-
-    ``document`` and ``word`` are int64 from 0, ``count`` is int64 or float64, ``line`` is the int64 line number.
-    """
+    """Counts grouped by document, as arrays of equal length; ``document`` and ``word`` are int64 from 0."""
 
     document: NDArray[Any]
     word: NDArray[Any]
@@ -101,17 +89,15 @@ class Entries:
     line: NDArray[Any]
 
     def take(self, chosen: Any) -> Entries:
-        """Return the entries of a slice, mask or index."""
         return Entries(self.document[chosen], self.word[chosen], self.count[chosen], self.line[chosen])
 
     def followed_by(self, other: Entries) -> Entries:
-        """Concatenate these entries and others."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Entries(*(np.concatenate(pair) for pair in pairs))
 
 
 def merge_entries(entries: Entries, n_words: int) -> Entries:
-    """Sum the counts of a word in a document, with words in ascending order; ``line`` is that of the first entry.
+    """Sum the counts of a word in a document; words become ascending, ``line`` is that of the first entry.
 
     Counts are added in the given order, so that sums do not depend on block boundaries.
     """
@@ -128,5 +114,4 @@ def merge_entries(entries: Entries, n_words: int) -> Entries:
 
 
 def too_large(total: float, word: str) -> str:
-    """Return the reason to refuse a sum of counts of a word."""
     return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"

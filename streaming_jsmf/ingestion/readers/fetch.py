@@ -27,10 +27,9 @@ _FAILURES = (OSError, ValueError, EOFError, ftplib.Error)
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a data set: posix name relative to the data set's directory, URL and SHA-256.
+    """A file of a data set: posix name relative to its directory, URL and SHA-256.
 
-    ``url`` is http, https or ftp, or None if the file is placed by hand; ``sha256`` is 64 lower-case hex digits, or
-    None if unknown.
+    ``url`` is http, https or ftp, or None if the file is placed by hand; ``sha256`` is None if unknown.
     """
 
     name: str
@@ -39,20 +38,16 @@ class RemoteFile:
 
 
 def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, progress: bool) -> dict[str, str]:
-    """Verify the files that exist in a directory and download the others.
+    """Verify the files of a data set that exist in a directory, and download the others.
 
     Existing files are never changed. One pass over each file, to hash it. Memory: a few MB.
 
     Parameters
     ----------
-    files
-        Files of one data set.
     directory
         Local; created if missing.
     page
         Web page where a user finds the files, for messages.
-    progress
-        Whether to show a progress bar on stderr for each download.
 
     Returns
     -------

@@ -84,7 +84,6 @@ def is_hidden(name: str) -> bool:
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a name is that of a tar or zip archive."""
     name = path.lower()
     return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
 
@@ -172,7 +171,6 @@ def bare_suffix(path: str) -> str:
 
 
 def is_compressed(path: str) -> bool:
-    """Return whether a path has a compression suffix."""
     return _name(path).suffix in _CODECS
 
 
@@ -220,7 +218,6 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
 
 
 def describe(error: BaseException) -> str:
-    """Return the message for one of ``STREAM_ERRORS``."""
     if isinstance(error, OSError) and error.errno is not None:
         return (
             f"it cannot be opened ({error.strerror or first_line(error)}); check the path and its permissions"

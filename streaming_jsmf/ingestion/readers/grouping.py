@@ -134,7 +134,6 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
 
 
 def _batches(path: Path, bucket: int) -> Iterator[Any]:
-    """Yield the record batches of a bucket in one memory-mapped file."""
     try:
         with pa.memory_map(str(path)) as source:
             file = pa.ipc.open_file(source)

@@ -99,10 +99,9 @@ def guess_source(
 ) -> Guess:
     """Guess the reader of a source, unless given, and the columns that the options do not name.
 
-    Texts are in a column named text, body, content or similar, or in the one with the longest strings. Ratings are in
-    columns such as MovieLens' userId, movieId and rating, and film titles in ``movies.csv`` in the same directory.
-    Reads headers and a sample of the first file. Raises InputError if there is no source or several readers are
-    possible.
+    Texts are in a column with a usual name (text, body, content) or with the longest strings; ratings are in columns
+    such as MovieLens' userId, movieId and rating. Reads headers and a sample of the first file. Raises InputError if
+    there is no source or several readers are possible.
     """
     given = dict(read or {})
     root = normalise(location)
@@ -184,7 +183,6 @@ def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> R
 
 
 def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: _Layout | None) -> ReaderName:
-    """Choose the reader of record files by the names and Arrow types of their columns."""
     names = set(columns)
     if {"ids", "counts"} <= names:
         return "bag-of-words-parquet"
@@ -313,7 +311,6 @@ def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
 
 
 def _csv_header(path: str, layout: _Layout) -> list[str]:
-    """Return the column names of a delimited file. Raises InputError if there are none."""
     try:
         with open_text(path, layout.encoding, "replace") as text:
             line = text.readline(1 << 20)
@@ -329,7 +326,6 @@ def _csv_header(path: str, layout: _Layout) -> list[str]:
 
 
 def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
-    """Return the Arrow types by column name of the first readable file."""
     reason = ""
     for path in files:
         try:
@@ -364,7 +360,6 @@ def _parquet_sample(path: str) -> dict[str, list[str]]:
 
 
 def _records(path: str, layout: _Layout | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a delimited or JSON-lines file."""
     if layout is not None:
         with open_text(path, layout.encoding, "replace") as text:
             rows = csv_records(text, layout.delimiter)

@@ -37,22 +37,13 @@ TRIAL = Path(__file__).with_name("h5ad_trial.py")
 
 
 class H5adOptions(Strict):
-    """Options of the reader.
-
-    Attributes
-    ----------
-    layer
-        Name of the layer with the counts; X by default.
-    metadata
-        Columns of ``obs`` to keep; categories become strings.
-    """
+    """Options: ``layer`` with the counts (default X), and ``obs`` columns to keep (categories become strings)."""
 
     layer: str | None = None
     metadata: tuple[str, ...] = ()
 
     @property
     def matrix(self) -> str:
-        """Name of the matrix in the file."""
         return "X" if self.layer is None else f"layers/{self.layer}"
 
 
@@ -135,10 +126,7 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
 
 @cache
 def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa: ARG001
-    """Refuse a file that HDF5 cannot finish reading; checked once per process for each file and modification time.
-
-    Costs one process start (about 0.2 s) and one more read of the names.
-    """
+    """Refuse a file that HDF5 cannot finish reading; takes about 0.2 s, once per process and file version."""
     request = {"path": path, "matrix": options.matrix, "columns": options.metadata}
     ended = subprocess.run(
         [sys.executable, str(TRIAL)], input=json.dumps(request).encode(), capture_output=True, check=False
@@ -255,7 +243,6 @@ class _Cells:
         return names
 
     def column(self, name: str, start: int, stop: int) -> Any:
-        """Return a column of ``obs`` from ``start`` to before ``stop`` as an Arrow array."""
         return self._values(self._table("obs")[name], f"obs column {name!r}", start, stop)
 
     def _table(self, name: str) -> Any:

@@ -1,8 +1,7 @@
 """Trial read of an HDF5 file in its own process, as a script that does not import this package.
 
-HDF5 stores variable-length strings in heaps that refer to each other. With a damaged byte the library can follow them
-forever within one call, ignoring signals, or allocate gigabytes. This script therefore reads all heap data first, with
-limits on memory and CPU time (not wall time, because a slow disk is not damage).
+With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes. This
+script reads all heap data with limits on memory and CPU time (not wall time: a slow disk is not damage).
 """
 
 from __future__ import annotations

@@ -23,10 +23,7 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
 
 
 def hash_bags(indptr: NDArray[Any], words: NDArray[np.uint64], counts: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return (m, 2) hashes of bags, independent of the order of their words.
-
-    ``words`` are the hashes of the words, (nonzeros, 2); ``counts`` are int32 or float32.
-    """
+    """Return (m, 2) hashes of bags, independent of word order; ``words`` are hashes (nonzeros, 2)."""
     weight = _mix(np.ascontiguousarray(counts, np.float64).view(np.uint64))
     hashes = np.empty((len(indptr) - 1, 2), np.uint64)
     for j in range(2):

@@ -5,7 +5,7 @@ Modules look these up at use (``limits.BATCH_BYTES``), so that tests can change 
 
 from __future__ import annotations
 
-#: Bytes of text held at once: enough for Arrow and numba to be fast, but small compared with the words.
+#: Bytes of text held at once: enough for Arrow and numba to be fast, but small compared with the vocabulary.
 BATCH_BYTES = 8 << 20
 #: Numbers (document, word, count) held at once.
 BATCH_VALUES = 1_000_000

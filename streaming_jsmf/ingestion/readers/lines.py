@@ -29,7 +29,6 @@ Record = TypeVar("Record")
 
 
 def too_long() -> str:
-    """Return the reason for refusing a line."""
     return f"the line is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
 
 
@@ -109,12 +108,7 @@ class LineBlock:
 class LineReader:
     """Read whole lines of a stream in one pass: first single lines, then blocks of about ``BATCH_BYTES``.
 
-    Attributes
-    ----------
-    line
-        Number, from 0, of the next line.
-    damage
-        Why the stream ended early; empty if it did not.
+    ``line`` is the number of the next line, from 0; ``damage`` is why the stream ended early, or empty.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -211,19 +205,13 @@ def _decodes(path: str, codec: str) -> bool:
 
 
 def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any:
-    """Return a strict ``csv.reader`` of lines with their ends; a quoted field may contain line ends.
-
-    After a ``csv.Error`` the next record can be read.
-    """
+    """Return a strict ``csv.reader`` of lines with their ends; it can continue after a ``csv.Error``."""
     csv.field_size_limit(limits.LONGEST_LINE)
     return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
 
 
 def split_fields(line: bytes, delimiter: str, quote: str = QUOTE, encoding: str = "utf-8") -> list[str]:
-    """Split a line that is a whole record. Without a quote, the delimiter may have several characters.
-
-    Raises BadValue if it cannot be split.
-    """
+    """Split a line that is a whole record, or raise BadValue. Without a quote, a delimiter may have several characters."""
     text = decode(line, encoding)
     if not quote:
         return text.split(delimiter)

@@ -36,10 +36,7 @@ BATCHES_PER_UNIT = 8
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """m unchecked rows of a sparse matrix in CSR form; ``first`` is the number of the first row within its unit.
-
-    ``indptr`` is (m + 1,) from 0; ``words`` and ``counts`` are (nonzeros,).
-    """
+    """m unchecked CSR rows: ``indptr`` (m + 1,), ``words`` and ``counts`` (nonzeros,); ``first`` counts within the unit."""
 
     first: int
     indptr: NDArray[Any]
@@ -51,7 +48,6 @@ class MatrixFiles(CountFiles):
     """Base class of matrix readers: a record is a row, and a bad row is left out as a whole."""
 
     def place(self, unit: Unit, row: int) -> str:
-        """Return file and row, from 0, of a record."""
         return f"{unit.path}, row {unit.start + row} from 0"
 
 
@@ -119,18 +115,14 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
 
 
 class NpzOptions(Strict):
-    """``vocabulary`` is the word list, relative to the file.
-
-    The default for ``X.npz`` is ``X.vocab.txt``, ``vocab.txt``, ``vocabulary.txt`` or ``vocabulary.parquet`` in its
-    directory.
-    """
+    """``vocabulary``: the word list, relative to the file; default for ``X.npz``: ``X.vocab.txt`` or a usual name."""
 
     vocabulary: str | None = None
 
 
 @dataclass(frozen=True)
 class NpzSource(MatrixFiles):
-    """Reader "npz": CSR matrices of ``scipy.sparse.save_npz``. Documents have no ids; all files have the same words.
+    """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
     A compressed file is one unit, because it can only be read from its start.
     """
@@ -142,7 +134,6 @@ class NpzSource(MatrixFiles):
     patterns = ("*.npz",)
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        """Return the default names, that of this file first."""
         return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
 
     def units(self) -> list[Unit]:
@@ -151,7 +142,6 @@ class NpzSource(MatrixFiles):
         return [unit for path in self.files for unit in _units_of(path)]
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a unit. Memory: one batch of values and the words."""
         n_words = len(self.words_of(unit.path))
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
             if matrix.n_columns != n_words:
@@ -215,7 +205,6 @@ class _Matrix:
         return all(array.member.compress_type == zipfile.ZIP_STORED for array in self._arrays.values())
 
     def indptr(self) -> NDArray[np.int64]:
-        """Return the whole indptr, (n_rows + 1,)."""
         return self._checked(self._reader("indptr", 0)(self.n_rows + 1))
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:

@@ -46,12 +46,10 @@ class DocwordSource(NumberFiles):
     stop_words = ENGLISH
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        """Return the name that matches the file name."""
         named = _DOCWORD_NAME.fullmatch(path.rsplit("/", 1)[-1])
         return [f"vocab.{named[1]}.txt" if named else "vocab.txt"]
 
     def header(self, lines: LineReader) -> Header | None:
-        """Read the sizes in the first three lines."""
         sizes: list[int] = []
         for name in ("documents D", "words W", "counts NNZ"):
             line = lines.next_line()
@@ -79,16 +77,7 @@ class DocwordSource(NumberFiles):
 
 
 class MatrixMarketOptions(Strict):
-    """Options of the reader.
-
-    Attributes
-    ----------
-    documents
-        Whether "rows" or "columns" are the documents.
-    vocabulary
-        The word list, relative to the file; by default ``vocab.txt``, ``vocabulary.txt`` or ``vocabulary.parquet`` in
-        the same directory.
-    """
+    """``documents``: whether "rows" or "columns" are documents; ``vocabulary``: the word list, relative to the file."""
 
     documents: Literal["rows", "columns"] = "rows"
     vocabulary: str | None = None
@@ -109,7 +98,6 @@ class MatrixMarketSource(NumberFiles):
     patterns = compressed("*.mtx")
 
     def header(self, lines: LineReader) -> Header | None:
-        """Read the type and sizes of the matrix."""
         banner = lines.next_line()
         line: bytes | None = b"%"
         while line is not None and (line.startswith(b"%") or not line.strip()):

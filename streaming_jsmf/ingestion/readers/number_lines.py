@@ -50,8 +50,6 @@ class Header:
         Line of the header, from 0, that gives ``n_entries``.
     order, words_said
         For messages: how to correct the order of documents, and how the header gives ``n_words``.
-    numbered
-        Whether the ids of documents are their numbers.
     """
 
     document: int
@@ -67,12 +65,10 @@ class Header:
 
     @property
     def types(self) -> list[Any]:
-        """Types of the numbers in a line."""
         return [np.int64, np.int64, *([self.count_type] if self.count_type else [])]
 
     @property
     def smallest(self) -> float:
-        """Smallest valid count."""
         return SMALLEST_COUNT if self.count_type is np.float64 else 1
 
 
@@ -84,13 +80,11 @@ class NumberFiles(CountFiles):
     """
 
     def units(self) -> list[Unit]:
-        """Return one unit per file. Raises InputError for a missing file and for word lists that differ."""
         units = [whole_file(path) for path in self.files]
         _ = self.vocabulary
         return units
 
     def place(self, unit: Unit, row: int) -> str:
-        """Return file and line, from 1, of a record."""
         return f"{unit.path}, line {row + 1}"
 
     @abstractmethod
@@ -137,20 +131,13 @@ def _read_counts(
 
 
 def _most_empty(unit: Unit) -> int:
-    """Return how many documents without lines a file of this size may declare."""
     size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
     by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
     return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
 class EntryParser:
-    """Parser from blocks of lines to entries; bad lines are refused and left out.
-
-    Attributes
-    ----------
-    n_lines
-        Lines read so far, including bad lines but not blank ones.
-    """
+    """Parser of blocks of lines that refuses bad lines; ``n_lines`` counts all lines read except blank ones."""
 
     def __init__(self, header: Header, bad: BadRecords) -> None:
         self.n_lines = 0
@@ -262,10 +249,7 @@ def _real(text: bytes) -> float:
 
 
 class _BagBuilder:
-    """Build batches of bags from entries in ascending order of documents; holds one block and one document.
-
-    Raises UnreadableError if more than ``most_empty`` documents have no entries.
-    """
+    """Build batches of bags from sorted entries; UnreadableError if too many documents have no entries."""
 
     def __init__(self, header: Header, most_empty: int, bad: BadRecords) -> None:
         self._header = header
@@ -288,7 +272,7 @@ class _BagBuilder:
         yield from self._emit(together.take(slice(0, cut)), last, int(self._open.line[0]))
 
     def close(self, n_documents: int | None, end: int) -> Iterator[SourceBatch]:
-        """Yield the remaining documents, up to ``n_documents`` or the last one with entries; ``end`` is the next line."""
+        """Yield the rest, up to ``n_documents`` or else the last one with entries; ``end`` is the next line."""
         seen = int(self._open.document[-1]) + 1 if len(self._open.document) else 0
         yield from self._emit(self._open, seen if n_documents is None else n_documents, end)
 

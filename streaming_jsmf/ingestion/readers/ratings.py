@@ -28,12 +28,10 @@ from streaming_jsmf.storage.paths import exists, is_url
 
 
 class RatingsOptions(Delimited):
-    """Names of the columns, and the file of item names.
+    """Names of the columns, and the file of item names with its layout.
 
     Attributes
     ----------
-    user, item, rating
-        Columns; users and items are strings or integers.
     max_rating
         Highest rating; ratings are 0.5, 1, ..., ``max_rating``.
     integer_ids
@@ -41,10 +39,6 @@ class RatingsOptions(Delimited):
     names
         Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses the
         items as words.
-    names_item, names_name
-        Columns of that file.
-    names_delimiter, names_header, names_columns, names_encoding
-        Layout of that file, as for the ratings, and its encoding.
     """
 
     user: str = "user"
@@ -85,15 +79,12 @@ class RatingsSource(TableSource):
 
     @property
     def roles(self) -> tuple[str, str, str | None]:
-        """The columns given in the options."""
         return self.options.user, self.options.item, self.options.rating
 
     def count_kind(self, kind: Any) -> str:  # noqa: ARG002
-        """Return "int": twice a rating is a whole number."""
         return "int"
 
     def counts(self, batch: TableBatch) -> CheckedCounts:
-        """Return the ratings in half stars."""
         name, best = self.options.rating, self.options.max_rating
         numbers, text = parse_numbers(batch.columns[name], name)
         twice = 2 * numbers
@@ -108,7 +99,7 @@ class RatingsSource(TableSource):
         return CheckedCounts(np.where(good, twice, 0).astype(np.int32), good, explain)
 
     def rename_words(self, path: str) -> Callable[[Keys], Keys]:
-        """Return a function that maps items to names, if a file of names is given. Raises InputError if it is invalid."""
+        """Return a function from items to names, if a file of names is given. Raises InputError if it is invalid."""
         if self.options.names is None:
             return super().rename_words(path)
         where = names_path(path, self.options.names)
@@ -126,10 +117,7 @@ class RatingsSource(TableSource):
 
 
 def names_path(path: str, names: str) -> str:
-    """Return the path of the names: absolute, a URL, relative to the ratings, or from the root of their archive.
-
-    Raises InputError if there is no such file.
-    """
+    """Find the file of names: absolute, a URL, relative to the ratings or in their archive; InputError if missing."""
     inner, *archive = path.split("::")
     folder = inner.rpartition("/")[0]
     candidates = [names] if is_url(names) or Path(names).is_absolute() else [f"{folder}/{names}"]

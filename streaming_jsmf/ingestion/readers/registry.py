@@ -78,7 +78,7 @@ def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curati
 
 
 def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
-    """Validate the options of a reader; a list may be given as comma-separated text.
+    """Validate the options of a reader; a list may be comma-separated text.
 
     Raises InputError, which names the key and the allowed values; ``where`` names the origin of the options.
     """
@@ -106,14 +106,12 @@ def open_source(
     tokenizer: str | None = None,
     stop_words: str = NONE,
 ) -> OpenedSource:
-    """Find the files and open the reader on them.
+    """Find the files and open the reader on them. Raises InputError if there is nothing to read or a column is missing.
 
     Parameters
     ----------
     location
         File, directory or glob; local or a URL.
-    options
-        From ``check_options``.
     path
         A file in the directory or zip archive ``location``; None for all.
     files
@@ -122,11 +120,6 @@ def open_source(
         A callable MODULE:FUNCTION that replaces the tokenizer of the options.
     stop_words
         Words that the stemmer leaves unchanged.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to read, or a column is missing.
     """
     words, phrases = Tokenizer(), None
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]

@@ -28,16 +28,8 @@ _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow acc
 class Delimited(Strict):
     """Layout of delimited files with one record per line; fields cannot contain line ends.
 
-    Attributes
-    ----------
-    delimiter
-        One or more characters, ``\\t`` for a tab.
-    header
-        Whether the first line names the columns.
-    columns
-        Column names in order, for files without a header.
-    quote
-        Character around fields that contain delimiters; "" for none. Unused if the delimiter has several characters.
+    ``columns`` are the column names in order, for files without a header. ``quote`` surrounds fields that contain
+    delimiters ("" for none); it is unused if the delimiter has several characters.
     """
 
     delimiter: str = ","
@@ -65,7 +57,6 @@ class Delimited(Strict):
 
     @property
     def quotes(self) -> str:
-        """The effective quote character."""
         return self.quote if len(self.delimiter.encode()) == 1 else ""
 
     def split(self, line: bytes, encoding: str = "utf-8") -> list[str]:
@@ -75,10 +66,7 @@ class Delimited(Strict):
 
 @dataclass(frozen=True, eq=False)
 class TableBatch:
-    """n rows: Arrow arrays by column name (strings from text, any type from Parquet).
-
-    ``rows`` is (n,) int64, the row numbers within the unit; ``record(i)`` returns the bytes of row i (0..n-1).
-    """
+    """n rows: Arrow arrays by column, ``rows`` (n,) int64 within the unit, and the bytes ``record(i)`` of row i."""
 
     columns: Mapping[str, Any]
     rows: NDArray[np.int64]
@@ -86,10 +74,9 @@ class TableBatch:
 
 
 def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
-    """Stream the named columns of a unit in one pass and bounded memory.
+    """Stream the named columns of a unit in one pass and bounded memory; empty lines are skipped.
 
-    Empty lines are skipped. Lines that are not UTF-8 or have a wrong number of fields go to ``bad`` individually; a
-    file that cannot be read to its end goes there as a whole, after the rows before the damage.
+    Bad lines go to ``bad`` individually, and a file that cannot be read to its end after the rows before the damage.
     """
     with bad.unreadable_file():
         if is_parquet(unit.path):
@@ -152,10 +139,7 @@ class BlockParser:
     wanted: tuple[str, ...]
 
     def parse(self, block: bytes) -> dict[str, Any] | None:
-        """Return the wanted columns as dictionary arrays; None if a line may be bad.
-
-        Much faster than ``parse_by_line``, with the same fields for every block that it accepts.
-        """
+        """Return the wanted columns as ``parse_by_line`` would, but faster; None if a line may be bad."""
         if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             return None
         delimiter, quote = self.layout.delimiter.encode(), self.layout.quotes.encode()

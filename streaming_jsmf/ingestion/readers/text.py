@@ -67,10 +67,7 @@ _LARGEST_INTEGER = 2**63
 
 @dataclass(frozen=True)
 class TextSource(RecordFiles, Source):
-    """Reader "text": each record of a Parquet, JSON-lines or CSV file (by suffix) is a document.
-
-    ``columns`` come from the first readable file; all others must match.
-    """
+    """Reader "text": each record of a Parquet, JSON-lines or CSV file (by suffix) is a document; columns must match."""
 
     files: tuple[str, ...]
     options: TextOptions
@@ -98,7 +95,6 @@ class TextSource(RecordFiles, Source):
         return bare_suffix(path) in JSON_SUFFIXES
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Yield batches of about 8 MB of text."""
         if is_parquet(unit.path):
             batches = read_parquet_texts(unit, self.columns, bad)
         elif bare_suffix(unit.path) in JSON_SUFFIXES:
@@ -156,7 +152,6 @@ class LineSource(RecordFiles, Source):
     stop_words = ENGLISH
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Yield batches of about 8 MB of text."""
         lines = read_lines(unit, self._text, bad)
         records: Iterator[Record] = ((row, text, None, ()) for row, text in lines)
         for batch in batch_records(records, TextColumns("text", None, None, {})):

@@ -90,8 +90,8 @@ class _File:
 class TextFilesSource(Source):
     """Reader "text-files". Ids are paths within the source; ``label`` is the name of a file's folder.
 
-    Hidden files (``files.is_hidden``) are skipped, also in archives. ``root`` is a folder, ``.tar`` (with any
-    compression), ``.tgz`` or ``.zip``; local or a URL.
+    Hidden files are skipped. ``root`` is a folder, ``.tar`` (with any compression), ``.tgz`` or ``.zip``, local or a
+    URL.
     """
 
     root: str
@@ -117,13 +117,11 @@ class TextFilesSource(Source):
         ]
 
     def place(self, unit: Unit, row: int) -> str:
-        """Return the path of the file, or its number in the archive."""
         if is_archive(self.root):
             return f"{self.root}, file {row + 1}"
         return self._files()[unit.start + row].path
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Yield batches of about 8 MB of text."""
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         records = self._records(unit, groups, bad)
@@ -212,10 +210,7 @@ def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
 
 
 class _CheckedTarInfo(tarfile.TarInfo):
-    """Tar headers that require an end mark and limit header size.
-
-    By itself tarfile takes a damaged header for the end, and reads long headers (such as long names) whole.
-    """
+    """Tar headers with a required end mark and limited size; tarfile takes a damaged header for the end."""
 
     _WITH_CONTENT = (
         tarfile.XHDTYPE,

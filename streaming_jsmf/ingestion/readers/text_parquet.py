@@ -28,10 +28,7 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def parquet_columns(path: str, options: TextOptions) -> TextColumns:
-    """Return the columns of a source, from the footer of the file.
-
-    Raises UnreadableError if it cannot be read, a column is missing, or the text or id has a wrong type.
-    """
+    """Return the columns of a file from its footer; UnreadableError if one is missing or has a wrong type."""
     with open_parquet_source(path) as file:
         schema = file.schema_arrow
     return _typed(schema, options.text, *choose_columns(schema.names, options))
@@ -85,7 +82,6 @@ def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
 
 
 def _decoded(values: Any) -> Any:
-    """Decode dictionaries and convert string views to strings."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values

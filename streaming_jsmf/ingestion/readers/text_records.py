@@ -98,10 +98,7 @@ class LineOptions(TokenOptions):
 
 @dataclass(frozen=True)
 class TextColumns:
-    """Columns common to all files of a source: names of the text and the id (or None), and Arrow types.
-
-    The id is int64 or string; ``metadata`` has the type of each column kept.
-    """
+    """Columns of all files of a source: text, id (or None), id type (int64 or string), and types of the metadata."""
 
     text: str
     id: str | None
@@ -110,15 +107,11 @@ class TextColumns:
 
     @property
     def names(self) -> list[str]:
-        """Names of all columns that are read."""
         return [self.text, *([self.id] if self.id else []), *self.metadata]
 
 
 def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
-    """Return the id column, given or found by the usual names, and the metadata columns in file order.
-
-    Raises UnreadableError if a column is missing, or a name is duplicated, not UTF-8, or reserved.
-    """
+    """Return the id and metadata columns; UnreadableError if a name is missing, duplicated, reserved or not UTF-8."""
     asked = () if options.metadata == "all" else options.metadata
     require_columns([options.text, *([options.id] if options.id else []), *asked], names)
     id_name = options.id or next((name for name in _ID_NAMES if name in names), None)
@@ -149,7 +142,6 @@ class TextRecords:
     rows: NDArray[np.int64]
 
     def tokenized(self, tokenizer: Tokenizer) -> SourceBatch:
-        """Return the bags of the texts."""
         tokens = tokenizer(self.texts)
         bags = count_codes(tokens)
         return SourceBatch(

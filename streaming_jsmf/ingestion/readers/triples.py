@@ -72,8 +72,7 @@ class CheckedCounts:
 class TableSource(RecordFiles):
     """Files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
 
-    Two passes over the rows, one of them over the files. Equal (document, word) are summed. ``options`` must have
-    ``integer_ids``.
+    Two passes over the rows, one of them over the files. Equal (document, word) are summed.
     """
 
     files: tuple[str, ...]
@@ -116,7 +115,6 @@ class TableSource(RecordFiles):
         return super().units()
 
     def place(self, unit: Unit, row: int) -> str:
-        """Return file and line (from 1, including the header), or file, row group and row."""
         header = 0 if is_parquet(unit.path) else int(self.options.header)
         return super().place(unit, row + header)
 
@@ -169,18 +167,10 @@ class TableSource(RecordFiles):
 
 
 class TriplesOptions(Delimited):
-    """Names of the columns. In Parquet, the column types override the last two options.
+    """Names of the columns. In Parquet, the column types override ``count_type`` and ``integer_ids``.
 
-    Attributes
-    ----------
-    document, word
-        Columns of strings or integers.
-    count
-        Column of positive numbers; None if every row counts 1.
-    count_type
-        "int" refuses counts such as 2.5; "float" keeps them as float32.
-    integer_ids
-        Whether document ids become int64 rather than strings.
+    Without a ``count`` column, every row counts 1. The count type "int" refuses counts such as 2.5; "float" keeps them
+    as float32. With ``integer_ids``, document ids become int64 rather than strings.
     """
 
     document: str = "document"
@@ -201,11 +191,9 @@ class TriplesSource(TableSource):
 
     @property
     def roles(self) -> tuple[str, str, str | None]:
-        """The columns given in the options."""
         return self.options.document, self.options.word, self.options.count
 
     def count_kind(self, kind: Any) -> str:
-        """Return the kind of a numeric column, else the one in the options."""
         if self.options.count is None or (kind is not None and pa.types.is_integer(kind)):
             return "int"
         return "float" if kind is not None and pa.types.is_floating(kind) else self.options.count_type
@@ -265,10 +253,7 @@ def word_keys(column: Any, name: str) -> Keys:
 
 
 def parse_numbers(column: Any, name: str) -> tuple[NDArray[np.float64], Callable[[int], str]]:
-    """Return the numbers of a numeric or text column, NaN for other text, and a function from a row to its text.
-
-    Raises UnreadableError for other types.
-    """
+    """Return numbers (NaN for other text) and a function from a row to its text; UnreadableError for other types."""
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         values = np.asarray(column.cast(pa.float64(), safe=False))
         return values, lambda i: "null" if column[i].as_py() is None else str(column[i].as_py())
@@ -316,7 +301,6 @@ def _as_int64(keys: Keys) -> Keys:
 
 
 def _parse_integers(keys: Keys) -> Keys:
-    """Convert texts to int64; other texts become faults."""
     texts, faults = keys.values, dict(keys.faults)
     usable = np.asarray(pc.match_substring_regex(texts, _INTEGER))
     for i in np.flatnonzero(~usable).tolist():

@@ -66,7 +66,6 @@ class RecordFiles(Reader):
         return lines
 
     def place(self, unit: Unit, row: int) -> str:
-        """Return file, row group and row, or file and line from 1."""
         if is_parquet(unit.path):
             return parquet_place(unit, row)
         return f"{unit.path}, line {self.first_row(unit) + row + 1}"
@@ -85,7 +84,6 @@ class RecordFiles(Reader):
 
 
 def is_parquet(path: str) -> bool:
-    """Return whether a name is that of a Parquet file."""
     return bare_suffix(path) in PARQUET_SUFFIXES
 
 
@@ -144,7 +142,6 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[t
 
 
 def parquet_place(unit: Unit, row: int) -> str:
-    """Return file, row group and row of a record of a unit."""
     with open_parquet_source(unit.path) as file:
         for g in range(unit.start, unit.stop):
             rows = file.metadata.row_group(g).num_rows
@@ -155,6 +152,5 @@ def parquet_place(unit: Unit, row: int) -> str:
 
 
 def parquet_first_row(unit: Unit) -> int:
-    """Return the number of rows of the file before the unit."""
     with open_parquet_source(unit.path) as file:
         return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))

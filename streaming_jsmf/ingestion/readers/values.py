@@ -58,7 +58,6 @@ def is_binary(data: bytes) -> bool:
 
 
 def encoding_name(encoding: str) -> str:
-    """Format a list of encodings for a message."""
     return " or ".join(encoding.upper().split(","))
 
 
@@ -86,12 +85,10 @@ def is_text(kind: Any) -> bool:
 
 
 def value_type(kind: Any) -> Any:
-    """Return the value type of a dictionary type, else the type itself."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def as_bytes(texts: Any) -> Any:
-    """Return an Arrow array of text as bytes, which need not be UTF-8."""
     return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
 
 
@@ -106,7 +103,6 @@ def invalid_rows(values: Any) -> list[int]:
 
 
 def is_valid(values: Any) -> bool:
-    """Return whether all text in an Arrow array is UTF-8."""
     try:
         if is_text(values.type):
             as_bytes(values).cast(pa.large_string())

@@ -83,7 +83,6 @@ def _where(texts: Any, pattern: str, change: Any) -> Any:
 
 
 def _body(text: str) -> str:
-    """Remove the header, quoted lines and signature of a mail."""
     text = _QUOTES.sub("", _without_header(text))
     signatures = list(_SIGNATURE.finditer(text))
     if signatures:

@@ -17,17 +17,7 @@ from streaming_jsmf.linalg.compiled import compiled
 
 @dataclass(frozen=True, eq=False)
 class TokenLists:
-    """The tokens of m documents, in order.
-
-    Attributes
-    ----------
-    indptr
-        (m + 1,) int64, starts at 0.
-    codes
-        (tokens,) int32 indices into ``dictionary``.
-    dictionary
-        Arrow array of distinct strings; some may be unused.
-    """
+    """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings."""
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]

@@ -24,7 +24,6 @@ _STROKE = "\u0338".encode()
 
 
 def _ascii_table() -> bytes:
-    """Map ASCII letters to lower case and other ASCII except digits to a space; keep other bytes."""
     ascii_characters = (chr(code) for code in range(128))
     mapped = (character.lower() if character.isalnum() else " " for character in ascii_characters)
     return "".join(mapped).encode() + bytes(range(128, 256))
@@ -61,7 +60,6 @@ def _through_table(texts: Any) -> Any:
 
 
 def _content(texts: Any) -> tuple[NDArray[Any], bytes]:
-    """Return the offsets of the strings and their bytes."""
     kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
     _, offsets_buffer, data = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, kind)[texts.offset : texts.offset + len(texts) + 1]

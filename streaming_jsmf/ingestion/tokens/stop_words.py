@@ -82,7 +82,6 @@ def guess_language(tables: Iterable[tuple[Any, NDArray[np.float64]]]) -> str | N
 
 @cache
 def _owners() -> dict[str, list[int]]:
-    """Map each word to the indices in ``LANGUAGES`` of its languages."""
     owners: dict[str, list[int]] = {}
     for i, language in enumerate(LANGUAGES):
         for word in _of_language(language):

@@ -34,7 +34,7 @@ Analyzer = Callable[[str], Iterable[str]]
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Callable from texts to tokens. Picklable; it loads its dependencies on first use.
+    """Callable from texts to tokens. Picklable; raises InputError for invalid settings or missing packages.
 
     Attributes
     ----------
@@ -53,11 +53,6 @@ class Tokenizer:
         "drop" first applies ``without_boilerplate``.
     phrases
         Pairs of words, after stemming, that become one word each (``with_phrases``).
-
-    Raises
-    ------
-    InputError
-        If a setting is out of range, a callable cannot be imported, a language has no stemmer, or a package is missing.
     """
 
     name: str = "arrow"
