@@ -19,15 +19,15 @@ from streaming_jsmf.validation import Strict
 
 
 class UnreadableError(Exception):
-    """A source file cannot be read; the message is the reason, without the path."""
+    """Raised if a source file cannot be read; the message is the reason, without the path."""
 
 
 class DamagedError(UnreadableError):
-    """A file cannot be opened or ends early; what was read before is valid."""
+    """Raised if a file cannot be opened or ends early; what was read before is valid."""
 
 
 class BadValue(Exception):
-    """A record cannot be used; the message is the reason."""
+    """Raised if a record cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any
 
 
 def split_fields(line: bytes, delimiter: str, quote: str = QUOTE, encoding: str = "utf-8") -> list[str]:
-    """Split a line that is a whole record, or raise BadValue. Without a quote, a delimiter may have several characters."""
+    """Split a line that is a whole record, or raise BadValue; without a quote, delimiters may have any length."""
     text = decode(line, encoding)
     if not quote:
         return text.split(delimiter)

@@ -36,7 +36,7 @@ BATCHES_PER_UNIT = 8
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """m unchecked CSR rows: ``indptr`` (m + 1,), ``words`` and ``counts`` (nonzeros,); ``first`` counts within the unit."""
+    """m unchecked CSR rows, from row ``first`` of the unit; shapes (m + 1,), (nonzeros,), (nonzeros,)."""
 
     first: int
     indptr: NDArray[Any]

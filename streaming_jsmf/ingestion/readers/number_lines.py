@@ -146,7 +146,7 @@ class EntryParser:
         self._last = 1  # largest document number so far, from 1
 
     def parse(self, block: LineBlock) -> Entries:
-        """Return the entries of a block. Documents must be in ascending order, within and between blocks."""
+        """Return the entries of a block in ascending order of documents; lines out of order are refused."""
         numbers = self._parse_block(block.data)
         if numbers is None:
             numbers, lines = self._parse_by_line(block)
@@ -272,7 +272,7 @@ class _BagBuilder:
         yield from self._emit(together.take(slice(0, cut)), last, int(self._open.line[0]))
 
     def close(self, n_documents: int | None, end: int) -> Iterator[SourceBatch]:
-        """Yield the rest, up to ``n_documents`` or else the last one with entries; ``end`` is the next line."""
+        """Yield the remaining documents, to ``n_documents`` or the last one with entries; ``end`` is the next line."""
         seen = int(self._open.document[-1]) + 1 if len(self._open.document) else 0
         yield from self._emit(self._open, seen if n_documents is None else n_documents, end)
 
