@@ -1,4 +1,4 @@
-"""The base of both estimators: scan and inference of any corpus or matrix, and topic shares of documents."""
+"""Base class of both estimators: scan, inference and the topic shares of documents."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_mod
 Estimator = TypeVar("Estimator", bound="TopicEstimator")
 
 
-# A dataclass, since scikit-learn requires a constructor that only stores its named parameters. Parameters that the
-# docstring omits are fields of the settings.
+# A dataclass, because scikit-learn requires a constructor that only stores its named parameters. Parameters that the
+# docstring omits are documented in the settings.
 @dataclass(eq=False, repr=False)
 class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DocumentInput):  # type: ignore[misc]
-    """Base of the estimators.
+    """Base class of the estimators.
 
     Parameters
     ----------
@@ -123,27 +123,20 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     _settings_class: ClassVar[type[InferSettings] | type[StodSettings]]
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit topics to a corpus: scan it, then run the inference.
+        """Scan the documents and infer their topics.
 
         Parameters
         ----------
         X
-            Path or URL of a corpus, or an open one, which is read out of core; or counts, documents x words: a Dask
-            array of CSR or dense blocks, which are computed one by one, or a SciPy or NumPy matrix. Counts are first
-            written to a temporary corpus, integers as int32 and others as float32.
-        y
-            Ignored.
-
-        Returns
-        -------
-        self
+            Path or URL of a corpus, or an open corpus, which is read out of core; or counts of shape (n_documents,
+            n_words): a Dask array of CSR or dense blocks, computed one by one, or a SciPy or NumPy matrix. Counts are
+            first written to a temporary corpus, integers as int32 and others as float32.
 
         Raises
         ------
-        InputError
-            As ``scan`` and ``infer``; it is also a ``ValueError``.
-        StoreError
-            If the corpus, or the moments store at ``store``, is damaged.
+        InputError, StoreError
+            As ``scan`` and ``infer`` (also a ``ValueError``); if the corpus, or the moments store at ``store``, is
+            damaged.
         """
         del y
         with as_value_errors():
@@ -159,30 +152,25 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Add a batch of documents to those of earlier calls, and fit topics to all of them.
+        """Add a batch of documents to those of earlier calls, and infer the topics of all of them.
 
-        Batches are kept on disk with their moments: at ``store``, and ``store`` with ``.rows`` appended, or in a
-        temporary directory that is removed with the estimator. The result has the bits of a store to which the same
-        batches were added by ``scan --add``; it equals that of one matrix of all rows up to rounding with ``exact``,
-        and otherwise up to the error of the approximation.
+        Batches and their moments are kept on disk: in ``store`` and ``store`` + ``.rows``, or in a temporary directory
+        that is removed with the estimator. The result is bit-identical to adding the same batches with ``scan --add``.
+        It equals a fit to all rows up to rounding with ``exact``, and otherwise up to the approximation error.
 
-        With ``scans=2``, every call reads all batches again, unless the basis comes from a sample; with ``scans=1`` it
-        reads the new batch only. Every call repeats the inference, so few large batches are better.
+        With ``scans=2``, every call reads all batches again, unless the basis comes from a sample; with ``scans=1``,
+        only the new batch. Every call repeats the inference, so prefer few large batches.
 
         Parameters
         ----------
-        X, y
-            As in ``fit``, always over the same words. The first batch alone must support ``n_topics``.
-
-        Returns
-        -------
-        self
+        X
+            As in ``fit``, with the same words in every call. The first batch alone must support ``n_topics``.
 
         Raises
         ------
         InputError
-            As ``fit``, in which case nothing has changed; after ``fit``, which keeps no rows; or if ``store`` exists,
-            or its settings have changed. It is also a ``ValueError``.
+            As ``fit``, in which case nothing has changed; after ``fit``, which keeps no rows; or if ``store`` exists or
+            its settings have changed. Also a ``ValueError``.
         """
         del y
         with as_value_errors(), ExitStack() as stack:
@@ -207,28 +195,28 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return self
 
     def transform(self, X: Any) -> Any:
-        """Estimate the topic shares of documents, given the topics; see ``inference.document_topics``.
+        """Estimate the topic shares of documents for the fitted topics; see ``inference.document_topics``.
 
         Parameters
         ----------
         X
-            As in ``fit``, over the same words. A corpus is read once, one block at a time.
+            As in ``fit``, with the same words. A corpus is read once, one block at a time.
 
         Returns
         -------
         ndarray or dask.array of shape (n_documents, n_topics)
             Rows sum to 1. A document without words gets the mean of the prior ``alpha_``. For a Dask array the result
-            is lazy and has the same blocks of documents, as in dask-ml.
+            is lazy, with the same blocks of documents.
 
         Warns
         -----
         ConvergenceWarning
-            If documents did not reach ``transform_tolerance``; for a Dask array when its blocks are computed.
+            If documents did not reach ``transform_tolerance``; for a Dask array, when its blocks are computed.
 
         Raises
         ------
         NotFittedError, InputError
-            Before ``fit``; if the words are not those of the fit (also a ``ValueError``).
+            Before ``fit``; if the words differ from those of the fit (also a ``ValueError``).
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
@@ -247,17 +235,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return np.concatenate([np.empty((0, len(self.components_))), *blocks])
 
     def inverse_transform(self, X: Any) -> Any:
-        """Return the word probabilities of documents with these topic shares: documents x words, rows sum to 1.
+        """Return word probabilities (n_documents, n_words) of topic shares (n_documents, n_topics).
 
-        Parameters
-        ----------
-        X
-            Topic shares, documents x K, as returned by ``transform``.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            Before ``fit``; if ``X`` is not a finite matrix with K columns.
+        Rows sum to 1. Raises ``NotFittedError`` before ``fit``, and ``ValueError`` if ``X`` is not a finite matrix with
+        one column per topic.
         """
         check_is_fitted(self, "components_")
         shares = check_array(X, ensure_min_samples=0, estimator=self, input_name="X")
@@ -269,15 +250,15 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return shares @ self.components_
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-likelihood of a token in document completion; higher is better.
+        """Return the mean log-likelihood per token in document completion; higher is better.
 
-        Topic shares from one half of the tokens of a document predict the other half; the perplexity of ``evaluate`` is
-        exp(-score). Use documents that were not part of the fit.
+        Topic shares estimated from one half of a document's tokens predict the other half; the perplexity of
+        ``evaluate`` is exp(-score). Use documents that were not part of the fit.
 
         Parameters
         ----------
         X
-            As in ``fit``, over the same words, with integer counts. A Dask array is computed block by block.
+            As in ``fit``, with the same words and integer counts. A Dask array is computed block by block.
 
         Raises
         ------
@@ -298,22 +279,16 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return done.log_likelihood / done.tokens
 
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
-        """Return a pandas ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label``, ``words`` (so many)."""
+        """Return a ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label`` and the top ``words`` words."""
         check_is_fitted(self, "components_")
         return topic_frame(self._model, words)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the fitted estimator of a model store written by ``save``, ``infer`` or ``fit``.
+        """Load a fitted estimator from a model store written by ``save``, ``infer`` or ``fit``.
 
-        Parameters of the engine are those of the model; those of the scan have their defaults.
-
-        Raises
-        ------
-        InputError
-            If there is no model, or it is of the other engine; it is also a ``ValueError``.
-        StoreError
-            If the model is damaged.
+        Engine parameters come from the model; scan parameters have their defaults. Raises ``InputError`` (also a
+        ``ValueError``) if there is no model or it belongs to the other engine, and ``StoreError`` if it is damaged.
         """
         with as_value_errors():
             model = read_model(store_path(path, "a model"))
@@ -336,8 +311,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a model store, for ``open_model`` and the command line.
 
-        ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set. Some metrics of ``evaluate``
-        also require the moments; fit with ``store`` to keep them.
+        Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set. Some metrics of
+        ``evaluate`` also need the moments; fit with ``store`` to keep them.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
@@ -355,18 +330,17 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     @classmethod
     def _fields(cls) -> dict[str, Field]:
-        """The declarations of the parameters."""
         declarations = (ExecutionOptions, ScanSettings, cls._settings_class, cls)
         known = {name: field for kind in declarations for name, field in declared(kind).items()}
         return {field.name: known[field.name] for field in fields(cls)}
 
     def _values(self) -> dict[str, Any]:
-        """The parameters as plain Python values; ``InputError`` if one is out of range."""
+        """Return the parameters as plain Python values; ``InputError`` if one is out of range."""
         given = {name: getattr(self, name) for name in self._fields()} | {"memory": parse_memory(self.memory)}
         return {name: field.checked(given[name]) for name, field in self._fields().items()}
 
     def _settings(self) -> tuple[InferSettings | StodSettings, ScanSettings, Execution]:
-        """The settings of the engine, the scan and the execution, checked before any work."""
+        """Return the settings of the engine, the scan and the execution, checked before any work."""
         values, seed = self._values(), seed_of(self.random_state)
         if values["n_components"] is not None:
             values["n_topics"] = values["n_components"]
@@ -380,7 +354,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return of(self._settings_class), of(ScanSettings), of(Execution)
 
     def _keep(self, model: Model) -> None:
-        """Set the attributes that both engines have."""
+        """Set the attributes common to both engines."""
         self._model = model
         self.components_ = np.ascontiguousarray(model.arrays["word_topic"].T)
         self.topic_probability_ = model.arrays["topic_probability"]
@@ -389,7 +363,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
 
 def with_parameters(kind: type[Estimator]) -> type[Estimator]:
-    """A class decorator: list all parameters and attributes in the docstring."""
+    """Class decorator that lists all parameters and attributes in the docstring."""
     parameters = textwrap.indent(parameters_text(kind._fields().values()), "    ")
     section = "    Attributes\n    ----------\n"
     head, _, attributes = (kind.__doc__ or "").partition(section)

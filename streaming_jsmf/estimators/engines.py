@@ -83,12 +83,12 @@ class LRJSMF(TopicEstimator):
 class STOD(TopicEstimator):
     """Topics and their Dirichlet prior by tensor decomposition (Wang et al., ECML-PKDD 2014), out of core.
 
-    Fewer topics than ``n_topics`` are found if the corpus does not hold more; see ``components_``.
+    The fit may find fewer than ``n_topics`` topics; see the shape of ``components_``.
 
     Attributes
     ----------
     alpha_, alpha0_ : ndarray of shape (n_topics,) and float
-        Dirichlet prior, and the sum with which it was found.
+        Dirichlet prior, and the value of its sum used by the decomposition.
     lambda_ : ndarray of shape (n_topics,)
         Strength of the component of each topic.
     duplicate_of_ : ndarray of shape (n_topics,)

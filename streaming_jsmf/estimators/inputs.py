@@ -1,4 +1,4 @@
-"""The input of an estimator: a corpus or blocks of documents, the words of the columns, the seed, and errors."""
+"""Input of the estimators: corpora and blocks of documents, column names, seeds and errors."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.document_topics import document_topics
 
-#: What scikit-learn checks of a matrix.
+#: Arguments of scikit-learn's matrix validation.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
 
 
 class EstimatorError(InputError, ValueError):
-    """An ``InputError`` that is also a ``ValueError``, as scikit-learn's users expect."""
+    """An ``InputError`` that is also a ``ValueError``, as scikit-learn users expect."""
 
 
 @contextmanager
 def as_value_errors() -> Iterator[None]:
-    """Raise an ``InputError`` of the block as ``EstimatorError``."""
+    """Re-raise an ``InputError`` from the block as ``EstimatorError``."""
     try:
         yield
     except InputError as error:
@@ -47,13 +47,13 @@ def as_value_errors() -> Iterator[None]:
 
 
 class DocumentInput(BaseEstimator):  # type: ignore[misc]
-    """The part of an estimator that reads documents."""
+    """Mixin that reads the documents of an estimator."""
 
     feature_names: Any
     n_features_in_: int
 
     def _corpus(self, X: Any, place: Path) -> Corpus:
-        """The corpus itself, or one written to ``place`` from counts; sets ``n_features_in_`` and the names."""
+        """Return the corpus ``X``, or one written to ``place`` from counts; set ``n_features_in_`` and the names."""
         require_documents(X)
         corpus = _corpus_at(X)
         if corpus is not None:
@@ -80,14 +80,14 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
         return write_corpus(blocks, [str(word) for word in words], place)
 
     def _more(self, X: Any, place: Path, words: tuple[str, ...], first: int) -> Corpus:
-        """Like ``_corpus``, for further documents over the words of the fit, numbered from ``first``."""
+        """Like ``_corpus``, for further documents with the words of the fit, numbered from ``first``."""
         corpus = _corpus_at(X)
         if corpus is not None:
             return self._same_words(corpus)
         return write_corpus(self._blocks(X), words, place, first)
 
     def _blocks(self, X: Any) -> Iterator[csr_array[Any]]:
-        """Blocks of documents over the words of the fit."""
+        """Yield blocks of documents with the words of the fit."""
         require_documents(X)
         corpus = _corpus_at(X)
         if corpus is not None:
@@ -97,7 +97,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
             self._require_features(n_columns(X))
             return _dask_blocks(X)
         if self._of_corpus and not hasattr(X, "columns"):
-            # The names of the fit are the words of a corpus: scikit-learn would warn that a matrix has none.
+            # The fit took the names from a corpus; scikit-learn would warn that a matrix has none.
             checked = check_array(X, **_MATRIX, estimator=self, input_name="X")
             self._require_features(checked.shape[1])
         else:
@@ -123,7 +123,7 @@ class DocumentInput(BaseEstimator):  # type: ignore[misc]
 
 
 def require_documents(X: Any) -> None:
-    """Raise ``InputError`` for texts."""
+    """Raise ``InputError`` if ``X`` contains texts rather than counts."""
     values = getattr(X, "values", X)  # of a data frame or a series
     if isinstance(values, np.ndarray) and values.dtype.kind in "OTU":
         values = values.ravel()
@@ -138,19 +138,19 @@ def require_documents(X: Any) -> None:
 
 
 def _corpus_at(X: Any) -> Corpus | None:
-    """The corpus that ``X`` is or names; None for a matrix."""
-    if isinstance(X, Corpus):  # which is also PathLike
+    """Return the corpus that ``X`` is or names; None for a matrix."""
+    if isinstance(X, Corpus):  # before the path check: a corpus is PathLike
         return X
     return open_corpus(X) if isinstance(X, (str, os.PathLike)) else None
 
 
 def is_dask_array(X: object) -> bool:
-    """Whether ``X`` is a Dask array."""
+    """Return whether ``X`` is a Dask array."""
     return isinstance(X, da.Array)
 
 
 def n_columns(X: Any) -> int:
-    """The number of words of a Dask array; ``InputError`` unless its blocks have whole rows of a matrix."""
+    """Return the number of words of a Dask array; ``InputError`` unless it is a matrix chunked by rows only."""
     if X.ndim != 2:
         raise InputError(f"X is a Dask array with {X.ndim} dimensions; give documents x words")
     if X.numblocks[1] != 1:
@@ -181,7 +181,7 @@ def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
 
 @dataclass(frozen=True)
 class Shares:
-    """A function from a block of documents to their topic shares; pickles with the topics only."""
+    """Callable from a block of documents to their topic shares; pickling includes only the topics and settings."""
 
     word_topic: NDArray[np.float64]
     prior: NDArray[np.float64]
@@ -209,9 +209,9 @@ class Shares:
 
 
 def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float64]], width: int) -> Any:
-    """Map a function over the blocks of a Dask array lazily: documents x ``width``, with the same blocks of rows.
+    """Map a function lazily over the row blocks of a Dask array; the result has shape (n_documents, ``width``).
 
-    The function is a single key of the graph, not copied for each block. Blocks are checked when they are computed.
+    The function is one key of the graph, not copied for each block. Blocks are checked when computed.
     """
     carried, n_words = delayed(function, pure=True, traverse=False), X.shape[1]
 
@@ -226,10 +226,7 @@ def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float6
 
 
 def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
-    """The names of the previous step of the pipeline that is calling ``fit``, found on the call stack.
-
-    Scikit-learn passes names from step to step with data frames only, but vectorizers return sparse matrices.
-    """
+    """Return the previous pipeline step's names, from the call stack: sparse matrices carry no names."""
     frame = inspect.currentframe()
     while frame is not None:
         pipeline = frame.f_locals.get("self")
@@ -244,7 +241,7 @@ def _words_of_pipeline(estimator: object, n_features: int) -> list[str] | None:
 
 
 def seed_of(random_state: Any) -> int:
-    """The seed of the scan and the engine: an integer as it is, 0 for None, otherwise drawn from the generator."""
+    """Return the seed: an integer unchanged, 0 for None, otherwise drawn from the generator."""
     if random_state is None:
         return 0
     try:

@@ -21,7 +21,7 @@ from streaming_jsmf.storage.replace import remove_store
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The corpora of batches in ``folder``, the first one at ``first`` (empty before it), and their moments store."""
+    """Batch corpora in ``folder``, with the first at ``first`` (empty if there is none), and their moments store."""
 
     folder: Path
     moments: StorePath
@@ -33,7 +33,7 @@ class KeptRows:
     def place_of_next(self) -> Iterator[Path]:
         """Yield the path of the next corpus, which is removed if the block fails.
 
-        ``InputError`` if earlier batches were deleted, or an earlier call was interrupted.
+        Raises InputError if earlier batches are missing or an earlier call was interrupted.
         """
         if self.first and not self.folder.is_dir():
             raise InputError(
@@ -52,9 +52,9 @@ class KeptRows:
             raise
 
     def added(self, corpus: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
-        """Add a batch to the store; errors as ``scan``, which leave the store unchanged."""
+        """Add a batch to the store. Raises the errors of ``scan``, which leave the store unchanged."""
         if self.first:
-            # The store has its third moment already, if any.
+            # An existing store already has its third moment, if any.
             own, changes = replace(settings, third_moment=False), Changes(add=(corpus.root,))
             moments = scan(self.first, self.moments, own, execution, changes=changes)
         else:
@@ -69,10 +69,7 @@ class KeptRows:
 
 
 def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path | None) -> KeptRows:
-    """Start without rows; ``stack`` removes what is created.
-
-    ``InputError`` if ``store``, or the directory of the rows beside it, exists.
-    """
+    """Start without batches; ``stack`` removes what is created. Raises InputError if ``store`` or its rows exist."""
     if store is None:
         folder = stack.enter_context(temporary_directory(scratch))
         return KeptRows(folder, folder / "moments")

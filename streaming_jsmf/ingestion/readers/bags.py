@@ -1,4 +1,4 @@
-"""Existing bags of words: a corpus, or Parquet files with list columns beside a word list."""
+"""Existing bags of words: a corpus, or Parquet files with list columns and a word list."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
-#: (document, word) pairs of a unit.
+#: (document, word) pairs per unit.
 UNIT_NONZEROS = 16_000_000
 
 
 class BagOptions(Strict):
-    """``id``: column of document ids; ``vocabulary``: the word list, beside the shards when not given."""
+    """``id`` is the column of document ids; ``vocabulary`` the word list, by default in the directory of the shards."""
 
     id: str | None = None
     vocabulary: str | None = None
@@ -49,20 +49,14 @@ class BagOptions(Strict):
 
 @dataclass(frozen=True)
 class BagColumns:
-    """The columns of all files: the name of the ids (or None), and by name what each column holds.
-
-    Counts are "integers" or "floats", ids "integers" or "strings", metadata have their Arrow type.
-    """
+    """Columns of all files: name of the ids (or None), and "integers", "floats", "strings" or Arrow type by column."""
 
     id: str | None
     kinds: Mapping[str, str]
 
     @classmethod
     def of(cls, schema: Any, wanted: str | None) -> BagColumns:
-        """Those of a file; its ids are the column ``wanted``, else found by the usual names.
-
-        Raises UnreadableError if one is missing or mistyped.
-        """
+        """Read the columns of a schema, with ids in ``wanted`` or a usual name; UnreadableError if they are invalid."""
         try:
             check_columns(schema, "it")
         except InputError as error:
@@ -87,16 +81,14 @@ class BagColumns:
 
     @property
     def metadata(self) -> list[str]:
-        """Names of the other columns, in order."""
         return [name for name in self.kinds if name not in ("counts", self.id)]
 
 
 @dataclass(frozen=True)
 class BagSource(Source):
-    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts`` over a vocabulary.
+    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
 
-    ``columns`` are those of the first file that can be read; all others must agree. ``fingerprint`` is that of a corpus
-    with a manifest, else None.
+    ``fingerprint`` is that of a corpus with a manifest, else None.
     """
 
     files: tuple[str, ...]
@@ -111,14 +103,9 @@ class BagSource(Source):
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Any) -> Self:  # noqa: ARG003
-        """Find shards and words. A corpus with a manifest is checked against it; else ``files``, if any, are read.
+        """Find shards and words; a corpus with a manifest is checked against it.
 
-        Raises
-        ------
-        InputError
-            If there are none, or no shard has the columns.
-        StoreError
-            If a corpus with a manifest is damaged.
+        Raises InputError if no shard has the columns, and StoreError if a corpus with a manifest is damaged.
         """
         root = normalise(root)
         if exists(join(root, MANIFEST_NAME)):
@@ -134,23 +121,18 @@ class BagSource(Source):
 
     @property
     def vocabulary(self) -> Sequence[str]:
-        """The words; reads the list."""
         return read_vocabulary(self.vocabulary_path)[0].words
 
     def units(self) -> Sequence[Unit]:
-        """Runs of row groups of about 16 M pairs."""
         return [unit for path in self.files for unit in _units(path)]
 
     def first_row(self, unit: Unit) -> int:
-        """Rows of the file before the unit."""
         return parquet_first_row(unit)
 
     def place(self, unit: Unit, row: int) -> str:
-        """File, row group and row."""
         return parquet_place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Batches of about a million pairs."""
         n_words = len(self.vocabulary)
         row = 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
@@ -166,7 +148,7 @@ class BagSource(Source):
 
 
 def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
-    """Of the first file that can be read; reading reports the others."""
+    """Return the columns of the first readable file; reading reports errors of the others."""
     first: str | None = None
     for path in files:
         try:
@@ -198,7 +180,7 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
 
 
 def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
-    """Row and reason of each bad record, found by bisection: most batches have none."""
+    """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
         _convert(batch, n_words, columns, np.arange(batch.num_rows))
     except RecordError as error:

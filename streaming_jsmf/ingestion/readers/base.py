@@ -1,4 +1,4 @@
-"""What a reader provides: units that can be read independently, batches of bags, and the location of bad records."""
+"""Reader interface: units that can be read independently, batches of bags, and the location of bad records."""
 
 from __future__ import annotations
 
@@ -19,29 +19,23 @@ from streaming_jsmf.validation import Strict
 
 
 class UnreadableError(Exception):
-    """A source file that cannot be read; the text is the reason, without the path."""
+    """Raised if a source file cannot be read; the message is the reason, without the path."""
 
 
 class DamagedError(UnreadableError):
-    """A file that cannot be opened or ends early; what was read before is valid."""
+    """Raised if a file cannot be opened or ends early; what was read before is valid."""
 
 
 class BadValue(Exception):
-    """A record that cannot be used; the text is the reason."""
+    """Raised if a record cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What one task reads. It depends on the files alone, not on the number of workers.
+    """Part of a source that one task reads; depends only on the files, not on the number of workers.
 
-    Attributes
-    ----------
-    path
-        Local path or URL of the file.
-    start, stop
-        Range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
-    size
-        Approximate bytes, for progress.
+    ``start`` and ``stop`` are a range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
+    ``size`` is approximate bytes, for progress.
     """
 
     path: str
@@ -52,23 +46,23 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class SourceBatch:
-    """m documents as they come from a source.
+    """m documents as read from a source.
 
     Attributes
     ----------
     indptr
         (m + 1,) int64, starts at 0.
     codes
-        (nonzeros,) int32; indices into ``dictionary``, or word ids of the source's vocabulary where that is None.
-        Each at most once in a document, in any order.
+        (nonzeros,) int32 indices into ``dictionary``, or into the source's vocabulary if that is None. Distinct within
+        a document, in any order.
     counts
         (nonzeros,) int32 or float32; positive and finite.
     rows
-        (m,) int64; the record's number within its unit, from 0, bad records included.
+        (m,) int64; number of each record within its unit, from 0, counting bad records.
     document_id
-        Arrow array of m int64 or strings without nulls; None where the source has no ids.
+        Arrow array of m int64 or strings without nulls; None if the source has no ids.
     metadata
-        Further Arrow arrays of length m, by column name; the same names and types in all batches of a source.
+        Arrow arrays of length m by column name; names and types are the same in all batches of a source.
     dictionary
         Arrow array of distinct strings, or None.
     """
@@ -83,13 +77,12 @@ class SourceBatch:
 
     @property
     def n_documents(self) -> int:
-        """m."""
         return len(self.rows)
 
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that was left out: its location, the reason and its bytes (None where they could not be read)."""
+    """A record that was left out: location, reason and bytes (None if they could not be read)."""
 
     path: str
     row: int | None
@@ -98,9 +91,9 @@ class BadRecord:
 
 
 class BadRecords:
-    """The policy for bad records of a unit: "fail" raises at the first one, "quarantine" collects them.
+    """Policy for the bad records of a unit: "fail" raises at the first one, "quarantine" collects them.
 
-    ``place`` describes the location of a row, such as "FILE, row group 2, row 7 from 0"; called on failure only.
+    ``place`` describes the location of a row, such as "FILE, row group 2, row 7 from 0"; it is called only on failure.
     """
 
     def __init__(self, policy: OnBadRecord, unit: Unit, place: Callable[[Unit, int], str]) -> None:
@@ -110,13 +103,7 @@ class BadRecords:
         self._place = place
 
     def refuse(self, row: int | None, reason: str, record: bytes | str | None = None) -> None:
-        """Register a bad record: ``row`` within the unit from 0, or None for the file as a whole.
-
-        Raises
-        ------
-        InputError
-            Under the policy "fail".
-        """
+        """Register a bad record (``row`` within the unit, or None for the whole file); InputError under "fail"."""
         if self.policy == "fail":
             where = self._unit.path if row is None else self._place(self._unit, row)
             what = "file" if row is None else "record"
@@ -126,7 +113,7 @@ class BadRecords:
 
     @contextmanager
     def unreadable_file(self) -> Iterator[None]:
-        """Register an UnreadableError of the block as a fault of the file as a whole."""
+        """Register an UnreadableError from the block as a fault of the whole file."""
         try:
             yield
         except UnreadableError as error:
@@ -134,18 +121,16 @@ class BadRecords:
 
 
 class Reader(ABC):
-    """A reader with its files and options: picklable, and the same batches from a unit every time it is read.
+    """Reader with its files and options. Picklable; a unit always gives the same batches.
 
     Attributes
     ----------
     reader
-        Its name in specs and on the command line.
-    options_type
-        Its options.
+        Name in specs and on the command line.
     patterns
-        Globs of the files it reads in a directory; empty where it takes the directory itself.
+        Globs of the files it reads in a directory; empty if it takes the directory itself.
     stop_words
-        Its default list: items and genes are not English.
+        Default list of stop words; none unless its words are English.
     rereads
         Whether reading again is as cheap as reading a copy.
     """
@@ -158,38 +143,35 @@ class Reader(ABC):
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: Any, tokenizer: Tokenizer) -> Any:
-        """A reader of ``files`` at ``root``. Raises InputError if there is nothing to read."""
+        """Open a reader on ``files`` at ``root``. Raises InputError if there is nothing to read."""
         given = {"root": root, "files": files, "options": options, "tokenizer": tokenizer}
         make: Any = cls
         return make(**{item.name: given[item.name] for item in fields(make)})
 
     @property
     def vocabulary(self) -> Sequence[str] | None:
-        """The words, where the source defines them; None where they are found while reading."""
+        """The words if the source defines them; None if they are collected while reading."""
         return None
 
     @abstractmethod
     def units(self) -> Sequence[Unit]:
-        """All units, in the order of the corpus. Raises InputError if there is nothing to read."""
+        """Return all units in corpus order. Raises InputError if there is nothing to read."""
 
     @abstractmethod
     def place(self, unit: Unit, row: int) -> str:
-        """The location of a record of a unit, for messages."""
+        """Return the location of a record of a unit, for messages."""
 
     def first_row(self, unit: Unit) -> int:
-        """Number, within its file and from 0, of the unit's first record. May read; called for messages only."""
+        """Return the number of the unit's first record in its file, from 0. May read the file; for messages only."""
         return unit.start
 
 
 class Source(Reader):
-    """A reader whose documents are whole in a unit."""
+    """Reader whose units contain whole documents."""
 
     @abstractmethod
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the documents of a unit in one pass and bounded memory; bad records go to ``bad``.
 
-        Raises
-        ------
-        InputError
-            For what cannot be read at all, and under "fail" for the first bad record.
+        Raises InputError if the source cannot be read at all, and under "fail" for the first bad record.
         """

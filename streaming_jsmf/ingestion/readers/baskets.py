@@ -1,4 +1,4 @@
-"""Baskets, playlists, click paths: a document is a line of items, or a list of items in Parquet."""
+"""Baskets, playlists or click paths: each document is a line of items, or a list of items in Parquet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAME_IT = "name the column with --read items=NAME"
 
 
 class BasketOptions(Strict):
-    """``separator`` of the items of a line (white space when not given); ``items``: list column of Parquet."""
+    """``separator`` of the items of a line (default: white space); ``items``: list column of Parquet."""
 
     separator: Annotated[str, Field(min_length=1)] | None = None
     items: str = "items"
@@ -39,7 +39,7 @@ class BasketOptions(Strict):
 
 @dataclass(frozen=True)
 class BasketSource(RecordFiles, Source):
-    """Reader "baskets": documents of items, counted as they are written. Lines are UTF-8."""
+    """Reader "baskets": documents of items, which are counted as written. Lines are UTF-8."""
 
     files: tuple[str, ...]
     options: BasketOptions
@@ -49,7 +49,6 @@ class BasketSource(RecordFiles, Source):
     patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Batches of about 8 MB."""
         if is_parquet(unit.path):
             yield from _read_parquet(unit, self.options.items, bad)
             return
@@ -88,7 +87,7 @@ def _check_items(schema: Any, column: str) -> None:
 
 
 def _bad_rows(lists: Any) -> dict[int, str]:
-    """The reason against each bad list; looked at one by one only if there are any."""
+    """Return the reason to refuse each bad list; lists are checked one by one only if there are bad ones."""
     items = lists.flatten()
     if not lists.null_count and not items.null_count and is_valid(items):
         return {}
@@ -97,7 +96,7 @@ def _bad_rows(lists: Any) -> dict[int, str]:
 
 
 def _fault(row: Any) -> str:
-    """Why an array of one list cannot be used; empty if it can."""
+    """Return why an array of one list cannot be used; empty if it can."""
     if row.null_count:
         return "the list is null"
     if row.flatten().null_count:
@@ -106,7 +105,7 @@ def _fault(row: Any) -> str:
 
 
 def _bags(offsets: Any, items: Any, rows: Any) -> SourceBatch:
-    """Count the items, without empty ones, as between two separators."""
+    """Count the items, ignoring empty ones, such as those between two separators."""
     encoded = items.dictionary_encode()
     codes = np.asarray(encoded.indices)
     kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]

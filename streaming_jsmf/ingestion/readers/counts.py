@@ -1,4 +1,4 @@
-"""What readers of counts share: one vocabulary for all files, and sums of the counts of a word in a document."""
+"""Base of readers of counts: one vocabulary for all files, and sums of repeated counts."""
 
 from __future__ import annotations
 
@@ -23,23 +23,14 @@ _WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
 @dataclass(frozen=True)
 class CountFiles(Source):
-    """Base of readers of ``files`` of counts (local paths or URLs) over one vocabulary.
-
-    Their word lists are named by the option ``vocabulary``, relative to the file, or lie beside it.
-    """
+    """Base of readers of ``files`` of counts over one vocabulary; word lists are named relative to each file."""
 
     files: tuple[str, ...]
     options: Any
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words of all files. Reads every word list once.
-
-        Raises
-        ------
-        InputError
-            If there is no file, a word list is missing or invalid, or files differ in their words.
-        """
+        """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
         if not self.files:
             raise InputError("there are no files of counts to read; give at least one")
         first, words = self.files[0], self.words_of(self.files[0])
@@ -55,15 +46,13 @@ class CountFiles(Source):
         return words
 
     def words_of(self, path: str) -> tuple[str, ...]:
-        """The words of one file. Reads its word list."""
         return read_vocabulary(self.word_list(path))[0].words
 
     def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
-        """Names that a word list beside the file may have."""
         return _WORD_LISTS
 
     def word_list(self, path: str) -> str:
-        """Path of the word list of a file. Raises InputError if there is none."""
+        """Return the path of a file's word list. Raises InputError if there is none."""
         wanted = self.options.vocabulary
         folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
         names = self.usual_word_lists(path) if wanted is None else [wanted]
@@ -78,12 +67,12 @@ class CountFiles(Source):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without the words, which each task reads itself: tasks stay small.
+        # Exclude the words to keep tasks small; each task reads them itself.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
 
 def whole_file(path: str) -> Unit:
-    """A file as one unit. Raises InputError if it is missing or cannot be reached."""
+    """Return a file as one unit. Raises InputError if it is missing or unreachable."""
     try:
         return Unit(path, size=size_of(path))
     except DamagedError as error:
@@ -92,10 +81,7 @@ def whole_file(path: str) -> Unit:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Counts of words in documents, grouped by document. Arrays of one length.
-
-    ``document`` and ``word`` are int64 from 0, ``count`` int64 or float64, ``line`` int64: where it was read.
-    """
+    """Counts grouped by document, as arrays of equal length; ``document`` and ``word`` are int64 from 0."""
 
     document: NDArray[Any]
     word: NDArray[Any]
@@ -103,19 +89,17 @@ class Entries:
     line: NDArray[Any]
 
     def take(self, chosen: Any) -> Entries:
-        """The entries of a slice, mask or index."""
         return Entries(self.document[chosen], self.word[chosen], self.count[chosen], self.line[chosen])
 
     def followed_by(self, other: Entries) -> Entries:
-        """These entries and the others after them."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Entries(*(np.concatenate(pair) for pair in pairs))
 
 
 def merge_entries(entries: Entries, n_words: int) -> Entries:
-    """Sum the counts of a word in a document; words rise in each document, ``line`` is that of its first entry.
+    """Sum the counts of a word in a document; words become ascending, ``line`` is that of the first entry.
 
-    Counts are added in the order given, so that the sums do not depend on where blocks end.
+    Counts are added in the given order, so that sums do not depend on block boundaries.
     """
     if len(entries.document) == 0:
         return entries
@@ -130,5 +114,4 @@ def merge_entries(entries: Entries, n_words: int) -> Entries:
 
 
 def too_large(total: float, word: str) -> str:
-    """The reason for refusing a sum of counts of a word."""
     return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"

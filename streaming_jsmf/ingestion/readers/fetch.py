@@ -1,4 +1,4 @@
-"""The files of a data set in a directory: existing ones are verified, the others downloaded by pooch."""
+"""Files of a data set in a directory: existing files are verified, missing files downloaded with pooch."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ import requests
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import file_inside, sha256_of
 
-TIMEOUT = 30  # seconds without a byte from the server: pooch's for http, which ftp lacks
+TIMEOUT = 30  # seconds without data; pooch's default for http, missing for ftp
 _CHUNK = 1 << 20  # bytes
 _SHOWN = 12  # hex digits of a hash in a message
 _LISTED = 4  # file names in a message
 
-#: What a download raises; OSError includes the errors of requests, ValueError is pooch's own.
+#: Errors of a download; OSError includes those of requests, and pooch raises ValueError.
 _FAILURES = (OSError, ValueError, EOFError, ftplib.Error)
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a data set: its posix name relative to the data set's directory, its URL and SHA-256.
+    """A file of a data set: posix name relative to its directory, URL and SHA-256.
 
-    ``url`` is http, https or ftp, or None when the file is placed by hand; ``sha256`` has 64 lower-case hex digits, or
-    is None when no hash is known.
+    ``url`` is http, https or ftp, or None if the file is placed by hand; ``sha256`` is None if unknown.
     """
 
     name: str
@@ -39,32 +38,27 @@ class RemoteFile:
 
 
 def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, progress: bool) -> dict[str, str]:
-    """Verify the files that are in a directory and download the others.
+    """Verify the files of a data set that exist in a directory, and download the others.
 
     Existing files are never changed. One pass over each file, to hash it. Memory: a few MB.
 
     Parameters
     ----------
-    files
-        The files of one data set.
     directory
-        Local; made if missing.
+        Local; created if missing.
     page
-        Where a person finds the files; for messages.
-    progress
-        Show a bar on stderr for each download.
+        Web page where a user finds the files, for messages.
 
     Returns
     -------
     dict
-        SHA-256 found by name, in the order of ``files``, also where none was known before.
+        Computed SHA-256 by name, in the order of ``files``.
 
     Raises
     ------
     InputError
-        If a file leads out of the directory (``storage.paths.file_inside``), has another hash than the known one, is
-        missing without a URL, or cannot be downloaded or written.
-        No file is left under the name of a download that failed.
+        If a path leaves the directory (``storage.paths.file_inside``), a hash differs, a file without a URL is missing,
+        or a file cannot be downloaded or written. A failed download leaves no file under its name.
     """
     directory = Path(directory).absolute()
     paths = {file.name: file_inside(directory, file.name) for file in files}
@@ -98,7 +92,7 @@ def _verify(file: RemoteFile, path: Path, page: str) -> str:
 
 
 def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
-    """Fetch one file to ``path``, which does not exist; return its SHA-256."""
+    """Download one file to ``path``, which does not exist; return its SHA-256."""
     url = str(file.url)
     downloader = _downloader(url, progress)
     try:
@@ -107,7 +101,7 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
         raise InputError(
             f"cannot make {path.parent} ({_system_reason(error)}); choose another directory"
         ) from error
-    import pooch  # not at the top: it imports notebook progress bars, which warn where they are missing
+    import pooch  # not at the top: it imports notebook progress bars, which warn if they are not installed
 
     try:
         with _quiet(pooch.get_logger()):
@@ -115,7 +109,7 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
                 url, known_hash=file.sha256, fname=path.name, path=path.parent, downloader=downloader
             )
     except _FAILURES as error:
-        # Not by urlsplit, which may refuse the URL whose failure is reported.
+        # Not with urlsplit, which may reject the URL that failed.
         host = url.partition("://")[2].partition("/")[0]
         raise InputError(
             f"cannot fetch {file.name} ({_reason(error, host)}); download {url} (or find it at {page}) and "
@@ -130,20 +124,20 @@ def _downloader(url: str, progress: bool) -> Callable[..., None]:
     scheme = url.partition("://")[0].lower()
     download: Any
     if scheme in ("http", "https"):
-        # The bytes as they are stored, which are those of the hash and of the bar.
+        # Request the stored bytes, to which the hash and the progress bar refer.
         headers, hooks = {"Accept-Encoding": "identity"}, {"response": _keep_stored_bytes}
         download = pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK, headers=headers, hooks=hooks)
     elif scheme == "ftp":
         download = pooch.FTPDownloader(progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT)
     else:
-        # Not file: a spec from elsewhere must not put files of this machine into a corpus.
+        # Refuse file URLs: a downloaded spec must not put local files into a corpus.
         raise InputError(
             f"cannot fetch {url}: only http, https and ftp are known; a file of your own goes into the directory of "
             "the data set's files (--files)"
         )
 
     def to_new_file(url: str, output_file: str, caller: Any) -> None:
-        Path(output_file).unlink()  # pooch's own is readable by its owner only
+        Path(output_file).unlink()  # pooch creates it readable by its owner only
         try:
             download(url, output_file, caller)
         except requests.HTTPError as error:
@@ -155,14 +149,14 @@ def _downloader(url: str, progress: bool) -> Callable[..., None]:
 
 
 def _keep_stored_bytes(response: Any, *_: Any, **__: Any) -> None:
-    """Some servers declare a stored .gz file as an encoding of its content; it must not be decompressed."""
+    """Disable decompression, because some servers declare a stored .gz file as a content encoding."""
     if urlsplit(response.url).path.endswith(".gz"):
         response.raw.headers.pop("content-encoding", None)
 
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Without the lines that pooch logs for each file."""
+    """Suppress pooch's log line for each file."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:
@@ -172,7 +166,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 def _reason(error: BaseException, host: str) -> str:
-    """A few words; those of requests have hundreds of characters."""
+    """Summarise an error in a few words; messages of requests have hundreds of characters."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{host} answers {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):

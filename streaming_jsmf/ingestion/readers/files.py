@@ -1,4 +1,4 @@
-"""Source files: which files a source has, and opening them, local or behind a URL, decompressed by their suffix."""
+"""Find the files of a source, and open them, local or remote, decompressed by suffix."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _WILDCARDS = "*?["
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a source: its path or URL, and its posix name relative to the source."""
+    """A file of a source: path or URL, and posix name relative to the source."""
 
     path: str
     name: str
 
 
 def list_files(source: AnyPath) -> tuple[str, ...]:
-    """Sorted paths of the files of a source; see ``find_files``."""
+    """Return the sorted paths of the files of a source; see ``find_files``."""
     return tuple(file.path for file in find_files(source))
 
 
 def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
-    """The sorted files of a source: a file, a directory with everything below it, or a glob; local or a URL.
+    """Return the sorted files of a source: a file, a directory (recursively) or a glob; local or a URL.
 
     Hidden files (``is_hidden``) below the source are skipped. Raises InputError if there are none.
     """
@@ -55,13 +55,13 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
         fs, inner = file_system(root)
         if fs.isfile(inner):
             return (SourceFile(root, inner.rsplit("/", 1)[-1]),)
-        # A directory may have such a character in its name.
+        # A directory name may contain a glob character.
         is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
         found = fs.glob(inner) if is_glob else fs.find(inner)
         paths = sorted(str(path) for path in found if not (is_glob and fs.isdir(path)))
     except InputError:
         raise
-    except Exception as error:  # of the package behind the scheme
+    except Exception as error:  # the package behind the scheme may raise anything
         pass_on_machine(error)
         raise InputError(f"cannot open {root}: {first_line(error)}; check the path") from error
     base = inner
@@ -79,34 +79,33 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a relative path has a part that starts with ``.`` or ``_``, as markers of other tools do."""
+    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
     return any(part[:1] in (".", "_") for part in name.split("/") if part)
 
 
 def is_archive(path: str) -> bool:
-    """Whether the name is that of a tar or zip archive."""
     name = path.lower()
     return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
 
 
 def _address(fs: Any, root: str, base: str, name: str) -> str:
-    """Path or URL of a file that was found at ``root``, which its file system calls ``base``."""
+    """Return the path or URL of a file found at ``root``, which its file system calls ``base``."""
     if not is_url(root):
         return name
     link, chained, rest = root.partition("::")
     if chained and "://" in link:
-        # Of a chain, such as zip://*.csv::a.zip, the file system knows only its own link.
+        # In a chain such as zip://*.csv::a.zip, the file system knows only its own link.
         return f"{link.partition('://')[0]}://{name}::{rest}"
-    # Keep the URL's head where possible: some file systems forget the host and the user.
+    # Keep the start of the URL if possible: some file systems drop the host and the user.
     head = root.removesuffix(base)
     return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))
 
 
 @contextmanager
 def read_as(what: str) -> Iterator[None]:
-    """Turn whatever a library raises for a damaged file, also while the caller reads, into an UnreadableError.
+    """Convert any error of a library, also while the caller reads, into an UnreadableError.
 
-    Libraries raise any error, depending on which byte is wrong. Errors of this package and of the machine pass.
+    A damaged file can raise any type of error. Errors of this package and of the machine pass through.
     """
     try:
         yield
@@ -122,7 +121,7 @@ def read_as(what: str) -> Iterator[None]:
 
 
 class _ArrowStream(io.RawIOBase):
-    """Decompresses with Arrow in small pieces: the piece in which a stream breaks off is lost."""
+    """Decompress with Arrow in small pieces; if the stream breaks off, only the last piece is lost."""
 
     _PIECE = 1 << 14  # bytes
 
@@ -150,7 +149,7 @@ def _first_member(raw: Any) -> IO[bytes]:
         raise zipfile.BadZipFile(first_line(error)) from error
 
 
-#: Decompressors by suffix. None reads ahead without bounds.
+#: Decompressors by suffix; all read ahead by a bounded amount.
 _CODECS: dict[str, Callable[[Any], Any]] = {
     ".gz": gzip.open,
     ".tgz": gzip.open,
@@ -161,29 +160,28 @@ _CODECS: dict[str, Callable[[Any], Any]] = {
     ".lz4": _arrow("lz4"),
     ".zip": _first_member,
 }
-#: What a damaged or cut stream raises, whatever the codec; Arrow's errors are among the OSErrors.
+#: Errors that a damaged or truncated stream raises with any codec; Arrow's errors are OSErrors.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def bare_suffix(path: str) -> str:
-    """Suffix in lower case without that of a compression: ``.csv`` of ``x.csv.gz``."""
+    """Return the lower-case suffix without a compression suffix: ``.csv`` of ``x.csv.gz``."""
     name = _name(path)
     return Path(name.stem).suffix if name.suffix in _CODECS else name.suffix
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the suffix is that of a compression."""
     return _name(path).suffix in _CODECS
 
 
 def _name(path: str) -> Path:
-    """Lower-case name of the file itself: of a chained URL (``zip://a.csv::/b.zip``) the first link with a path."""
+    """Return the lower-case file name; in a chained URL (``zip://a.csv::/b.zip``), of the first link with a path."""
     links = path.lower().split("::") if is_chain(path) else [path.lower()]
     return Path(next((link for link in links if "://" in link), links[0]))
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file as it is stored. Raises DamagedError if it cannot be reached or its size is unknown."""
+    """Return the stored size of a file in bytes. Raises DamagedError if the file or its size is unavailable."""
     try:
         return file_size(path)
     except (*STREAM_ERRORS, TypeError) as error:
@@ -193,10 +191,10 @@ def size_of(path: str) -> int:
 
 @contextmanager
 def open_stream(path: str) -> Iterator[IO[bytes]]:
-    """A binary stream on a file or URL, decompressed by its suffix.
+    """Open a binary stream on a file or URL, decompressed by suffix.
 
-    Raises DamagedError if it cannot be opened, or while the caller reads, if it ends early or is damaged. Of a damaged
-    stream ``read1`` gives all that comes before the damage, ``read`` may not.
+    Raises DamagedError if it cannot be opened or, while the caller reads, ends early or is damaged. ``read1`` returns
+    all data before the damage; ``read`` may not.
     """
     with open_raw(path) as raw:
         decompress = _CODECS.get(_name(path).suffix)
@@ -209,7 +207,7 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_raw(path: str) -> Iterator[IO[bytes]]:
-    """A binary stream on a file or URL as it is stored; errors as ``open_stream``."""
+    """Open a binary stream on a file or URL as stored. Raises as ``open_stream``."""
     with read_as("what its name says"):
         try:
             with open_file(path) as raw:
@@ -220,7 +218,6 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
 
 
 def describe(error: BaseException) -> str:
-    """The reason to give for one of ``STREAM_ERRORS``."""
     if isinstance(error, OSError) and error.errno is not None:
         return (
             f"it cannot be opened ({error.strerror or first_line(error)}); check the path and its permissions"
@@ -230,7 +227,7 @@ def describe(error: BaseException) -> str:
 
 @contextmanager
 def open_parquet_source(path: str) -> Iterator[Any]:
-    """A user's file as a ``pyarrow.parquet.ParquetFile``. Raises UnreadableError, also while the caller reads."""
+    """Open a user's file as a ``pyarrow.parquet.ParquetFile``. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("Parquet"):
         try:
             yield pq.ParquetFile(stream, page_checksum_verification=True)

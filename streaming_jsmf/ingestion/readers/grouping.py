@@ -1,6 +1,6 @@
-"""External group-by: rows of (document, word, count) in any order become documents.
+"""External group-by that turns rows of (document, word, count) in any order into documents.
 
-Each unit is written once to an Arrow file, sorted by bucket, a hash of the document. Then each bucket is read from all
+Each unit is written to an Arrow file, sorted by bucket (a hash of the document). Each bucket is then read from all
 files, sorted and summed in memory. Disk: about the size of the uncompressed rows.
 """
 
@@ -23,21 +23,16 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
 from streaming_jsmf.ingestion.readers.hashing import hash_values
 
 MAX_BUCKETS = 4096
-_FLUSH_BYTES = 64 << 20  # of words that are held before they are written
+_FLUSH_BYTES = 64 << 20  # of words held before they are written
 _KEY = b"n_buckets"
 
 
 def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
 
-    About a million rows at a time are sorted by bucket and written as one record batch per bucket, possibly empty:
-    batch i belongs to bucket i modulo ``n_buckets``.
-
-    Parameters
-    ----------
-    pieces
-        Record batches ``document`` (a dictionary of int64 or strings), ``word`` (a dictionary of strings), ``count``
-        (int32 or float32), without nulls.
+    Each million rows or so are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
+    belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document`` (dictionary of
+    int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
     if not 1 <= n_buckets <= MAX_BUCKETS:
         raise ValueError(f"{n_buckets} buckets; 1 to {MAX_BUCKETS} are possible")
@@ -64,7 +59,7 @@ def _open_writer(path: Path, schema: Any, n_buckets: int) -> Any:
 
 
 def _batched(pieces: Iterable[Any]) -> Iterator[list[Any]]:
-    """Lists of record batches of about ``BATCH_VALUES`` rows and at most ``_FLUSH_BYTES`` of words."""
+    """Yield lists of record batches of about ``BATCH_VALUES`` rows and at most ``_FLUSH_BYTES`` of words."""
     batches: list[Any] = []
     n_rows = n_bytes = 0
     for piece in pieces:
@@ -79,13 +74,13 @@ def _batched(pieces: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _sort_by_bucket(batches: list[Any], n_buckets: int) -> tuple[Any, list[int]]:
-    """One record batch without dictionaries, sorted by bucket, and where each bucket ends. Empties the list."""
+    """Return one batch without dictionaries, sorted by bucket, and the end of each bucket; empties the list."""
     table = pa.Table.from_batches(batches)
     batches.clear()
     documents, words, counts = (column.combine_chunks() for column in table.columns)
     del table
     codes = np.asarray(documents.indices)
-    # Numbers of 16 bits are sorted by radix.
+    # NumPy uses radix sort for 16-bit integers.
     buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
     order = np.argsort(buckets, kind="stable")
     columns = {
@@ -97,7 +92,7 @@ def _sort_by_bucket(batches: list[Any], n_buckets: int) -> tuple[Any, list[int]]
 
 
 def _bounded(batch: Any) -> Iterator[tuple[Any, int]]:
-    """Non-empty parts of a batch and the bytes of their words, which as strings may take far more than as codes."""
+    """Split a batch until words fit; yield parts with the bytes of their words, which may far exceed their codes."""
     words = batch.column("word")
     size = int(np.asarray(pc.binary_length(words.dictionary))[np.asarray(words.indices)].sum(dtype=np.int64))
     if size > _FLUSH_BYTES and batch.num_rows > 1:
@@ -109,13 +104,11 @@ def _bounded(batch: Any) -> Iterator[tuple[Any, int]]:
 
 
 def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
-    """The documents of a bucket, by rising id, their words by rising bytes; equal (document, word) are summed.
+    """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
 
-    The result does not depend on the order of files or rows, to the last bit. A sum above the largest count goes
-    to ``bad``. Memory: the bucket, a few times over. Batches of about a million values; ``rows`` number the
-    documents of the bucket.
-
-    Raises StoreError for a file that is missing or damaged, or not of the same source and buckets.
+    Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
+    last bit. Sums above the largest count go to ``bad``. ``rows`` number the documents of the bucket. Memory: a few
+    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source or number of buckets.
     """
     parts = [batch for path in files for batch in _batches(path, bucket)]
     if not parts:
@@ -141,7 +134,6 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
 
 
 def _batches(path: Path, bucket: int) -> Iterator[Any]:
-    """The record batches of a bucket in one file, memory-mapped."""
     try:
         with pa.memory_map(str(path)) as source:
             file = pa.ipc.open_file(source)
@@ -150,7 +142,7 @@ def _batches(path: Path, bucket: int) -> Iterator[Any]:
                 raise StoreError(f"{path} does not hold bucket {bucket}; remove it and run again")
             for i in range(bucket, file.num_record_batches, n_buckets):
                 batch = file.get_batch(i)
-                # A damaged offset would lead outside of the file.
+                # A damaged offset would point outside the file.
                 batch.validate(full=True)
                 if batch.num_rows:
                     yield batch
@@ -162,7 +154,7 @@ def _batches(path: Path, bucket: int) -> Iterator[Any]:
 
 
 def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:
-    """The distinct values of a column in rising order, and the rank of each row's value."""
+    """Return the sorted distinct values of a column, and the rank of each row's value."""
     # All chunks share a dictionary.
     chunks = column.dictionary_encode().chunks
     values = chunks[0].dictionary
@@ -174,15 +166,15 @@ def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:
 
 
 def _sums(keys: NDArray[np.int64], counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Distinct rising keys and the sums of their counts, in an order that depends on the values alone."""
+    """Return sorted distinct keys and the sums of their counts, in an order determined by the values alone."""
     order = np.argsort(keys)
     keys, counts = keys[order], counts[order]
     new = np.ones(len(keys), bool)
     new[1:] = keys[1:] != keys[:-1]
-    if counts.dtype != np.int32:  # whole numbers are exact below 2^53
+    if counts.dtype != np.int32:  # sums of integers are exact below 2^53
         again = np.flatnonzero(~(new & np.append(new[1:], True)))
         counts[again] = counts[again[np.lexsort((counts[again], keys[again]))]]
-    # One after the other, not in pairs: the bits do not depend on the machine.
+    # Sequential rather than pairwise summation, so that the bits do not depend on the machine.
     totals = np.bincount(np.cumsum(new) - 1, counts.astype(np.float64)).astype(np.float64, copy=False)
     return keys[new], totals
 

@@ -1,6 +1,6 @@
-"""Which reader a source is for, and which columns it reads, by names and by the first records.
+"""Guess the reader and columns of a source from names and the first records.
 
-Guesses become options as a user would give them, so that readers know nothing of guesses.
+Guesses become ordinary options, so readers do not depend on this module.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
-#: Suffixes of files of records; a folder of anything else has one document in each file.
+#: Suffixes of record files; a folder with other files has one document per file.
 _RECORDS = {
     *_BY_SUFFIX,
     *JSON_SUFFIXES,
     *CSV_SUFFIXES,
     *(".parquet", ".pq", ".parq", ".dat", ".data", ".baskets"),
 }
-#: Files of office programs, and what to do with them.
+#: Suffixes of office documents, and what to do with them.
 _OFFICE = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
     **dict.fromkeys(
@@ -56,7 +56,7 @@ _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 _RATINGS, _TITLES = "ratings.csv", "movies.csv"
 _ASK = "say which reader with --reader"
 
-# Names of columns, in lower case without separators; the first that is there is taken.
+# Column names in lower case without separators; the first one present is used.
 _TEXT_NAMES = (
     "text fulltext rawtext body bodytext content contents article articletext articlebody abstract review reviewtext "
     "reviewbody comment commenttext message post posttext tweet tweettext speech speechtext transcript story "
@@ -73,13 +73,13 @@ _RATING_NAMES = "rating ratings stars score overall bookrating"
 _TITLE_NAMES = "name title itemname movietitle producttitle"
 
 _SAMPLE = 100  # records of the first file that are sampled
-_RECORDS_CUT = 20  # records that must have equally many fields to determine the delimiter
-_TEXT_LENGTH = 20  # least average length of the strings of a column of texts
+_RECORDS_CUT = 20  # records that must have equally many fields for a delimiter
+_TEXT_LENGTH = 20  # minimum average string length of a text column
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A reader, the options that were guessed for it, and a line about them ("" if there is nothing to say)."""
+    """Reader, guessed options, and a message about them ("" if there is nothing to report)."""
 
     reader: ReaderName
     read: Mapping[str, str] = field(default_factory=dict)
@@ -97,16 +97,11 @@ class _Layout:
 def guess_source(
     location: AnyPath, reader: ReaderName | None = None, read: Mapping[str, Any] | None = None
 ) -> Guess:
-    """The reader of a source unless it is given, and the columns among its options that are not.
+    """Guess the reader of a source, unless given, and the columns that the options do not name.
 
-    Texts are in a column called text, body, content and the like, or in the one with the longest strings; ratings are
-    in columns such as MovieLens' userId, movieId and rating, and the titles of films in a ``movies.csv`` beside them.
-    Reads headers and a sample of the first file.
-
-    Raises
-    ------
-    InputError
-        If there is nothing, or more than one reader is possible.
+    Texts are in a column with a usual name (text, body, content) or with the longest strings; ratings are in columns
+    such as MovieLens' userId, movieId and rating. Reads headers and a sample of the first file. Raises InputError if
+    there is no source or several readers are possible.
     """
     given = dict(read or {})
     root = normalise(location)
@@ -135,7 +130,7 @@ def guess_source(
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
-    """The reader for a source; ``read`` are known options, which may select one. Raises as ``guess_source``."""
+    """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
     root = normalise(location)
     if is_archive(root):
         return "text-files"
@@ -165,7 +160,7 @@ def _name(path: str) -> str:
 
 
 def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
-    """The first reader of tables that knows all options given, if there are any."""
+    """Return the first table reader that accepts all given options; None if no options are given."""
     keys = set(read) - {"path"}
     known = (
         reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options_type.model_fields)
@@ -188,7 +183,6 @@ def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> R
 
 
 def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: _Layout | None) -> ReaderName:
-    """The reader of files of records, by the names and Arrow types of their columns."""
     names = set(columns)
     if {"ids", "counts"} <= names:
         return "bag-of-words-parquet"
@@ -210,7 +204,7 @@ def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: _Layou
 
 
 def _guess_text(files: Sequence[str], layout: _Layout | None, found: dict[str, str]) -> Guess:
-    """The column of texts; none is guessed where there is none, which reading reports."""
+    """Guess the text column; if there is none, leave the error to the reader."""
     sample = _sample(files, layout)
     name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
     if name is None or name == "text":
@@ -242,7 +236,7 @@ def _guess_ratings(
 
 
 def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """Names of items: from the file given, or MovieLens' titles beside its ratings."""
+    """Guess the columns of the item names, in the file given or in MovieLens' file of titles."""
     found: dict[str, str] = {}
     if "names" not in given:
         if _name(path) != _RATINGS or not exists(join(path.rpartition("/")[0], _TITLES)):
@@ -261,13 +255,12 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _describe(found: Mapping[str, str]) -> str:
-    """The line about guessed options."""
     told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
     return f"the source is read with {told} (--read KEY=VALUE changes that)" if told else ""
 
 
 def _column(names: Iterable[str], known: str) -> str | None:
-    """The column with the first of the known names, in any case and with any separators."""
+    """Return the column with the first of the known names, ignoring case and separators."""
     plain: dict[str, str] = {}
     for name in names:
         plain.setdefault(re.sub(r"[\W_]+", "", name.lower()), name)
@@ -275,13 +268,13 @@ def _column(names: Iterable[str], known: str) -> str | None:
 
 
 def _text_column(columns: Mapping[str, Any]) -> str | None:
-    """The column of strings with a usual name of texts; ``columns`` are Arrow types by name."""
+    """Return the string column with a common name for texts; ``columns`` maps names to Arrow types."""
     strings = [name for name, kind in columns.items() if is_text(value_type(kind))]
     return "text" if "text" in columns else _column(strings, _TEXT_NAMES)
 
 
 def _longest_column(sample: Mapping[str, Sequence[str]]) -> str | None:
-    """The column with the longest strings, if they are long enough for texts; URLs do not count."""
+    """Return the column with the longest strings if they are long enough for texts; URLs do not count."""
     lengths = {
         name: sum(len(value) for value in values if "://" not in value[:8]) / len(values)
         for name, values in sample.items()
@@ -292,7 +285,7 @@ def _longest_column(sample: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _layout(files: Sequence[str], given: Mapping[str, Any]) -> _Layout | None:
-    """Of the first file, if it is delimited: as given, or by its first records."""
+    """Return the given or detected layout of the first file; None if it is not delimited."""
     if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
         return None
     encoding = str(given.get("encoding", "utf-8"))
@@ -308,10 +301,7 @@ def _layout(files: Sequence[str], given: Mapping[str, Any]) -> _Layout | None:
 
 
 def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
-    """The first of the usual one, ``;``, a tab, ``|`` and a comma that gives all first records two fields or more.
-
-    Equally many, that is; otherwise the usual one.
-    """
+    """Return the first delimiter that splits all first records into the same number of fields (2+), else ``usual``."""
     for delimiter in (usual, ";", "\t", "|", ","):
         with suppress(UnreadableError, csv.Error), open_text(path, encoding, "replace") as text:
             widths = {len(row) for row in islice(csv_records(text, delimiter), _RECORDS_CUT) if row}
@@ -321,7 +311,6 @@ def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
 
 
 def _csv_header(path: str, layout: _Layout) -> list[str]:
-    """The names in the first line of a delimited file. Raises InputError if there are none."""
     try:
         with open_text(path, layout.encoding, "replace") as text:
             line = text.readline(1 << 20)
@@ -337,7 +326,6 @@ def _csv_header(path: str, layout: _Layout) -> list[str]:
 
 
 def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
-    """Arrow types by name, of the first file that can be read."""
     reason = ""
     for path in files:
         try:
@@ -349,7 +337,7 @@ def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
 
 
 def _sample(files: Sequence[str], layout: _Layout | None) -> dict[str, list[str]]:
-    """The strings in the first hundred records of the first file that can be read, by column."""
+    """Return the strings by column in the first hundred records of the first readable file."""
     for path in files:
         with suppress(UnreadableError, BadValue, csv.Error, ValueError):
             if is_parquet(path):
@@ -372,7 +360,6 @@ def _parquet_sample(path: str) -> dict[str, list[str]]:
 
 
 def _records(path: str, layout: _Layout | None) -> Iterator[Mapping[str, Any]]:
-    """The records of a delimited file, or of JSON lines."""
     if layout is not None:
         with open_text(path, layout.encoding, "replace") as text:
             rows = csv_records(text, layout.delimiter)

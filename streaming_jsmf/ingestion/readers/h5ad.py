@@ -1,4 +1,4 @@
-"""Cells by genes: AnnData files (.h5ad), read in slices of rows. Needs the optional package anndata."""
+"""AnnData files (.h5ad) of cells by genes, read in slices of rows. Needs the optional package anndata."""
 
 from __future__ import annotations
 
@@ -32,36 +32,26 @@ from streaming_jsmf.ingestion.readers.matrices import MatrixFiles, Rows, bags_of
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
-#: The script that reads a file first.
+#: Script of the trial read.
 TRIAL = Path(__file__).with_name("h5ad_trial.py")
 
 
 class H5adOptions(Strict):
-    """Keys of the reader.
-
-    Attributes
-    ----------
-    layer
-        Name of the layer that holds the counts; X when not given.
-    metadata
-        Columns of ``obs`` to keep; categories become strings.
-    """
+    """Options: ``layer`` with the counts (default X), and ``obs`` columns to keep (categories become strings)."""
 
     layer: str | None = None
     metadata: tuple[str, ...] = ()
 
     @property
     def matrix(self) -> str:
-        """Name of the matrix in the file."""
         return "X" if self.layer is None else f"layers/{self.layer}"
 
 
 @dataclass(frozen=True)
 class H5adSource(MatrixFiles):
-    """Reader "h5ad": counts in X or a layer, CSR or dense; genes are the words and cells the documents.
+    """Reader "h5ad": counts in X or a layer, CSR or dense; genes are words and cells are documents.
 
-    ``document_id`` is the name of the cell. All files have the same genes. Of ``obs`` only the requested columns are
-    read.
+    ``document_id`` is the name of the cell. All files have the same genes. Only the requested ``obs`` columns are read.
     """
 
     options: H5adOptions = field(default_factory=H5adOptions)
@@ -71,7 +61,7 @@ class H5adSource(MatrixFiles):
     patterns = ("*.h5ad",)
 
     def words_of(self, path: str) -> tuple[str, ...]:
-        """Names of the genes of one file. Raises InputError if a name is empty or there twice."""
+        """Return the gene names of one file. Raises InputError if a name is empty or duplicated."""
         try:
             with _open_cells(path, self.options) as cells:
                 names = tuple(cells.names("var", 0, None).to_pylist())
@@ -89,7 +79,7 @@ class H5adSource(MatrixFiles):
         return names
 
     def units(self) -> list[Unit]:
-        """Rows of each file. Reads ``indptr``: 16 bytes a cell."""
+        """Split each file by rows. Reads ``indptr``: 16 bytes per cell."""
         whole = [whole_file(path) for path in self.files]
         _ = self.vocabulary
         units = []
@@ -116,9 +106,9 @@ class H5adSource(MatrixFiles):
 
 @contextmanager
 def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
-    """The matrix and tables of a file. Raises UnreadableError, also while the caller reads."""
+    """Open the matrix and tables of a file. Raises UnreadableError, also while the caller reads."""
     try:
-        # Not at the top: an optional dependency.
+        # Not at the top, because the dependency is optional.
         import_module("anndata.io")
         h5py = import_module("h5py")
     except ImportError as error:
@@ -136,10 +126,7 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
 
 @cache
 def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa: ARG001
-    """Refuse a file whose reading does not end; once for each file (and time of its last change) and process.
-
-    Costs the start of a process, a fifth of a second, and one more read of the names.
-    """
+    """Refuse a file that HDF5 cannot finish reading; takes about 0.2 s, once per process and file version."""
     request = {"path": path, "matrix": options.matrix, "columns": options.metadata}
     ended = subprocess.run(
         [sys.executable, str(TRIAL)], input=json.dumps(request).encode(), capture_output=True, check=False
@@ -173,7 +160,7 @@ def _require_own(group: Any, name: str, depth: int = 3) -> None:
 
 
 class _Cells:
-    """An open AnnData file. The matrix stays on disk; anndata gives slices of it."""
+    """An open AnnData file; the matrix stays on disk and is read in slices."""
 
     def __init__(self, path: str, file: Any, options: H5adOptions) -> None:
         self._path, self._file, self._options = path, file, options
@@ -209,7 +196,7 @@ class _Cells:
         return import_module("anndata.io").sparse_dataset(self._stored)
 
     def _require_sizes(self, name: str) -> None:
-        """Refuse a file whose tables have another number of rows than the matrix has cells and genes."""
+        """Refuse a file whose tables do not match the numbers of cells and genes of the matrix."""
         if not self._dense:
             sizes = [self._stored[part].shape for part in ("indptr", "indices")]
             if sizes != [(self.n_cells + 1,), (self._n_values,)]:
@@ -227,7 +214,7 @@ class _Cells:
                         )
 
     def indptr(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Where rows start..stop-1 begin among the values, and where the last one ends."""
+        """Return the start of rows start..stop-1 among the values, and the end of the last row."""
         if self._dense:
             return np.arange(start, stop + 1, dtype=np.int64) * self.n_genes
         ends = np.asarray(self._stored["indptr"][start : stop + 1]).astype(np.int64)
@@ -237,7 +224,7 @@ class _Cells:
         return ends
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
-        """Cells start..stop-1 in slices of about ``BATCH_VALUES`` values, including the zeros of a dense matrix."""
+        """Yield cells start..stop-1 in slices of about ``BATCH_VALUES`` values, including zeros of a dense matrix."""
         for a, b in pairwise(row_cuts(self.indptr(start, stop), limits.BATCH_VALUES)):
             part = self._matrix[start + a : start + b]
             if self._dense:
@@ -248,7 +235,7 @@ class _Cells:
                 yield Rows(a, part.indptr, part.indices, part.data)
 
     def names(self, table: str, start: int, stop: int | None) -> Any:
-        """Arrow strings: the index of ``obs`` or ``var``, from ``start`` to before ``stop``."""
+        """Return the index of ``obs`` or ``var`` from ``start`` to before ``stop`` as Arrow strings."""
         index = str(self._table(table).attrs["_index"])
         names = self._values(self._table(table)[index], table, start, stop).cast(pa.string())
         if names.null_count:
@@ -256,7 +243,6 @@ class _Cells:
         return names
 
     def column(self, name: str, start: int, stop: int) -> Any:
-        """An Arrow array: a column of ``obs`` from ``start`` to before ``stop``."""
         return self._values(self._table("obs")[name], f"obs column {name!r}", start, stop)
 
     def _table(self, name: str) -> Any:

@@ -1,8 +1,7 @@
-"""A trial read of an HDF5 file in a process of its own, a script that imports nothing of this package.
+"""Trial read of an HDF5 file in its own process, as a script that does not import this package.
 
-Strings of any length are stored in heaps that refer to each other. With a wrong byte the HDF5 library can follow them
-forever within one call, ignoring signals, or allocate gigabytes. So what is stored in heaps is read here first, with
-limits on memory and processor time (not wall time: a slow disk is no damage).
+With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes. This
+script reads all heap data with limits on memory and CPU time (not wall time: a slow disk is not damage).
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Seconds of the processor; a million names take one or two.
+#: CPU seconds; a million names take one or two.
 SECONDS = 5
 BYTES_A_SECOND = 10_000_000
-#: Bytes beyond those of the file itself.
+#: Bytes in addition to the size of the file.
 MEMORY = 512 << 20
-#: Exit code for a file that needs more memory.
+#: Exit code if the file needs more memory.
 TOO_LARGE = 3
 
 _ROWS = 100_000
@@ -43,7 +42,7 @@ def _limit(size: int) -> None:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Ignore errors other than of memory; reading the file reports them."""
+    """Exit on memory errors and ignore all others, which the real read reports."""
     try:
         yield
     except MemoryError:
@@ -54,7 +53,7 @@ def _room() -> Iterator[None]:
 
 
 def _read(node: Any, depth: int = 3) -> None:
-    """Read the attributes of a node and of those below it, and strings."""
+    """Read the attributes of a node and its children, and the strings."""
     dict(node.attrs)
     if hasattr(node, "keys"):
         for child in node.values() if depth else ():
@@ -65,7 +64,7 @@ def _read(node: Any, depth: int = 3) -> None:
 
 
 def main() -> None:
-    """Read the matrix and columns of ``obs`` of the request on standard input."""
+    """Read the matrix and ``obs`` columns of the request on standard input."""
     import h5py
 
     asked = json.load(sys.stdin)

@@ -1,6 +1,6 @@
-"""128-bit hashes of ids, words and bags, whole arrays at a time.
+"""Vectorised 128-bit hashes of ids, words and bags, identical on every machine and version.
 
-Not cryptographic: two of a billion documents collide with probability 1e-21. The same on every machine and version.
+Not cryptographic; the probability that two of a billion documents collide is 1e-21.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 def hash_values(values: Any) -> NDArray[np.uint64]:
-    """(m, 2) hashes of an Arrow array of integers or strings without nulls."""
+    """Return (m, 2) hashes of an Arrow array of integers or strings without nulls."""
     if pa.types.is_integer(values.type):
         numbers = np.asarray(values.cast(pa.int64())).view(np.uint64)
         return np.stack([_mix(numbers ^ np.uint64(seed)) for seed in _SEEDS], axis=1)
@@ -23,10 +23,7 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
 
 
 def hash_bags(indptr: NDArray[Any], words: NDArray[np.uint64], counts: NDArray[Any]) -> NDArray[np.uint64]:
-    """(m, 2) hashes of bags, the same in any order of their words.
-
-    ``words`` are the hashes (nonzeros, 2) of the words, ``counts`` int32 or float32.
-    """
+    """Return (m, 2) hashes of bags, independent of word order; ``words`` are hashes (nonzeros, 2)."""
     weight = _mix(np.ascontiguousarray(counts, np.float64).view(np.uint64))
     hashes = np.empty((len(indptr) - 1, 2), np.uint64)
     for j in range(2):
@@ -35,7 +32,7 @@ def hash_bags(indptr: NDArray[Any], words: NDArray[np.uint64], counts: NDArray[A
 
 
 def _hash_strings(strings: Any) -> NDArray[np.uint64]:
-    """Sum over the bytes of a string of a random number for (byte, place); the length is mixed in at the end."""
+    """Sum a random number for each (byte, position) of a string, then mix in the length."""
     array = strings.cast(pa.large_string())
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -58,7 +55,7 @@ def _hash_strings(strings: Any) -> NDArray[np.uint64]:
 
 
 def _segment_sums(values: NDArray[np.uint64], indptr: NDArray[Any]) -> NDArray[np.uint64]:
-    """Sums of values[indptr[i]:indptr[i + 1]] modulo 2^64; 0 for an empty segment."""
+    """Return sums of values[indptr[i]:indptr[i + 1]] modulo 2^64; 0 for an empty segment."""
     running = np.zeros(len(values) + 1, np.uint64)
     np.cumsum(values, out=running[1:])
     sums: NDArray[np.uint64] = running[indptr[1:]] - running[indptr[:-1]]
@@ -66,7 +63,7 @@ def _segment_sums(values: NDArray[np.uint64], indptr: NDArray[Any]) -> NDArray[n
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): every input bit turns half of the output bits."""
+    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
     x = x + np.uint64(_SEEDS[0])
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,7 +1,7 @@
 """Lines of a file, one by one within a byte range or in blocks, and the fields of delimited text.
 
-Fields follow one rule: a quote opens a field only at its start, is doubled inside, and ends the field. Anything but a
-delimiter or the end of the record after the closing quote is refused.
+A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter or the end of the
+record may follow.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ Record = TypeVar("Record")
 
 
 def too_long() -> str:
-    """The reason for refusing a line."""
     return f"the line is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
 
 
 def read_lines(
     unit: Unit, parse: Callable[[bytes], Record | None], bad: BadRecords
 ) -> Iterator[tuple[int, Record]]:
-    """Row and record of each line that starts within a unit; lines for which ``parse`` returns None are skipped.
+    """Yield row and parsed record of each line that starts within a unit; skip lines that ``parse`` maps to None.
 
-    Lines for which it raises ``BadValue`` go to ``bad``, and so does a file that is empty, or damaged (the line at
-    which it breaks off).
+    Lines for which ``parse`` raises ``BadValue`` go to ``bad``; so does an empty file, and the line at which a damaged
+    file breaks off.
     """
-    row, empty = -1, not unit.stop  # a range may hold only the middle of a long line
+    row, empty = -1, not unit.stop  # a range may lie within a long line
     try:
         with open_stream(unit.path) as stream:
             for row, line in enumerate(lines_of(stream, unit)):
@@ -62,7 +61,7 @@ def read_lines(
 
 
 def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
-    """The lines that start within the unit; the last one may end beyond it. Long lines are cut."""
+    """Yield the lines that start within the unit, even if the last one ends beyond it. Long lines are cut."""
     position = 0
     if unit.start:
         stream.seek(unit.start - 1)
@@ -78,7 +77,7 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
 
 
 def text_of(line: bytes, encoding: str = "utf-8", hint: str = "") -> str:
-    """The text of a line of ``lines_of``, without a byte order mark. Raises BadValue if it was cut or is not text."""
+    """Decode a line of ``lines_of`` without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
         raise BadValue(too_long())
     return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, hint=hint)
@@ -89,7 +88,7 @@ def _was_cut(line: bytes) -> bool:
 
 
 def _skip_line(stream: Any) -> int:
-    """Read up to the start of the next line; returns the bytes read."""
+    """Read up to the start of the next line; return the number of bytes read."""
     length = 0
     while block := stream.readline(1 << 20):
         length += len(block)
@@ -100,33 +99,28 @@ def _skip_line(stream: Any) -> int:
 
 @dataclass(frozen=True)
 class LineBlock:
-    """Whole lines of a file; ``first`` is the number of the first one, from 0."""
+    """Whole lines of a file; ``first`` is the number of the first line, from 0."""
 
     first: int
     data: bytes
 
 
 class LineReader:
-    """Whole lines of a stream: single ones first and the rest in blocks of about ``BATCH_BYTES``. One pass.
+    """Read whole lines of a stream in one pass: first single lines, then blocks of about ``BATCH_BYTES``.
 
-    Attributes
-    ----------
-    line
-        Number, from 0, of the next line.
-    damage
-        Why the stream ended early; empty if it did not.
+    ``line`` is the number of the next line, from 0; ``damage`` is why the stream ended early, or empty.
     """
 
     def __init__(self, stream: Any) -> None:
-        # Only piece by piece does a decompressor give what comes before the damage.
+        # A decompressor returns the data before the damage only if it is read piece by piece.
         self._read = getattr(stream, "read1", stream.read)
-        self._buffer, self._used = b"", 0  # bytes read, and how many of them were returned
+        self._buffer, self._used = b"", 0  # bytes read, and how many were returned
         self._ended = False
         self.damage = ""
         self.line = 0
 
     def next_line(self) -> bytes | None:
-        """The next line without its end; None after the last one."""
+        """Return the next line without its line end; None after the last one."""
         more, end = True, self._buffer.find(b"\n", self._used)
         while end < 0 and more:
             more = self._fill()
@@ -139,7 +133,7 @@ class LineReader:
         return line
 
     def blocks(self) -> Iterator[LineBlock]:
-        """The remaining lines, in blocks that end with a line."""
+        """Yield the remaining lines in blocks that end with a line."""
         more = True
         while more:
             more = self._fill()
@@ -151,12 +145,12 @@ class LineReader:
 
     @property
     def partial_line(self) -> bytes | None:
-        """What was read of the line at which the stream broke off, for the quarantine."""
+        """The part that was read of the line at which the stream broke off, for the quarantine."""
         rest = self._buffer[self._used :]
         return rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None
 
     def _fill(self) -> bool:
-        """Buffer ``BATCH_BYTES`` of lines, or that much more of a line; False at the end."""
+        """Buffer about ``BATCH_BYTES`` more; return False at the end."""
         pieces = [self._buffer[self._used :]]
         size = len(pieces[0]) if b"\n" in pieces[0] else 0  # read together with the header
         try:
@@ -175,16 +169,16 @@ class LineReader:
 
 
 def n_lines(data: bytes) -> int:
-    """Lines in a block; the last one may lack its end."""
+    """Count the lines of a block; the last one may lack its line end."""
     return data.count(b"\n") + (not data.endswith(b"\n"))
 
 
 @contextmanager
 def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
-    """A text stream on a file, line ends unchanged; errors as ``open_stream``.
+    """Open a text stream with line ends unchanged. Raises as ``open_stream``; ``errors`` is that of ``open``.
 
-    A byte order mark decides the encoding, else the first of a comma-separated list that decodes the whole file (for
-    which the file is read once more), else the last. ``errors`` is that of ``open``.
+    The encoding is given by a byte order mark, or is the first of a comma-separated list that decodes the whole file
+    (which costs one more pass), or the last.
     """
     with open_stream(path) as stream:
         marked = marked_encoding(stream.read(4))
@@ -211,19 +205,13 @@ def _decodes(path: str, codec: str) -> bool:
 
 
 def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any:
-    """A strict ``csv.reader`` of lines with their ends; a quoted field may hold line ends.
-
-    After a ``csv.Error`` the next record can be read.
-    """
+    """Return a strict ``csv.reader`` of lines with their ends; it can continue after a ``csv.Error``."""
     csv.field_size_limit(limits.LONGEST_LINE)
     return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
 
 
 def split_fields(line: bytes, delimiter: str, quote: str = QUOTE, encoding: str = "utf-8") -> list[str]:
-    """The fields of a line that is a whole record. Without a quote a delimiter may have several characters.
-
-    Raises BadValue if it cannot be split.
-    """
+    """Split a line that is a whole record, or raise BadValue; without a quote, delimiters may have any length."""
     text = decode(line, encoding)
     if not quote:
         return text.split(delimiter)

@@ -1,7 +1,6 @@
-"""Sparse matrices of counts, documents in rows: splitting and checking rows, and the files of SciPy.
+"""Sparse count matrices with documents as rows, and SciPy's ``.npz`` files.
 
-``scipy.sparse.load_npz`` would need the whole matrix in memory. An ``.npz`` is a zip archive of arrays, so ``zipfile``
-and ``numpy.lib.format`` read it in pieces.
+``scipy.sparse.load_npz`` needs the whole matrix in memory; ``zipfile`` and ``numpy.lib.format`` read it in pieces.
 """
 
 from __future__ import annotations
@@ -31,16 +30,13 @@ from streaming_jsmf.ingestion.readers.counts import (
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.validation import Strict
 
-#: Batches of values for one task.
+#: Batches of values per task.
 BATCHES_PER_UNIT = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """m unchecked rows of a sparse matrix: the number of the first one within its unit, and CSR arrays.
-
-    ``indptr`` is (m + 1,) from 0; ``words`` and ``counts`` are (nonzeros,).
-    """
+    """m unchecked CSR rows, from row ``first`` of the unit; shapes (m + 1,), (nonzeros,), (nonzeros,)."""
 
     first: int
     indptr: NDArray[Any]
@@ -49,15 +45,14 @@ class Rows:
 
 
 class MatrixFiles(CountFiles):
-    """Base of readers of matrices: units are rows, and a bad row is put aside as a whole."""
+    """Base class of matrix readers: a record is a row, and a bad row is left out as a whole."""
 
     def place(self, unit: Unit, row: int) -> str:
-        """File and row, from 0, of a record."""
         return f"{unit.path}, row {unit.start + row} from 0"
 
 
 def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
-    """Cuts 0 = a < b < ... = m into runs of rows of about ``values`` values, each row counted as one more."""
+    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
     weight = np.arange(len(indptr))
     weight += indptr
     cuts = [0]
@@ -68,7 +63,7 @@ def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
 
 
 def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
-    """Units of about ``BATCHES_PER_UNIT`` batches of the values of a matrix."""
+    """Split a matrix into units of about ``BATCHES_PER_UNIT`` batches of values."""
     size, cuts = whole_file(path).size, row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
     share = size / max(int(indptr[-1]) - int(indptr[0]), 1)
     units = [Unit(path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
@@ -76,9 +71,9 @@ def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
 
 
 def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
-    """The bags of rows; a row with a bad word or count is refused as a whole.
+    """Convert rows to bags; a row with a bad word or count is refused as a whole.
 
-    Zeros are dropped and counts of the same word added. Integer and boolean counts become int32, others float32.
+    Drops zeros and sums duplicate words. Integer and boolean counts become int32, others float32.
     """
     m, whole = len(rows.indptr) - 1, rows.counts.dtype.kind in "iub"
     document = np.repeat(np.arange(m), np.diff(rows.indptr))
@@ -100,7 +95,7 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
             return f"count {rows.counts[i]} is not in (0, {LARGEST_COUNT}], as every count must be"
         return f"word {rows.words[i]} (from 0) is not in the vocabulary of {n_words} words"
 
-    # Comparisons with NaN are false, so it is refused as well.
+    # Comparisons with NaN are false, so NaN is refused as well.
     good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
     refuse(document, ~good | (rows.words < 0) | (rows.words >= n_words), explain_entry)
     chosen = kept[document] & (counts != 0)
@@ -120,17 +115,14 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
 
 
 class NpzOptions(Strict):
-    """``vocabulary``: the word list, relative to the file.
-
-    By default, of ``X.npz``, ``X.vocab.txt``, ``vocab.txt``, ``vocabulary.txt`` or ``vocabulary.parquet`` beside it.
-    """
+    """``vocabulary``: the word list, relative to the file; default for ``X.npz``: ``X.vocab.txt`` or a usual name."""
 
     vocabulary: str | None = None
 
 
 @dataclass(frozen=True)
 class NpzSource(MatrixFiles):
-    """Reader "npz": CSR matrices of ``scipy.sparse.save_npz``. Documents have no ids; all files have the same words.
+    """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
     A compressed file is one unit, because it can only be read from its start.
     """
@@ -142,16 +134,14 @@ class NpzSource(MatrixFiles):
     patterns = ("*.npz",)
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        """That of the file alone first."""
         return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
 
     def units(self) -> list[Unit]:
-        """Rows of each file. Reads ``indptr`` where a file can be split: 16 bytes a document."""
+        """Split each file by rows. Reads ``indptr`` (16 bytes per document) of files that can be split."""
         _ = self.vocabulary
         return [unit for path in self.files for unit in _units_of(path)]
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a unit. Memory: a batch of values and the words."""
         n_words = len(self.words_of(unit.path))
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
             if matrix.n_columns != n_words:
@@ -174,14 +164,14 @@ def _units_of(path: str) -> list[Unit]:
 
 @contextmanager
 def _open_matrix(path: str) -> Iterator[_Matrix]:
-    """The matrix of a file. Raises UnreadableError, also while the caller reads."""
+    """Open the matrix of a file. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("a matrix of scipy.sparse.save_npz"), ExitStack() as stack:
         yield _Matrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
 
 
 @dataclass(frozen=True)
 class _Array:
-    """A one-dimensional array: its values start ``start`` bytes into its member."""
+    """One-dimensional array whose values start ``start`` bytes into its archive member."""
 
     member: zipfile.ZipInfo
     dtype: Any
@@ -190,7 +180,7 @@ class _Array:
 
 
 class _Matrix:
-    """A CSR matrix in an open archive; its arrays are read piece by piece."""
+    """CSR matrix in an open archive, read piece by piece."""
 
     def __init__(self, path: str, stream: Any, archive: zipfile.ZipFile, stack: ExitStack) -> None:
         self._path, self._stream, self._archive, self._stack = path, stream, archive, stack
@@ -211,15 +201,14 @@ class _Matrix:
 
     @property
     def stored(self) -> bool:
-        """Whether the arrays are not compressed, so that reading can start anywhere."""
+        """Whether the arrays are uncompressed, so that reading can start anywhere."""
         return all(array.member.compress_type == zipfile.ZIP_STORED for array in self._arrays.values())
 
     def indptr(self) -> NDArray[np.int64]:
-        """All of indptr, (n_rows + 1,)."""
         return self._checked(self._reader("indptr", 0)(self.n_rows + 1))
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
-        """Rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
+        """Yield rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
         indptr = self._reader("indptr", start)
         last = self._checked(indptr(1))
         words, counts = self._reader("indices", int(last[0])), self._reader("data", int(last[0]))
@@ -239,15 +228,15 @@ class _Matrix:
         return ends
 
     def _reader(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
-        """A function that reads the next n values of an array, starting at ``first``."""
+        """Return a function that reads the next n values of an array, starting at ``first``."""
         array = self._arrays[name]
         opened = self._stack.enter_context(self._archive.open(array.member))
-        # zipfile has just read the member's header and stands at its first byte; seeking would read all before.
+        # zipfile has just read the member's header, so the stream is at its first byte; seeking would read all before.
         position = self._stream.tell() + array.start + first * array.dtype.itemsize
 
         def read_on(n: int, /) -> bytes:
             nonlocal position
-            self._stream.seek(position)  # the arrays are read in turn, from one stream
+            self._stream.seek(position)  # the arrays share one stream
             data: bytes = self._stream.read(n)
             position += len(data)
             return data

@@ -1,4 +1,4 @@
-"""Files of lines of numbers: bags of words of the UCI repository (docword), and Matrix Market."""
+"""Files of number lines: UCI bags of words (docword) and Matrix Market."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _BANNER = "%%MatrixMarket matrix coordinate integer|real|pattern general"
 
 
 class DocwordOptions(Strict):
-    """``vocabulary``: the word list, relative to the file; by default ``vocab.X.txt`` beside ``docword.X.txt``."""
+    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``."""
 
     vocabulary: str | None = None
 
 
 @dataclass(frozen=True)
 class DocwordSource(NumberFiles):
-    """Reader "docword": D, W, NNZ, then lines "documentID wordID count", from 1, by rising document.
+    """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
 
     ``document_id`` is the number of the document. All files have the same words.
     """
@@ -46,12 +46,10 @@ class DocwordSource(NumberFiles):
     stop_words = ENGLISH
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        """The name that matches that of the file."""
         named = _DOCWORD_NAME.fullmatch(path.rsplit("/", 1)[-1])
         return [f"vocab.{named[1]}.txt" if named else "vocab.txt"]
 
     def header(self, lines: LineReader) -> Header | None:
-        """The sizes in the first three lines."""
         sizes: list[int] = []
         for name in ("documents D", "words W", "counts NNZ"):
             line = lines.next_line()
@@ -79,16 +77,7 @@ class DocwordSource(NumberFiles):
 
 
 class MatrixMarketOptions(Strict):
-    """Keys of the reader.
-
-    Attributes
-    ----------
-    documents
-        Whether "rows" or "columns" are the documents.
-    vocabulary
-        The word list, relative to the file; by default ``vocab.txt``, ``vocabulary.txt`` or ``vocabulary.parquet``
-        beside it.
-    """
+    """``documents``: whether "rows" or "columns" are documents; ``vocabulary``: the word list, relative to the file."""
 
     documents: Literal["rows", "columns"] = "rows"
     vocabulary: str | None = None
@@ -96,10 +85,10 @@ class MatrixMarketOptions(Strict):
 
 @dataclass(frozen=True)
 class MatrixMarketSource(NumberFiles):
-    """Reader "matrix-market": a sparse matrix in lines "row column count", grouped by document.
+    """Reader "matrix-market": a sparse matrix as lines "row column count", grouped by document.
 
-    Integers stay integers, reals become float32, the entries of a pattern count 1. Documents have no ids. All files
-    have the same words.
+    Integers stay integers, reals become float32, and pattern entries count 1. Documents have no ids. All files have the
+    same words.
     """
 
     options: MatrixMarketOptions = field(default_factory=MatrixMarketOptions)
@@ -109,7 +98,6 @@ class MatrixMarketSource(NumberFiles):
     patterns = compressed("*.mtx")
 
     def header(self, lines: LineReader) -> Header | None:
-        """The type and sizes of the matrix."""
         banner = lines.next_line()
         line: bytes | None = b"%"
         while line is not None and (line.startswith(b"%") or not line.strip()):

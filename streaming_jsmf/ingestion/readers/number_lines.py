@@ -1,4 +1,4 @@
-"""Lines of numbers "document word count" after a header, as docword and Matrix Market files have."""
+"""Lines of numbers "document word count" after a header, as in docword and Matrix Market files."""
 
 from __future__ import annotations
 
@@ -41,17 +41,15 @@ class Header:
     Attributes
     ----------
     document, word
-        Index of the document and of the word in a line; both count from 1 in the file.
+        Positions of the document and the word in a line; both count from 1 in the file.
     count_type
-        int64 or float64; None: each line counts 1.
+        int64 or float64; None if each line counts 1.
     n_documents, n_words, n_entries
-        The largest document and word, and the number of lines.
+        Largest document and word, and number of lines.
     size_line
-        The line of the header, from 0, that gives ``n_entries``.
+        Line of the header, from 0, that gives ``n_entries``.
     order, words_said
-        For messages: what to do about documents that fall, and how the header gives ``n_words``.
-    numbered
-        Whether documents have their number as id.
+        For messages: how to correct the order of documents, and how the header gives ``n_words``.
     """
 
     document: int
@@ -67,35 +65,31 @@ class Header:
 
     @property
     def types(self) -> list[Any]:
-        """Types of the numbers in a line."""
         return [np.int64, np.int64, *([self.count_type] if self.count_type else [])]
 
     @property
     def smallest(self) -> float:
-        """The smallest valid count."""
         return SMALLEST_COUNT if self.count_type is np.float64 else 1
 
 
 class NumberFiles(CountFiles):
-    """Base of readers of such files: each file is a unit, read once and in blocks; a record is a line.
+    """Base of readers of number lines: each file is a unit, read once in blocks; a record is a line.
 
-    Under "quarantine" a bad line is put aside and the rest of its document kept. A document without lines is an
-    empty bag; ``rows`` are the lines, from 0, at which documents start.
+    Under "quarantine" a bad line is left out and the rest of its document kept. A document without lines is an empty
+    bag; ``rows`` are the lines, from 0, at which documents start.
     """
 
     def units(self) -> list[Unit]:
-        """One for each file. Raises InputError for a missing file and for word lists that differ."""
         units = [whole_file(path) for path in self.files]
         _ = self.vocabulary
         return units
 
     def place(self, unit: Unit, row: int) -> str:
-        """File and line, from 1, of a record."""
         return f"{unit.path}, line {row + 1}"
 
     @abstractmethod
     def header(self, lines: LineReader) -> Header | None:
-        """Read the first lines; None if the stream breaks off. Raises UnreadableError if they are no header."""
+        """Read the first lines; None if the stream breaks off. Raises UnreadableError if they are not a header."""
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the documents of a file. Memory: a few blocks of lines, one document and the words."""
@@ -113,12 +107,12 @@ class NumberFiles(CountFiles):
 
 
 def parse_size(text: bytes) -> int | None:
-    """A size of a header; None where it is not a number."""
+    """Parse a size in a header; None if it is not a number."""
     return int(text) if _SIZE.fullmatch(text.strip()) else None
 
 
 def shown(text: bytes) -> str:
-    """The start of a line or field for messages: quoted, one line, no more than 60 bytes."""
+    """Quote the start of a line or field for messages: one line, at most 60 bytes."""
     return repr(text[:60].decode("ascii", "backslashreplace"))
 
 
@@ -132,34 +126,27 @@ def _read_counts(
     if not lines.damage and parser.n_lines != header.n_entries:
         found = f"the file has {parser.n_lines} lines of counts"
         bad.refuse(header.size_line, f"the header says NNZ = {header.n_entries}, {found}")
-    # Nothing is known about documents after a cut, not even that they are empty.
+    # After a cut, nothing is known about further documents, not even that they are empty.
     yield from builder.close(None if lines.damage else header.n_documents, lines.line)
 
 
 def _most_empty(unit: Unit) -> int:
-    """Documents without lines that a file of this size may declare."""
     size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
     by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
     return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
 class EntryParser:
-    """Parses blocks of lines to entries; a bad line is refused and left out.
-
-    Attributes
-    ----------
-    n_lines
-        Lines read so far, including bad ones, without blank ones.
-    """
+    """Parser of blocks of lines that refuses bad lines; ``n_lines`` counts all lines read except blank ones."""
 
     def __init__(self, header: Header, bad: BadRecords) -> None:
         self.n_lines = 0
         self._header = header
         self._bad = bad
-        self._last = 1  # largest document so far, from 1
+        self._last = 1  # largest document number so far, from 1
 
     def parse(self, block: LineBlock) -> Entries:
-        """The entries of a block. Documents rise within and between blocks."""
+        """Return the entries of a block in ascending order of documents; lines out of order are refused."""
         numbers = self._parse_block(block.data)
         if numbers is None:
             numbers, lines = self._parse_by_line(block)
@@ -173,8 +160,8 @@ class EntryParser:
         return Entries(document - 1, word - 1, count, lines)
 
     def _parse_block(self, data: bytes) -> list[NDArray[Any]] | None:
-        """Columns of a block without a fault; None if there may be one."""
-        # Arrow reads 0x1F as a number.
+        """Return the columns of a block without faults; None if there may be one."""
+        # Arrow accepts 0x1F as a number.
         if b"x" in data or b"X" in data:
             return None
         numbers = self._columns(data)
@@ -188,7 +175,7 @@ class EntryParser:
         good[1:] &= np.diff(document) >= 0
         good &= (word >= 1) & (word <= header.n_words)
         if header.count_type:
-            # Comparisons with NaN are false, so it is refused as well.
+            # Comparisons with NaN are false, so NaN is refused as well.
             good &= (numbers[2] >= header.smallest) & (numbers[2] <= LARGEST_COUNT)
         return numbers if good.all() else None
 
@@ -206,7 +193,7 @@ class EntryParser:
         return [column.to_numpy() for column in table.columns]
 
     def _parse_by_line(self, block: LineBlock) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-        """Columns of the good lines and their line numbers. Slow, but it locates the bad ones."""
+        """Return the columns of the good lines and their line numbers. Slow, but locates the bad lines."""
         header = self._header
         good: list[list[Any]] = []
         lines = []
@@ -262,10 +249,7 @@ def _real(text: bytes) -> float:
 
 
 class _BagBuilder:
-    """Batches of bags from entries with rising documents. Holds one block and one document.
-
-    Raises UnreadableError when more than ``most_empty`` documents have no entries.
-    """
+    """Build batches of bags from sorted entries; UnreadableError if too many documents have no entries."""
 
     def __init__(self, header: Header, most_empty: int, bad: BadRecords) -> None:
         self._header = header
@@ -278,7 +262,7 @@ class _BagBuilder:
         self._empty = 0  # documents without entries
 
     def add(self, entries: Entries) -> Iterator[SourceBatch]:
-        """Return the documents before the last one, including those without entries."""
+        """Yield the documents before the last one, including those without entries."""
         if len(entries.document) == 0:
             return
         together = merge_entries(self._open.followed_by(entries), self._header.n_words)
@@ -288,7 +272,7 @@ class _BagBuilder:
         yield from self._emit(together.take(slice(0, cut)), last, int(self._open.line[0]))
 
     def close(self, n_documents: int | None, end: int) -> Iterator[SourceBatch]:
-        """Return the rest, up to ``n_documents`` or else the last one with entries; ``end``: the line after them."""
+        """Yield the remaining documents, to ``n_documents`` or the last one with entries; ``end`` is the next line."""
         seen = int(self._open.document[-1]) + 1 if len(self._open.document) else 0
         yield from self._emit(self._open, seen if n_documents is None else n_documents, end)
 
@@ -304,7 +288,7 @@ class _BagBuilder:
             self._bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
         kept = entries.take(~large)
         lines = np.append(kept.line, end)
-        # There may be millions of empty documents between two.
+        # There may be millions of empty documents in a row.
         for start in range(self._next, stop, limits.BATCH_VALUES):
             documents = np.arange(start, min(start + limits.BATCH_VALUES, stop) + 1)
             bounds = np.searchsorted(kept.document, documents)

@@ -1,6 +1,6 @@
 """Ratings in half stars: a user is a document, an item a word, and twice the rating its count.
 
-As Lee, Bindel and Mimno (2015) read MovieLens for the Joint Stochastic Matrix Factorization.
+MovieLens is read in this way by Lee, Bindel and Mimno (2015), Joint Stochastic Matrix Factorization.
 """
 
 from __future__ import annotations
@@ -28,23 +28,17 @@ from streaming_jsmf.storage.paths import exists, is_url
 
 
 class RatingsOptions(Delimited):
-    """Names of the columns, and the file with the names of items.
+    """Names of the columns, and the file of item names with its layout.
 
     Attributes
     ----------
-    user, item, rating
-        Columns; users and items are strings or integers.
     max_rating
-        Best rating; ratings are 0.5, 1, ... up to it.
+        Highest rating; ratings are 0.5, 1, ..., ``max_rating``.
     integer_ids
-        Whether users become int64 document ids; False keeps strings. Parquet keeps the type of its column.
+        Whether users become int64 document ids rather than strings. Parquet keeps its column type.
     names
-        Delimited file with the names of items: its path relative to the ratings; in an archive also from its root.
-        None uses the items as words.
-    names_item, names_name
-        Its columns.
-    names_delimiter, names_header, names_columns, names_encoding
-        Its layout, as for the ratings, and its encoding.
+        Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses the
+        items as words.
     """
 
     user: str = "user"
@@ -76,7 +70,7 @@ class RatingsOptions(Delimited):
 
 @dataclass(frozen=True)
 class RatingsSource(TableSource):
-    """Reader "ratings"; see ``TableSource``. An item that a user rated twice counts with both ratings."""
+    """Reader "ratings"; see ``TableSource``. Repeated ratings of an item by a user are summed."""
 
     options: RatingsOptions
 
@@ -85,15 +79,12 @@ class RatingsSource(TableSource):
 
     @property
     def roles(self) -> tuple[str, str, str | None]:
-        """As in the options."""
         return self.options.user, self.options.item, self.options.rating
 
     def count_kind(self, kind: Any) -> str:  # noqa: ARG002
-        """Half stars are whole counts."""
         return "int"
 
     def counts(self, batch: TableBatch) -> CheckedCounts:
-        """Half stars."""
         name, best = self.options.rating, self.options.max_rating
         numbers, text = parse_numbers(batch.columns[name], name)
         twice = 2 * numbers
@@ -108,7 +99,7 @@ class RatingsSource(TableSource):
         return CheckedCounts(np.where(good, twice, 0).astype(np.int32), good, explain)
 
     def rename_words(self, path: str) -> Callable[[Keys], Keys]:
-        """Names of items, if there is a file of them. Reads it; raises InputError if it cannot be used."""
+        """Return a function from items to names, if a file of names is given. Raises InputError if it is invalid."""
         if self.options.names is None:
             return super().rename_words(path)
         where = names_path(path, self.options.names)
@@ -126,10 +117,7 @@ class RatingsSource(TableSource):
 
 
 def names_path(path: str, names: str) -> str:
-    """Path of the names: absolute or a URL, beside the ratings, or from the root of their archive.
-
-    Raises InputError if there is no such file.
-    """
+    """Find the file of names: absolute, a URL, relative to the ratings or in their archive; InputError if missing."""
     inner, *archive = path.split("::")
     folder = inner.rpartition("/")[0]
     candidates = [names] if is_url(names) or Path(names).is_absolute() else [f"{folder}/{names}"]
@@ -143,13 +131,10 @@ def names_path(path: str, names: str) -> str:
 
 
 def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
-    """Distinct names by item: names that several items share become "name (item)". Reads the file whole, once.
+    """Read distinct names by item, in one pass with the file in memory; shared names become "name (item)".
 
-    Raises
-    ------
-    InputError
-        For a file that cannot be read or is above 64 MB, and for the first line that is wrong, empty, or gives an
-        item a second name.
+    Raises InputError if the file cannot be read or exceeds 64 MB, and for the first line that is malformed, empty, or
+    gives an item a second name.
     """
     try:
         with open_stream(path) as stream:

@@ -1,4 +1,4 @@
-"""The readers by name, the options users give them, and opening one on a source."""
+"""The readers by name, their options, and opening a reader on a source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
 from streaming_jsmf.validation import Strict, explain
 
-#: Options that name a file; the settings of a corpus do not include them.
+#: Options that name a file; they are not part of the settings of a corpus.
 PATH_OPTIONS = ("vocabulary", "names")
 
 
@@ -54,10 +54,9 @@ READERS: dict[ReaderName, type[Reader]] = {
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source ready to be ingested, with its reader and options for the manifest (without paths).
+    """A source ready for ingestion, with its reader and options for the manifest (without paths).
 
-    ``ngrams``: whether words may be runs of words. ``phrases``: least NPMI of neighbours that are to become one word;
-    None: phrases are not searched.
+    ``ngrams``: whether words may be n-grams. ``phrases``: minimum NPMI of adjacent words to join, or None to disable.
     """
 
     source: Source | TableSource
@@ -67,21 +66,21 @@ class OpenedSource:
 
 
 def reads_texts(reader: ReaderName) -> bool:
-    """Whether the words are found in texts, rather than named by the source."""
+    """Return whether the reader tokenizes texts, rather than reading named words."""
     return issubclass(READERS[reader].options_type, TokenOptions)
 
 
 def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
-    """The curation when the user gives none: as in the papers, but for texts one that gives readable topics."""
+    """Return the default curation: as in the papers, except for texts, where it aims at readable topics."""
     if reads_texts(reader) and preset != "papers":
         return TEXT_CURATION
     return Curation(stop_words=READERS[reader].stop_words)
 
 
 def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
-    """The options of a reader; a list may be given as text with commas.
+    """Validate the options of a reader; a list may be comma-separated text.
 
-    Raises InputError, which names the key and what is allowed; ``where`` says whose options they are.
+    Raises InputError, which names the key and the allowed values; ``where`` names the origin of the options.
     """
     model = READERS[reader].options_type
     lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}
@@ -107,29 +106,20 @@ def open_source(
     tokenizer: str | None = None,
     stop_words: str = NONE,
 ) -> OpenedSource:
-    """Find the files and open the reader on them.
+    """Find the files and open the reader on them. Raises InputError if there is nothing to read or a column is missing.
 
     Parameters
     ----------
     location
         File, directory or glob; local or a URL.
-    reader
-        Name of the reader.
-    options
-        From ``check_options``.
     path
         A file in the directory or zip archive ``location``; None for all.
     files
         Names of the files that may be read from the directory; None for all.
     tokenizer
-        A user's callable as MODULE:FUNCTION, in place of the one in the options.
+        A callable MODULE:FUNCTION that replaces the tokenizer of the options.
     stop_words
-        Words that a stemmer leaves alone.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to read, or a column is missing.
+        Words that the stemmer leaves unchanged.
     """
     words, phrases = Tokenizer(), None
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
@@ -159,8 +149,8 @@ def open_source(
 def _settings(reader: ReaderName, options: Strict) -> dict[str, Json]:
     settings: dict[str, Json] = {"reader": reader}
     for key, value in options.model_dump().items():
-        # The default boilerplate is left out, as in corpora from before there was the option. A list of phrases is
-        # stored with those that are found.
+        # Omit the default boilerplate, as in corpora that predate the option, and a list of phrases, which is
+        # stored with the phrases found.
         if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
             continue
         if key not in PATH_OPTIONS and value is not None:
@@ -171,7 +161,7 @@ def _settings(reader: ReaderName, options: Strict) -> dict[str, Json]:
 def _find(
     root: str, reader: type[Reader], path: str | None, names: Sequence[str] | None, beside: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Where to read, and the files there for the reader, without those ``beside``, such as its word list."""
+    """Return the root and the files that the reader reads there, except those in ``beside``, such as word lists."""
     if path is not None:
         zipped = root.lower().endswith(".zip")
         if zipped and not is_url(root) and "::" in root:
@@ -180,7 +170,7 @@ def _find(
             )
         root = f"zip://{path}::{root}" if zipped else join(root, path)
     if not reader.patterns:
-        # A spec may have filled the directory with one archive.
+        # The files of a spec may be a single archive.
         archives = [name for name in names or () if is_archive(name)]
         only_archive = len(archives) == 1 and not is_archive(root)
         return join(root, archives[0]) if only_archive else root, tuple(join(root, n) for n in names or ())

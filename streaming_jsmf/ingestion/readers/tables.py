@@ -1,4 +1,4 @@
-"""Rows of named columns, streamed from Parquet and delimited text, each with its location."""
+"""Rows of named columns, streamed from Parquet and delimited text, with their locations."""
 
 from __future__ import annotations
 
@@ -22,22 +22,14 @@ from streaming_jsmf.ingestion.readers.units import is_parquet
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
 from streaming_jsmf.validation import Strict
 
-_SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes: Arrow takes a single byte
+_SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow accepts only one
 
 
 class Delimited(Strict):
-    """Layout of delimited files. One record per line: fields cannot hold line ends.
+    """Layout of delimited files with one record per line; fields cannot contain line ends.
 
-    Attributes
-    ----------
-    delimiter
-        Between fields; one or more characters, ``\\t`` for a tab.
-    header
-        Whether the first line names the columns.
-    columns
-        The names in order, for files without a header.
-    quote
-        Character around fields that hold delimiters; "" for none. Not used with a delimiter of several characters.
+    ``columns`` are the column names in order, for files without a header. ``quote`` surrounds fields that contain
+    delimiters ("" for none); it is unused if the delimiter has several characters.
     """
 
     delimiter: str = ","
@@ -65,20 +57,16 @@ class Delimited(Strict):
 
     @property
     def quotes(self) -> str:
-        """The quote in use."""
         return self.quote if len(self.delimiter.encode()) == 1 else ""
 
     def split(self, line: bytes, encoding: str = "utf-8") -> list[str]:
-        """The fields of a line. Raises BadValue if it cannot be split."""
+        """Return the fields of a line. Raises BadValue if it cannot be split."""
         return split_fields(line, self.delimiter, self.quotes, encoding)
 
 
 @dataclass(frozen=True, eq=False)
 class TableBatch:
-    """n rows: Arrow arrays by name (strings from text, any type from Parquet), numbers within the unit, and bytes.
-
-    ``rows`` is (n,) int64; ``record`` returns the bytes of row i (0..n-1).
-    """
+    """n rows: Arrow arrays by column, ``rows`` (n,) int64 within the unit, and the bytes ``record(i)`` of row i."""
 
     columns: Mapping[str, Any]
     rows: NDArray[np.int64]
@@ -86,10 +74,9 @@ class TableBatch:
 
 
 def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
-    """Stream the named columns of a unit, in one pass and bounded memory.
+    """Stream the named columns of a unit in one pass and bounded memory; empty lines are skipped.
 
-    Empty lines are skipped. Lines that are not UTF-8 or have a wrong number of fields go to ``bad`` one by one; a file
-    that cannot be read to its end goes there as a whole, after the rows before the damage.
+    Bad lines go to ``bad`` individually, and a file that cannot be read to its end after the rows before the damage.
     """
     with bad.unreadable_file():
         if is_parquet(unit.path):
@@ -102,7 +89,7 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
     row = 0
     with open_raw(unit.path) as stream, open_parquet_source(unit.path) as footer:
         require_columns(names, footer.schema_arrow.names)
-        # Strings stay dictionary codes, as most writers store them, in half the time.
+        # Keep strings as dictionary codes, as most writers store them, which halves the time.
         file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
         groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
         size = limits.BATCH_ROWS
@@ -145,17 +132,14 @@ def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadReco
 
 @dataclass(frozen=True)
 class BlockParser:
-    """Parses blocks of lines: ``found`` are all columns of the file in order, ``wanted`` those to return."""
+    """Parser of blocks of lines; ``found`` are all columns of the file in order, ``wanted`` those to return."""
 
     layout: Delimited
     found: tuple[str, ...]
     wanted: tuple[str, ...]
 
     def parse(self, block: bytes) -> dict[str, Any] | None:
-        """The wanted columns as dictionary arrays; None if a line may be bad.
-
-        Much faster than ``parse_by_line``, with the same fields for every block that it accepts.
-        """
+        """Return the wanted columns as ``parse_by_line`` would, but faster; None if a line may be bad."""
         if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             return None
         delimiter, quote = self.layout.delimiter.encode(), self.layout.quotes.encode()
@@ -183,13 +167,13 @@ class BlockParser:
             )
         except pa.ArrowInvalid:
             return None
-        # Arrow skips empty lines; quotes that are open at a line end join lines.
+        # Arrow skips empty lines, and joins lines if a quote is open at a line end.
         if table.num_rows != n_lines(block):
             return None
         return {name: table.column(position).combine_chunks() for name, position in positions.items()}
 
     def parse_by_line(self, block: bytes, first: int, bad: BadRecords) -> TableBatch:
-        """The good lines of a block; the others go to ``bad``. Slow, but it locates the bad ones."""
+        """Return the good lines of a block; the others go to ``bad``. Slow, but locates the bad lines."""
         positions = [self.found.index(name) for name in self.wanted]
         kept, values = [], []
         for row, line in enumerate(block.split(b"\n")):
@@ -210,10 +194,7 @@ class BlockParser:
         return TableBatch(columns, within + first, _Lines(block, within))
 
     def _quotes_in_place(self, block: bytes) -> bool:
-        """Whether each quote opens a field at its start, is doubled inside or closes it, on its own line.
-
-        Arrow accepts others, which ``split`` refuses.
-        """
+        """Return whether ``split`` accepts all quotes of the block; Arrow accepts more."""
         delimiter, quote = ord(self.layout.delimiter), ord(self.layout.quotes)
         data = np.frombuffer(b"\n%b\n" % block, np.uint8)
         at = np.flatnonzero(data == quote)
@@ -229,7 +210,7 @@ class BlockParser:
 
 
 class _Lines:
-    """The lines of a block, split when the first is asked for; ``within`` are the numbers of those kept."""
+    """Lines of a block, split on first access; ``within`` are the numbers of the lines kept."""
 
     def __init__(self, block: bytes, within: NDArray[np.int64]) -> None:
         self._block = block

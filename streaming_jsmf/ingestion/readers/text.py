@@ -1,4 +1,4 @@
-"""Raw text, one record per document: JSON lines, CSV, Parquet (``text_parquet``) and plain lines."""
+"""Raw text with one record per document: JSON lines, CSV, Parquet (``text_parquet``) and plain lines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
-#: Records of the first file that decide the types of JSON's metadata.
+#: Records of the first file that determine the types of JSON metadata.
 SAMPLE_RECORDS = 1000
 
 _LARGEST_INTEGER = 2**63
@@ -67,10 +67,7 @@ _LARGEST_INTEGER = 2**63
 
 @dataclass(frozen=True)
 class TextSource(RecordFiles, Source):
-    """Reader "text": records of Parquet, JSON lines or CSV, by their suffix, each a document.
-
-    ``columns`` are those of the first file that can be read; all others must agree.
-    """
+    """Reader "text": each record of a Parquet, JSON-lines or CSV file (by suffix) is a document; columns must match."""
 
     files: tuple[str, ...]
     options: TextOptions
@@ -84,7 +81,7 @@ class TextSource(RecordFiles, Source):
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:  # noqa: ARG003
-        """Find the columns. Raises InputError if no file has them; the message is about the first."""
+        """Determine the columns. Raises InputError if no file has them, with the reason for the first file."""
         first: str | None = None
         for path in files:
             try:
@@ -94,11 +91,10 @@ class TextSource(RecordFiles, Source):
         raise InputError(f"{first}; give a file of texts, and name the column with --read text=NAME")
 
     def splittable(self, path: str) -> bool:
-        """JSON lines are; a record of CSV may span lines."""
+        """Return True for JSON lines only: a CSV record may span lines."""
         return bare_suffix(path) in JSON_SUFFIXES
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Batches of about 8 MB of text."""
         if is_parquet(unit.path):
             batches = read_parquet_texts(unit, self.columns, bad)
         elif bare_suffix(unit.path) in JSON_SUFFIXES:
@@ -118,7 +114,7 @@ class TextSource(RecordFiles, Source):
             yield row, text, identity, metadata
 
     def _read_csv(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
-        """Records of a file, each at its last line."""
+        """Yield the records of a file, each with the number of its last line."""
         columns, delimiter = self.columns, _delimiter_of(unit.path, self.options) or ","
         line = 0
         with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
@@ -144,7 +140,7 @@ class TextSource(RecordFiles, Source):
 
 @dataclass(frozen=True)
 class LineSource(RecordFiles, Source):
-    """Reader "lines": each line of a file is a document without an id; empty ones are skipped."""
+    """Reader "lines": each non-empty line of a file is a document without an id."""
 
     files: tuple[str, ...]
     options: LineOptions
@@ -156,7 +152,6 @@ class LineSource(RecordFiles, Source):
     stop_words = ENGLISH
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Batches of about 8 MB of text."""
         lines = read_lines(unit, self._text, bad)
         records: Iterator[Record] = ((row, text, None, ()) for row, text in lines)
         for batch in batch_records(records, TextColumns("text", None, None, {})):
@@ -191,7 +186,7 @@ def _delimiter_of(path: str, options: TextOptions) -> str | None:
 
 
 def _json_columns(path: str, options: TextOptions) -> TextColumns:
-    """The columns of a JSON-lines source, by the first records of its first file."""
+    """Determine the columns of a JSON-lines source from the first records of its first file."""
     kinds: dict[str, set[type]] = {}
     reason = ""
     try:
@@ -213,7 +208,7 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
 
 
 def _json_type(kinds: set[type]) -> Any:
-    """int64, float64 or bool if all values are; else strings (other values as their JSON)."""
+    """Return int64, float64 or bool if all values have that type, else string (other values are written as JSON)."""
     if kinds == {bool}:
         return pa.bool_()
     if kinds == {int}:
@@ -234,7 +229,7 @@ def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
 
 
 def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
-    """Text, id and metadata of a record, of the types of the columns."""
+    """Return text, id and metadata of a record, converted to the column types."""
     text = record.get(columns.text)
     if text is None:
         raise BadValue(f"{columns.text} is null")
@@ -266,7 +261,7 @@ def _json_value(name: str, value: Any, kind: Any) -> Any:
 
 @contextmanager
 def _open_csv(path: str, delimiter: str, encoding: str) -> Iterator[tuple[list[str], Any]]:
-    """The header of a CSV file and its ``csv.reader``. Undecodable bytes stay, for the quarantine."""
+    """Yield the header and ``csv.reader`` of a CSV file; undecodable bytes are kept for the quarantine."""
     with open_text(path, encoding) as text:
         rows = csv_records(_bounded_lines(text), delimiter)
         try:
@@ -290,7 +285,6 @@ def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
 def _csv_values(
     fields: Sequence[str], width: int, positions: Sequence[int], columns: TextColumns
 ) -> tuple[str, str | None, list[str]]:
-    """Text, id and metadata of a record."""
     if len(fields) != width:
         raise BadValue(f"the record has {len(fields)} fields, the header {width}")
     try:

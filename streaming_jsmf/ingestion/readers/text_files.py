@@ -1,4 +1,4 @@
-"""Texts as files: a folder, or a tar or zip archive, with one document in each file."""
+"""Texts as files: a folder, or a tar or zip archive, with one document per file."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
-#: Files of a folder for one task.
+#: Files of a folder per task.
 UNIT_FILES = 2000
 
-#: What a member of a zip archive raises; the others can still be read. RuntimeError: it needs a password.
+#: Errors of a single zip member; others can still be read. RuntimeError: a password is needed.
 _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
@@ -68,8 +68,8 @@ def _compiles(pattern: str) -> str:
 class TextFilesOptions(TokenOptions):
     """Which files are read, their encoding, and metadata from their names.
 
-    ``members`` is a glob on the path within the folder or archive; ``name_pattern`` a regular expression that is
-    searched in it, whose named groups become metadata columns.
+    ``members`` is a glob for the path within the folder or archive; ``name_pattern`` is a regular expression that is
+    searched in this path, and its named groups become metadata columns.
     """
 
     encoding: Encoding = "utf-8"
@@ -79,7 +79,7 @@ class TextFilesOptions(TokenOptions):
 
 @dataclass(frozen=True)
 class _File:
-    """A document: its path within the source, and its bytes, or None and the reason."""
+    """Document with its path within the source, and its bytes, or None and the reason."""
 
     name: str
     data: bytes | None
@@ -88,10 +88,10 @@ class _File:
 
 @dataclass(frozen=True)
 class TextFilesSource(Source):
-    """Reader "text-files". Ids are paths within the source; ``label`` is the name of the folder of a file.
+    """Reader "text-files". Ids are paths within the source; ``label`` is the name of a file's folder.
 
-    Hidden files (``files.is_hidden``) are skipped, in archives too. ``root`` is a folder or an archive: ``.tar`` (with
-    any compression), ``.tgz`` or ``.zip``; local or a URL.
+    Hidden files are skipped. ``root`` is a folder, ``.tar`` (with any compression), ``.tgz`` or ``.zip``, local or a
+    URL.
     """
 
     root: str
@@ -103,7 +103,7 @@ class TextFilesSource(Source):
     stop_words = ENGLISH
 
     def units(self) -> Sequence[Unit]:
-        """Two thousand files of a folder; an archive as a whole. Raises InputError if no file matches ``members``."""
+        """Split a folder into units of 2,000 files; an archive is one unit. Raises InputError if no file matches."""
         if is_archive(self.root):
             return [Unit(self.root)]
         count = len(self._files())
@@ -117,13 +117,11 @@ class TextFilesSource(Source):
         ]
 
     def place(self, unit: Unit, row: int) -> str:
-        """Path of the file, or its number in the archive."""
         if is_archive(self.root):
             return f"{self.root}, file {row + 1}"
         return self._files()[unit.start + row].path
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Batches of about 8 MB of text."""
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         records = self._records(unit, groups, bad)
@@ -177,17 +175,14 @@ class TextFilesSource(Source):
 
 
 def _archived(path: str) -> Iterator[_File]:
-    """The regular files of an archive in its order, one in memory at a time. Nothing is unpacked to disk.
-
-    Raises DamagedError where the archive breaks off, or continues after its end mark.
-    """
+    """Yield the regular files of an archive in order, one in memory at a time; DamagedError if it ends early."""
     if path.lower().endswith(".zip"):
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
             for member in archive.infolist():
                 if not (member.is_dir() or is_hidden(_printable(member.filename))):
                     yield _zipped(archive, member)
         return
-    # Decompressed by its name, or else by tarfile, which looks at the content.
+    # Decompressed by suffix, or else by tarfile, which inspects the content.
     with open_stream(path) as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
@@ -195,8 +190,8 @@ def _archived(path: str) -> Iterator[_File]:
                     if entry.isfile() and not is_hidden(_printable(entry.name)):
                         opened: Any = tar.extractfile(entry)
                         yield _bounded(_printable(entry.name), opened.read(limits.LARGEST_FILE + 1))
-                # Padding follows the end mark: other data means that damage made a mark too early. Reading to the
-                # end also compares the checksum of the compression.
+                # Only padding may follow the end mark; other data means that damage created a false mark. Reading to
+                # the end also verifies the checksum of the compression.
                 padding: Any = tar.fileobj
                 while rest := padding.read(1 << 20):
                     if rest.strip(b"\0"):
@@ -215,10 +210,7 @@ def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
 
 
 class _CheckedTarInfo(tarfile.TarInfo):
-    """Headers of an archive that must end with its end mark: tarfile takes a damaged header for the end.
-
-    Headers with a content of their own (long names), which tarfile reads whole, are bounded.
-    """
+    """Tar headers with a required end mark and limited size; tarfile takes a damaged header for the end."""
 
     _WITH_CONTENT = (
         tarfile.XHDTYPE,
@@ -246,7 +238,7 @@ class _CheckedTarInfo(tarfile.TarInfo):
 
 
 def _printable(name: str) -> str:
-    """A member's name without ``./``; bytes that are not UTF-8 are escaped."""
+    """Return a member's name without ``./``, with bytes that are not UTF-8 escaped."""
     return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

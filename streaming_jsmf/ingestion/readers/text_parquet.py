@@ -1,4 +1,4 @@
-"""Texts in Parquet: batches of about 8 MB, checked column by column."""
+"""Texts in Parquet, in batches of about 8 MB that are checked column by column."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def parquet_columns(path: str, options: TextOptions) -> TextColumns:
-    """The columns of a source, by the footer of its first file.
-
-    Raises UnreadableError if it cannot be read, a column is missing, or the text or id is of another type.
-    """
+    """Return the columns of a file from its footer; UnreadableError if one is missing or has a wrong type."""
     with open_parquet_source(path) as file:
         schema = file.schema_arrow
     return _typed(schema, options.text, *choose_columns(schema.names, options))
@@ -67,7 +64,7 @@ def read_parquet_texts(unit: Unit, columns: TextColumns, bad: BadRecords) -> Ite
 
 
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
-    """The first reason against each bad row."""
+    """Return the first reason to refuse each bad row."""
     reasons: dict[int, str] = {}
     required = [columns.text, *([columns.id] if columns.id else [])]
     for name in required:
@@ -85,7 +82,6 @@ def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
 
 
 def _decoded(values: Any) -> Any:
-    """Values in place of dictionary codes, and no string views."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values

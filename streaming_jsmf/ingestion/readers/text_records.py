@@ -1,4 +1,4 @@
-"""Texts with their ids and metadata: the options of users, the columns of a source, and batches of records."""
+"""Texts with their ids and metadata: user options, source columns, and batches of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
 _ID_NAMES = ("document_id", "doc_id", "id")
-_RECORD_BYTES = 64  # counted for each record, besides its strings
+_RECORD_BYTES = 64  # estimated overhead per record, besides its strings
 
 
 def _are_codecs(names: str) -> str:
@@ -46,7 +46,7 @@ def _is_delimiter(value: str) -> str:
 
 
 def _number_in(given: Any) -> Any:
-    """A number given on the command line, which arrives as a list of one string."""
+    """Unwrap a number from the command line, which arrives as a list of one string."""
     try:
         return float(given[0]) if isinstance(given, list) and len(given) == 1 else given
     except ValueError:
@@ -54,12 +54,12 @@ def _number_in(given: Any) -> Any:
 
 
 Encoding = Annotated[str, AfterValidator(_are_codecs)]
-#: The least NPMI of neighbouring words that form a phrase, or a list of phrases.
+#: Minimum NPMI of adjacent words that form a phrase, or a list of phrases.
 Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None, BeforeValidator(_number_in)]
 
 
 class TokenOptions(Strict):
-    """How texts become words; see ``Tokenizer``. A spec can name built-in tokenizers only."""
+    """Options of tokenization; see ``Tokenizer``. A spec can only name built-in tokenizers."""
 
     tokenizer: BuiltIn = "arrow"
     ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
@@ -77,10 +77,10 @@ class TokenOptions(Strict):
 
 
 class TextOptions(TokenOptions):
-    """Columns of texts: the text, the id (by its usual names when not given), and the metadata to keep.
+    """Columns of the text, the id (default: the usual names) and the metadata to keep.
 
-    ``encoding`` is that of JSON lines and CSV: of several the first that decodes a line of JSON or a whole CSV file.
-    ``delimiter`` is that of CSV, by its suffix when not given.
+    ``encoding`` applies to JSON lines and CSV; of several, the first that decodes a JSON line or a whole CSV file is
+    used. ``delimiter`` applies to CSV; by default the suffix determines it.
     """
 
     text: str = "text"
@@ -91,17 +91,14 @@ class TextOptions(TokenOptions):
 
 
 class LineOptions(TokenOptions):
-    """One text per line, in one of the encodings."""
+    """Options for one text per line."""
 
     encoding: Encoding = "utf-8"
 
 
 @dataclass(frozen=True)
 class TextColumns:
-    """The columns of all files of a source: names of the text and the id (or None), and Arrow types.
-
-    The id is int64 or string; ``metadata`` has the type of each column kept.
-    """
+    """Columns of all files of a source: text, id (or None), id type (int64 or string), and types of the metadata."""
 
     text: str
     id: str | None
@@ -110,15 +107,11 @@ class TextColumns:
 
     @property
     def names(self) -> list[str]:
-        """All columns that are read."""
         return [self.text, *([self.id] if self.id else []), *self.metadata]
 
 
 def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
-    """The id column, as given or by its usual names, and the metadata columns in the order of the file.
-
-    Raises UnreadableError if a column is missing, or a name is there twice, is not UTF-8, or is reserved.
-    """
+    """Return the id and metadata columns; UnreadableError if a name is missing, duplicated, reserved or not UTF-8."""
     asked = () if options.metadata == "all" else options.metadata
     require_columns([options.text, *([options.id] if options.id else []), *asked], names)
     id_name = options.id or next((name for name in _ID_NAMES if name in names), None)
@@ -141,7 +134,7 @@ def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | No
 
 @dataclass(frozen=True, eq=False)
 class TextRecords:
-    """m good records: Arrow arrays ``texts`` (strings, no nulls), ``ids`` (or None) and metadata; rows (m,) int64."""
+    """m good records: Arrow arrays ``texts`` (strings, no nulls), ``ids`` (or None), metadata; ``rows`` (m,) int64."""
 
     texts: Any
     ids: Any
@@ -149,7 +142,6 @@ class TextRecords:
     rows: NDArray[np.int64]
 
     def tokenized(self, tokenizer: Tokenizer) -> SourceBatch:
-        """The bags of the texts."""
         tokens = tokenizer(self.texts)
         bags = count_codes(tokens)
         return SourceBatch(
@@ -157,13 +149,13 @@ class TextRecords:
         )
 
 
-#: Row, text, id and metadata in the order of the columns.
+#: Row, text, id, and metadata in column order.
 Record = tuple[int, str, Any, Sequence[Any]]
 
 
 def batch_records(records: Iterable[Record], columns: TextColumns) -> Iterator[TextRecords]:
-    """Gather single records into batches of about ``BATCH_BYTES`` of text."""
-    # Values by column, since a list of many records slows the garbage collector.
+    """Collect single records into batches of about ``BATCH_BYTES`` of text."""
+    # Values by column, because a list of many records slows the garbage collector.
     held: list[list[Any]] = [[] for _ in range(3 + len(columns.metadata))]
     size = 0
     for row, text, identity, metadata in records:

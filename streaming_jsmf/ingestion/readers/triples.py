@@ -1,4 +1,4 @@
-"""Tables with one row for each (document, word, count), in any order, in Parquet or delimited text."""
+"""Tables with one row per (document, word, count), in any order, in Parquet or delimited text."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from streaming_jsmf.ingestion.readers.values import (
 )
 
 BUCKET_BYTES = 64 << 20
-_ROW_BYTES = 24  # of a (document, word, count) outside of its Parquet file, about
-_TEXT_GROWTH = 5  # of compressed text when it is decompressed, about
+_ROW_BYTES = 24  # approximate size of a (document, word, count) outside Parquet
+_TEXT_GROWTH = 5  # approximate decompression ratio of text
 
 _INTEGER = r"^-?[0-9]{1,19}$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -38,7 +38,7 @@ _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """n ids or words: ``codes`` (n,) int32 into ``values``, -1 for null; ``faults``: why some values are refused."""
+    """n ids or words: ``codes`` (n,) int32 into ``values``, -1 for null; ``faults``: reasons to refuse values."""
 
     name: str
     codes: NDArray[np.int32]
@@ -46,14 +46,14 @@ class Keys:
     faults: dict[int, str]
 
     def good(self) -> NDArray[np.bool_]:
-        """(n,) whether the value can be used."""
+        """Return (n,) whether each value can be used."""
         good = np.ones(len(self.values) + 1, bool)
         good[list(self.faults)] = False
-        good[-1] = False  # of code -1
+        good[-1] = False  # for code -1
         return good[self.codes]
 
     def explain(self, i: int) -> str | None:
-        """Why row i cannot be used; None if it can."""
+        """Return why row i cannot be used; None if it can."""
         code = int(self.codes[i])
         reason = "is null" if code < 0 else self.faults.get(code)
         return None if reason is None else f"{self.name} {reason}"
@@ -61,7 +61,7 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class CheckedCounts:
-    """n counts int32 or float32, whether each can be used, and why not."""
+    """n counts int32 or float32, whether each can be used, and the reasons."""
 
     values: NDArray[Any]
     good: NDArray[np.bool_]
@@ -72,8 +72,7 @@ class CheckedCounts:
 class TableSource(RecordFiles):
     """Files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
 
-    Two passes over the rows, one of them over the files. Equal (document, word) are summed. ``options`` have
-    ``integer_ids``.
+    Two passes over the rows, one of them over the files. Equal (document, word) are summed.
     """
 
     files: tuple[str, ...]
@@ -84,26 +83,26 @@ class TableSource(RecordFiles):
     @property
     @abstractmethod
     def roles(self) -> tuple[str, str, str | None]:
-        """Names of the columns of documents, words and counts; None: each row counts 1."""
+        """Names of the columns of documents, words and counts; without counts (None), each row counts 1."""
 
     @abstractmethod
     def count_kind(self, kind: Any) -> str:
-        """ "int" or "float", by the Arrow type of the column of counts (None for text)."""
+        """Return "int" or "float" for the Arrow type of the count column (None for text)."""
 
     @abstractmethod
     def counts(self, batch: TableBatch) -> CheckedCounts:
-        """The counts of a batch."""
+        """Return the counts of a batch."""
 
     def rename_words(self, path: str) -> Callable[[Keys], Keys]:  # noqa: ARG002
-        """A function that replaces the words of a file by their names."""
+        """Return a function that replaces the words of a file by their names."""
         return lambda words: words
 
     def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """False: each file starts with a header."""
+        """Return False: each file starts with a header."""
         return False
 
     def units(self) -> Sequence[Unit]:
-        """Runs of row groups, or whole text files. Raises InputError if there are none or they differ in kind."""
+        """Return runs of row groups, or whole text files. Raises InputError if there are none or their types differ."""
         if not self.files:
             raise InputError("there are no files to read; name at least one")
         kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
@@ -116,12 +115,11 @@ class TableSource(RecordFiles):
         return super().units()
 
     def place(self, unit: Unit, row: int) -> str:
-        """File and line (from 1, header included), or file, row group and row."""
         header = 0 if is_parquet(unit.path) else int(self.options.header)
         return super().place(unit, row + header)
 
     def n_buckets(self) -> int:
-        """Buckets, 1 to 4096, of about 64 MB each. Reads the footers of Parquet files, and no rows."""
+        """Return the number of buckets of about 64 MB, 1 to 4096. Reads only the footers of Parquet files."""
         total = 0
         for path in filter(is_parquet, self.files):
             try:
@@ -135,15 +133,15 @@ class TableSource(RecordFiles):
         return min(max(-(-total // BUCKET_BYTES), 1), MAX_BUCKETS)
 
     def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
-        """Read one unit and write its rows to ``target``. One pass, about a million rows in memory."""
+        """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
     def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
-        """The documents of a bucket, from the files of all units (see ``grouping.read_bucket``)."""
+        """Yield the documents of a bucket, from the files of all units (see ``grouping.read_bucket``)."""
         return read_bucket(files, bucket, bad)
 
     def _kind(self, path: str) -> tuple[str, str] | None:
-        """Kinds of ids and counts of a file; None if columns are missing, which reading it reports."""
+        """Return the types of ids and counts of a file; None if columns are missing, which reading reports."""
         document, _, count = self.roles
         if not is_parquet(path):
             return "int64" if self.options.integer_ids else "string", self.count_kind(None)
@@ -169,18 +167,10 @@ class TableSource(RecordFiles):
 
 
 class TriplesOptions(Delimited):
-    """Names of the columns. In Parquet the types of the columns decide, not the last two options.
+    """Names of the columns. In Parquet, the column types override ``count_type`` and ``integer_ids``.
 
-    Attributes
-    ----------
-    document, word
-        Columns of strings or integers.
-    count
-        Column of positive numbers; None if every row counts 1.
-    count_type
-        "int" refuses counts such as 2.5, "float" keeps them as float32.
-    integer_ids
-        Whether document ids become int64 rather than strings.
+    Without a ``count`` column, every row counts 1. The count type "int" refuses counts such as 2.5; "float" keeps them
+    as float32. With ``integer_ids``, document ids become int64 rather than strings.
     """
 
     document: str = "document"
@@ -201,17 +191,15 @@ class TriplesSource(TableSource):
 
     @property
     def roles(self) -> tuple[str, str, str | None]:
-        """As in the options."""
         return self.options.document, self.options.word, self.options.count
 
     def count_kind(self, kind: Any) -> str:
-        """That of a numeric column, else as in the options."""
         if self.options.count is None or (kind is not None and pa.types.is_integer(kind)):
             return "int"
         return "float" if kind is not None and pa.types.is_floating(kind) else self.options.count_type
 
     def counts(self, batch: TableBatch) -> CheckedCounts:
-        """Positive counts; whole ones for "int"."""
+        """Return positive counts, which must be whole numbers for "int"."""
         name = self.options.count
         if name is None:
             return CheckedCounts(np.ones(len(batch.rows), np.int32), np.ones(len(batch.rows), bool), str)
@@ -240,7 +228,7 @@ class TriplesSource(TableSource):
 def _good_rows(
     batch: TableBatch, documents: Keys, words: Keys, counts: CheckedCounts, bad: BadRecords
 ) -> Any:
-    """A record batch of the good rows (see ``write_buckets``); the others go to ``bad`` in their order."""
+    """Return a record batch of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
     good = documents.good() & words.good() & counts.good
     for i in np.flatnonzero(~good).tolist():
         reason = documents.explain(i) or words.explain(i) or counts.explain(i)
@@ -251,7 +239,7 @@ def _good_rows(
 
 
 def document_keys(column: Any, name: str, parse: bool) -> Keys:
-    """Document ids: int64 for integers, and for text if ``parse``. Raises UnreadableError for other types."""
+    """Return document ids: int64 for integers, and for text if ``parse``. Raises UnreadableError for other types."""
     keys = _keys(column, name)
     if pa.types.is_integer(keys.values.type):
         return _as_int64(keys)
@@ -259,16 +247,13 @@ def document_keys(column: Any, name: str, parse: bool) -> Keys:
 
 
 def word_keys(column: Any, name: str) -> Keys:
-    """Words; integers become their digits. Raises UnreadableError for other types."""
+    """Return words, with integers as their digits. Raises UnreadableError for other types."""
     keys = _keys(column, name)
     return Keys(name, keys.codes, keys.values.cast(pa.string()), keys.faults)
 
 
 def parse_numbers(column: Any, name: str) -> tuple[NDArray[np.float64], Callable[[int], str]]:
-    """Numbers of a numeric or text column, NaN for others, and what is written in a row.
-
-    Raises UnreadableError for other types.
-    """
+    """Return numbers (NaN for other text) and a function from a row to its text; UnreadableError for other types."""
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         values = np.asarray(column.cast(pa.float64(), safe=False))
         return values, lambda i: "null" if column[i].as_py() is None else str(column[i].as_py())
@@ -277,13 +262,13 @@ def parse_numbers(column: Any, name: str) -> tuple[NDArray[np.float64], Callable
     keys = _keys(column, name)
     numeric = pc.match_substring_regex(keys.values, _NUMBER)
     parsed = np.asarray(pc.if_else(numeric, keys.values, "nan").cast(pa.float64()))
-    # The last one is that of code -1.
+    # The last element is for code -1.
     numbers = np.append(parsed, np.nan)[keys.codes]
     return numbers, lambda i: "null" if keys.codes[i] < 0 else str(keys.values[int(keys.codes[i])].as_py())
 
 
 def _keys(column: Any, name: str) -> Keys:
-    """Distinct strings or integers of a column; strings that are empty or not UTF-8 are faults."""
+    """Encode a column of strings or integers; strings that are empty or not UTF-8 are faults."""
     kind = value_type(column.type)
     if not is_text(kind) and not pa.types.is_integer(kind):
         raise UnreadableError(f"column {name!r} is {kind}; it must hold strings or integers")
@@ -316,14 +301,13 @@ def _as_int64(keys: Keys) -> Keys:
 
 
 def _parse_integers(keys: Keys) -> Keys:
-    """Texts as int64; other texts become faults."""
     texts, faults = keys.values, dict(keys.faults)
     usable = np.asarray(pc.match_substring_regex(texts, _INTEGER))
     for i in np.flatnonzero(~usable).tolist():
         faults.setdefault(
             i, f"{texts[i].as_py()!r} is not an integer; set integer_ids to false to keep such ids"
         )
-    # Nineteen digits may be too many.
+    # Numbers of nineteen digits may not fit.
     for i in np.flatnonzero(usable & (np.asarray(pc.binary_length(texts)) > 18)).tolist():
         if not -(2**63) <= int(texts[i].as_py()) < 2**63:
             usable[i] = False

@@ -1,4 +1,4 @@
-"""How files of records are split into units, and where a record is: row groups of Parquet, byte ranges of lines."""
+"""Units and locations of record files: row groups of Parquet, byte ranges of lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_ROWS = 100_000
 
 
 def compressed(*patterns: str) -> tuple[str, ...]:
-    """Globs with every suffix of a compression."""
+    """Return the globs with and without each compression suffix."""
     return tuple(
         f"{pattern}{suffix}" for pattern in patterns for suffix in ("", ".gz", ".bz2", ".xz", ".zst")
     )
@@ -36,16 +36,16 @@ TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.t
 
 
 class RecordFiles(Reader):
-    """Base of readers whose ``files`` (local paths or URLs) are Parquet, by their suffix, or lines."""
+    """Base of readers whose ``files`` (local paths or URLs) are Parquet (by suffix) or lines."""
 
     files: tuple[str, ...]
 
     def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """Whether each line of the file is a record, so that it can be split at any line."""
+        """Return whether each line of the file is a record, so that it can be split at any line."""
         return True
 
     def units(self) -> Sequence[Unit]:
-        """Runs of row groups, byte ranges of lines; files that cannot be split as a whole."""
+        """Return runs of row groups, byte ranges of lines, or whole files that cannot be split."""
         return [
             unit
             for path in self.files
@@ -53,7 +53,7 @@ class RecordFiles(Reader):
         ]
 
     def first_row(self, unit: Unit) -> int:
-        """Row (Parquet) or line of the file where the unit starts. Reads the lines before it."""
+        """Return the row (Parquet) or line at which the unit starts; reads the lines before it."""
         if is_parquet(unit.path):
             return parquet_first_row(unit)
         if not unit.start:
@@ -66,7 +66,6 @@ class RecordFiles(Reader):
         return lines
 
     def place(self, unit: Unit, row: int) -> str:
-        """File, row group and row, or file and line from 1."""
         if is_parquet(unit.path):
             return parquet_place(unit, row)
         return f"{unit.path}, line {self.first_row(unit) + row + 1}"
@@ -85,12 +84,11 @@ class RecordFiles(Reader):
 
 
 def is_parquet(path: str) -> bool:
-    """Whether the name is that of a Parquet file."""
     return bare_suffix(path) in PARQUET_SUFFIXES
 
 
 def parquet_units(path: str) -> list[Unit]:
-    """Runs of row groups of about ``UNIT_BYTES``; one unit if the footer cannot be read (reading reports it)."""
+    """Return runs of row groups of about ``UNIT_BYTES``; one unit if the footer is unreadable (reported later)."""
     try:
         with open_parquet_source(path) as file:
             sizes = [file.metadata.row_group(g).total_byte_size for g in range(file.metadata.num_row_groups)]
@@ -100,7 +98,7 @@ def parquet_units(path: str) -> list[Unit]:
 
 
 def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
-    """Units of consecutive row groups whose weights reach ``target``; weights are bytes, or shares of ``size``."""
+    """Group consecutive row groups until their weights reach ``target``; weights are bytes, or shares of ``size``."""
     units, start, weight = [], 0, 0
     for g, of_group in enumerate(weights):
         weight += of_group
@@ -118,7 +116,7 @@ def drop_bad_rows(
     bad: BadRecords,
     as_record: Callable[[Any, int], bytes | None] = as_json,
 ) -> tuple[Any, NDArray[np.int64]]:
-    """The good rows of a record batch and their numbers from ``first``; the others go to ``bad`` in their order."""
+    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
     rows = np.arange(first, first + batch.num_rows)
     if not reasons:
         return batch, rows
@@ -130,11 +128,11 @@ def drop_bad_rows(
 
 
 def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """Non-empty record batches of about ``BATCH_BYTES`` of a unit, and the number of their first row."""
+    """Yield non-empty record batches of about ``BATCH_BYTES`` of a unit, with the number of their first row."""
     row = 0
     for g in range(unit.start, unit.stop):
         group = file.metadata.row_group(g)
-        # The footer counts encoded bytes: repeated values are stored once, so there is an upper bound.
+        # The footer counts encoded bytes, in which repeated values are stored once; hence the upper bound on rows.
         share = limits.BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)
         size = max(1, min(_MOST_ROWS, int(share)))
         for batch in file.iter_batches(size, row_groups=[g], columns=list(columns), use_threads=False):
@@ -144,7 +142,6 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[t
 
 
 def parquet_place(unit: Unit, row: int) -> str:
-    """File, row group and row of a record of a unit."""
     with open_parquet_source(unit.path) as file:
         for g in range(unit.start, unit.stop):
             rows = file.metadata.row_group(g).num_rows
@@ -155,6 +152,5 @@ def parquet_place(unit: Unit, row: int) -> str:
 
 
 def parquet_first_row(unit: Unit) -> int:
-    """Rows of the file before the unit."""
     with open_parquet_source(unit.path) as file:
         return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))

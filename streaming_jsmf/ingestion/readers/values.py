@@ -1,4 +1,4 @@
-"""Values of records: decoding bytes, checking Arrow columns, and writing a bad record as JSON."""
+"""Values of records: decoding bytes, checking Arrow columns, and writing bad records as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENCODING_HINT = f" ({NAME_ENCODING})"
 _MOST_NAMES = 20
 _HEAD = 1000  # bytes of a file that show whether it is text
 
-#: The longer ones first: that of UTF-32 starts as that of UTF-16 does.
+#: Longer marks first, because the mark of UTF-32 starts with that of UTF-16.
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -28,9 +28,9 @@ _BYTE_ORDER_MARKS = (
 
 
 def decode(data: bytes, encoding: str, what: str = "line", hint: str = "") -> str:
-    """Decode bytes with the first encoding of a comma-separated list that can.
+    """Decode bytes with the first encoding of a comma-separated list that succeeds.
 
-    Raises BadValue, which names the first byte that the first encoding cannot decode, and ends with the hint.
+    Raises BadValue, which names the first byte that the first encoding cannot decode, followed by the hint.
     """
     first: UnicodeDecodeError | None = None
     for codec in encoding.split(","):
@@ -43,27 +43,26 @@ def decode(data: bytes, encoding: str, what: str = "line", hint: str = "") -> st
 
 
 def decode_file(data: bytes, encoding: str) -> str:
-    """Decode a whole file; a byte order mark decides the encoding. Raises as ``decode``."""
+    """Decode a whole file; a byte order mark overrides the encoding. Raises as ``decode``."""
     return decode(data, marked_encoding(data) or encoding, "file", ENCODING_HINT)
 
 
 def marked_encoding(data: bytes) -> str | None:
-    """The encoding given by a byte order mark at the start of a file, if there is one."""
+    """Return the encoding of a byte order mark at the start of a file, or None."""
     return next((codec for mark, codec in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether a file is not text: PDF, or with zero bytes at its start, as archives and office files have."""
+    """Return whether a file is not text: PDF, or zero bytes at its start, as in archives and office files."""
     return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked_encoding(data) is None)
 
 
 def encoding_name(encoding: str) -> str:
-    """A list of encodings for a message."""
     return " or ".join(encoding.upper().split(","))
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a string has no lone surrogates, which stand for what could not be decoded."""
+    """Return whether a string has no lone surrogates, which stand for undecodable bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -72,31 +71,29 @@ def is_utf8(text: str) -> bool:
 
 
 def require_utf8(name: str, text: str) -> str:
-    """The text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
+    """Return the text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
     if not text.isascii() and not is_utf8(text):
         raise BadValue(f"{name} holds a byte or an escape that is not a character")
     return text
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type holds strings, or bytes that may be strings."""
+    """Return whether an Arrow type holds strings, or bytes that may be strings."""
     types = pa.types
     is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def value_type(kind: Any) -> Any:
-    """The type of the values of a dictionary array, else the type itself."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def as_bytes(texts: Any) -> Any:
-    """An Arrow array of text as bytes, which need not be UTF-8."""
     return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
 
 
 def invalid_rows(values: Any) -> list[int]:
-    """Rows of an Arrow array of any type with bytes that are not UTF-8, which reading Parquet does not check."""
+    """Return the rows of an Arrow array with bytes that are not UTF-8, which reading Parquet does not check."""
     if is_valid(values):
         return []
     if is_text(values.type):
@@ -106,7 +103,6 @@ def invalid_rows(values: Any) -> list[int]:
 
 
 def is_valid(values: Any) -> bool:
-    """Whether all text in an Arrow array is UTF-8."""
     try:
         if is_text(values.type):
             as_bytes(values).cast(pa.large_string())
@@ -118,7 +114,7 @@ def is_valid(values: Any) -> bool:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message, on one line: the first twenty, with unprintable characters escaped."""
+    """Format names for a message on one line: the first twenty, with unprintable characters escaped."""
     names = list(names)
     shown = [name if name.isprintable() else repr(name) for name in names[:_MOST_NAMES]]
     more = len(names) - len(shown)
@@ -126,7 +122,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Check that each wanted column is there once. Raises UnreadableError, which lists the columns."""
+    """Check that each wanted column occurs exactly once. Raises UnreadableError, which lists the columns."""
     for name in wanted:
         if name not in names:
             raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
@@ -135,13 +131,13 @@ def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
 
 
 def as_json(batch: Any, row: int) -> bytes:
-    """A row of a record batch for the quarantine; bytes that are not UTF-8 stay as they are."""
+    """Return a row of a record batch as JSON for the quarantine; bytes that are not UTF-8 are unchanged."""
     columns = zip(batch.schema.names, batch.columns, strict=True)
     return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
 
 
 def list_as_json(batch: Any, row: int) -> bytes | None:
-    """A list of the only column of a record batch, for the quarantine; None for a null."""
+    """Return a list of a batch's only column as JSON for the quarantine; None for a null."""
     held = batch.column(0).slice(row, 1)
     return None if held.null_count else _to_json(_python(held.flatten()))
 

@@ -1,5 +1,4 @@
-"""Texts to tokens: flat arrays of codes over the distinct words of a batch.
+"""Conversion of texts to tokens: flat arrays of codes into the distinct words of a batch.
 
-Start with ``tokenizer``. ``split`` is the fast path from text to words, ``lists`` has the arrays of tokens and their
-counts, ``stop_words`` the lists of stop words.
+Start with ``tokenizer``; ``split`` is the fast path from text to words.
 """

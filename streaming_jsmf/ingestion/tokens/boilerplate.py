@@ -1,4 +1,4 @@
-"""Boilerplate of texts: headers, quoted lines and signatures of mail, HTML tags, URLs and addresses.
+"""Boilerplate of texts: mail headers, quotes and signatures, HTML tags, URLs and addresses.
 
 Most texts have none, so Arrow searches for each kind first.
 """
@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: A line of mail that was quoted, with or without the initials of who is quoted: "> so", "JD> so", "|> so", ":> so".
+#: A quoted line of mail, with or without the author's initials: "> so", "JD> so", "|> so", ":> so".
 _QUOTED = r"^[ \t]*[A-Za-z]{0,3}[|:]?>.*$"
-#: Who is quoted: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
+#: Attribution of a quote: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
 _SAID = "wrote|writes|said|says|schrieb|escribió|écrit|ha scritto"
 _ATTRIBUTION = rf"^.{{0,200}}\b(?:{_SAID})[ \t]*:[ \t]*$|^In article <.*$"
 _SIGNATURE_LINE = r"^--[ \t]*$"
-#: A header starts the text; a mailbox puts a line "From NAME DATE" before it.
+#: A header starts the text; mbox files put a line "From NAME DATE" before it.
 _HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
 _LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SIGNATURE_LINE}|{_ATTRIBUTION}"
 
@@ -42,7 +42,7 @@ _MAIL_FIELDS = frozenset(
         "to",
     ]
 )
-#: Fields of a header that are kept.
+#: Header fields that are kept.
 _KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))
 
 _TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|</?[a-z][^<>]*>"
@@ -53,9 +53,9 @@ _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\
 def without_boilerplate(texts: Any) -> Any:
     """Remove the boilerplate of mail and web pages from an Arrow array of strings without nulls.
 
-    Removed are: a mail header at the start except for its subject and keywords; lines quoted with ``>`` (also those of
-    Markdown) and the line that names who is quoted; a signature of up to fifteen lines after a line of two dashes;
-    tags, scripts and comments of HTML, whose entities become characters; URLs and mail addresses.
+    This removes a leading mail header except its subject, keywords and summary; lines quoted with ``>`` (also those of
+    Markdown) and their attribution lines; a signature of up to fifteen lines after a line of two dashes; HTML tags,
+    scripts and comments; URLs and mail addresses. HTML entities become characters.
     """
     texts = _where(texts, _LOOKS_LIKE_MAIL, _body)
     if _has(texts, "<"):
@@ -72,7 +72,7 @@ def _has(texts: Any, part: str) -> bool:
 
 
 def _where(texts: Any, pattern: str, change: Any) -> Any:
-    """``change`` applied to the texts in which the pattern is found."""
+    """Apply ``change`` to the texts that match the pattern."""
     found = np.flatnonzero(np.asarray(pc.match_substring_regex(texts, pattern)))
     if not len(found):
         return texts
@@ -83,7 +83,6 @@ def _where(texts: Any, pattern: str, change: Any) -> Any:
 
 
 def _body(text: str) -> str:
-    """A mail without header, quoted lines and signature."""
     text = _QUOTES.sub("", _without_header(text))
     signatures = list(_SIGNATURE.finditer(text))
     if signatures:
@@ -95,7 +94,7 @@ def _body(text: str) -> str:
 
 def _without_header(text: str) -> str:
     head, blank, body = re.sub(r"\AFrom .*\n", "", text.replace("\r\n", "\n")).partition("\n\n")
-    # A field goes on in lines that start with white space.
+    # A field continues in lines that start with white space.
     lines = re.sub(r"\n[ \t]+", " ", head).split("\n")
     fields = [_FIELD.fullmatch(line) for line in lines]
     if (

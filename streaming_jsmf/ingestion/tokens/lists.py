@@ -1,4 +1,4 @@
-"""Tokens of many documents in flat arrays: counts of each word, runs of words, and phrases of two words."""
+"""Tokens of many documents in flat arrays: counts, n-grams and two-word phrases."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ from streaming_jsmf.linalg.compiled import compiled
 
 @dataclass(frozen=True, eq=False)
 class TokenLists:
-    """The tokens of m documents, in order.
-
-    Attributes
-    ----------
-    indptr
-        (m + 1,) int64, starts at 0.
-    codes
-        (tokens,) int32; indices into ``dictionary``.
-    dictionary
-        Arrow array of distinct strings; some may be used by no token.
-    """
+    """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings."""
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]
@@ -36,7 +26,7 @@ class TokenLists:
 
 @dataclass(frozen=True, eq=False)
 class CodeCounts:
-    """Distinct codes of m documents in order of their first use: indptr int64, codes and counts int32."""
+    """Distinct codes of m documents in order of first use: ``indptr`` int64, ``codes`` and ``counts`` int32."""
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]
@@ -44,7 +34,7 @@ class CodeCounts:
 
 
 def count_codes(tokens: TokenLists) -> CodeCounts:
-    """How often each code is in each document. One pass over the tokens; no sort."""
+    """Count each code in each document, in one pass over the tokens and without sorting."""
     return CodeCounts(*_count(tokens.indptr, tokens.codes, len(tokens.dictionary)))
 
 
@@ -72,9 +62,9 @@ def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
 
 
 def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | None = None) -> TokenLists:
-    """Add the runs of 2..longest adjacent tokens of a document, joined by a space. Order within a document is lost.
+    """Add the runs of 2 to ``longest`` adjacent tokens of a document, joined by spaces; the order of tokens is lost.
 
-    ``among``: runs of these words of the dictionary alone; None for all.
+    ``among`` is a mask of the dictionary words that runs may contain; None allows all.
     """
     codes = [tokens.codes]
     rows = [np.repeat(np.arange(len(tokens.indptr) - 1), np.diff(tokens.indptr))]
@@ -83,7 +73,7 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
     size, offset = len(words), len(words)
     shorter, shorter_words = tokens.codes.astype(np.int64), words
     for length in range(2, longest + 1):
-        # A run of this length starts where the next tokens are of the same document.
+        # A run starts where all its tokens belong to the same document.
         inside = rows[0][: len(rows[0]) - length + 1] == rows[0][length - 1 :]
         if among is not None:
             inside &= np.all([among[tokens.codes[i : i + len(inside)]] for i in range(length)], axis=0)
@@ -94,7 +84,7 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
         known.append(pa.array(joined, pa.string()))
         codes.append((inverse + offset).astype(np.int32))
         rows.append(rows[0][starts])
-        # The number of the run that starts at each token; not used where none starts.
+        # Number of the run that starts at each token; unused where no run starts.
         shorter = np.zeros(len(tokens.codes), np.int64)
         shorter[starts], shorter_words = inverse, joined
         offset += len(joined)
@@ -102,25 +92,25 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
     order = np.argsort(all_rows, kind="stable")
     counts = np.bincount(all_rows, minlength=len(tokens.indptr) - 1)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    # A user's tokenizer may return words with spaces, equal to a run of words.
+    # A user's tokenizer may return words with spaces that equal an n-gram.
     encoded = pa.concat_arrays(known).dictionary_encode()
     return TokenLists(indptr, np.asarray(encoded.indices)[np.concatenate(codes)[order]], encoded.dictionary)
 
 
 def is_phrase(text: str) -> bool:
-    """Whether a text is two words with a space between them, as in "new york"; no single word has a space."""
+    """Return whether a text is two words separated by one space; single words contain no space."""
     return len(text.split(" ")) == 2 and all(text.split(" "))
 
 
 def check_phrases(phrases: Sequence[str]) -> None:
-    """Raise InputError, which names the first phrase that is not two words."""
+    """Raise InputError, naming the first phrase that is not two words."""
     for phrase in phrases:
         if not is_phrase(phrase):
             raise InputError(f"{phrase!r} is not a phrase; give two words with one space between them")
 
 
 def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
-    """Replace the two words of each of the distinct phrases, from left to right: a word is in one phrase only.
+    """Replace the word pairs of the distinct phrases, from left to right; each token is part of at most one phrase.
 
     One pass over the tokens.
 
@@ -134,7 +124,7 @@ def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
     size = len(tokens.dictionary)
     keys, numbers = _phrase_keys(tokens.dictionary, phrases)
     at, found = _hits(tokens, size, keys)
-    # Of a run of overlapping hits the first is taken, the third, and so on.
+    # From a run of overlapping hits, take the first, the third, and so on.
     starts = np.flatnonzero(np.diff(at, prepend=-2) != 1)
     in_run = np.arange(len(at)) - np.repeat(starts, np.diff(starts, append=len(at)))
     at, found = at[in_run % 2 == 0], found[in_run % 2 == 0]
@@ -151,7 +141,7 @@ def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
 
 
 def _phrase_keys(dictionary: Any, phrases: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted keys, first code * size + second code, of the phrases whose words are all there, and their numbers."""
+    """Return sorted keys (first code * size + second code) of phrases whose words are present, and phrase numbers."""
     halves = [
         pc.index_in(pa.array(words, dictionary.type), value_set=dictionary).fill_null(-1)
         for words in zip(*(phrase.split(" ") for phrase in phrases), strict=True)
@@ -166,7 +156,7 @@ def _phrase_keys(dictionary: Any, phrases: Sequence[str]) -> tuple[NDArray[np.in
 def _hits(
     tokens: TokenLists, size: int, keys: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where phrases start within documents, in order, and the indices of their keys."""
+    """Return the positions in order at which phrases start within documents, and the indices of their keys."""
     begins, ends = np.zeros(size, bool), np.zeros(size, bool)
     if not len(keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,6 +1,6 @@
-"""The fast path from text to words: a byte table for ASCII, and Unicode rules once per distinct non-ASCII piece.
+"""Fast path from text to words: a byte table for ASCII, and Unicode rules once per distinct non-ASCII piece.
 
-Nearly all bytes of a text are ASCII, and most of its words are repeated.
+Nearly all bytes of most texts are ASCII, and most words are repeated.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.linalg.compiled import compiled
 
-#: A mark belongs to the letter before it (vowel signs of Indic scripts are marks).
+#: Marks belong to the preceding letter (vowel signs of Indic scripts are marks).
 _SEPARATORS = r"[^\p{L}\p{N}\p{M}]+"
 _LETTER_OR_DIGIT = r"[\p{L}\p{N}]"
-#: U+0338 composes with a preceding =, < or >: the only mark that joins with ASCII outside of words.
+#: U+0338 composes with a preceding =, < or >; no other mark composes with an ASCII character outside words.
 _STROKE = "\u0338".encode()
 
 
 def _ascii_table() -> bytes:
-    """ASCII letters to lower case, other ASCII but digits to a space; other bytes stay."""
     ascii_characters = (chr(code) for code in range(128))
     mapped = (character.lower() if character.isalnum() else " " for character in ascii_characters)
     return "".join(mapped).encode() + bytes(range(128, 256))
@@ -34,13 +33,13 @@ _TABLE = _ascii_table()
 
 
 def split_words(texts: Any) -> TokenLists:
-    """Lower-case words of Unicode letters and digits, in normal form C, of an Arrow array of strings without nulls.
+    """Split an Arrow array of strings without nulls into lower-case words of Unicode letters and digits.
 
-    The words are the runs of letters, digits and marks with a letter or digit among them, of the text in normal form
-    C; each is put into lower case by itself, and into normal form C again. Memory: about four times the text.
+    A word is a run of letters, digits and marks that contains a letter or digit, in normal form C. Each word is
+    lower-cased by itself and normalised to form C again. Memory: about four times the text.
     """
     pieces = pc.ascii_split_whitespace(_through_table(texts))
-    # Text that starts or ends with a separator gives an empty piece there.
+    # A separator at the start or end of a text gives an empty piece.
     encoded = pieces.flatten().dictionary_encode()
     offsets = np.asarray(pieces.offsets).astype(np.int64)
     indptr, codes = offsets - offsets[0], np.asarray(encoded.indices)
@@ -51,7 +50,7 @@ def split_words(texts: Any) -> TokenLists:
 
 
 def _through_table(texts: Any) -> Any:
-    """The same strings with their ASCII bytes mapped; lengths do not change, so neither do offsets."""
+    """Map the ASCII bytes of strings; lengths and offsets do not change."""
     offsets, content = _content(texts)
     if _STROKE in content:
         offsets, content = _content(pc.utf8_normalize(texts, "NFC"))
@@ -61,7 +60,6 @@ def _through_table(texts: Any) -> Any:
 
 
 def _content(texts: Any) -> tuple[NDArray[Any], bytes]:
-    """Offsets of the strings and the bytes that are theirs."""
     kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
     _, offsets_buffer, data = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, kind)[texts.offset : texts.offset + len(texts) + 1]
@@ -70,7 +68,7 @@ def _content(texts: Any) -> tuple[NDArray[Any], bytes]:
 
 
 class _Words:
-    """The words that each distinct piece stands for: ``codes[starts[i]:starts[i] + lengths[i]]``."""
+    """Words of each distinct piece: ``codes[starts[i]:starts[i] + lengths[i]]``."""
 
     def __init__(self, words: Any, lengths: NDArray[np.int64]) -> None:
         encoded = words.dictionary_encode()
@@ -82,7 +80,7 @@ class _Words:
 
 @compiled(nogil=True)
 def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, size: int) -> Any:
-    """Put the words of each piece in its place: indptr and codes of the words, ``size`` of them."""
+    """Replace each piece by its words; return indptr and codes of the ``size`` words."""
     out = np.empty(size, np.int32)
     ends = np.zeros(len(indptr), np.int64)
     used = 0
@@ -97,14 +95,14 @@ def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, siz
 
 
 def _words_of(pieces: Any) -> _Words:
-    """ASCII pieces are words already; of the others there are few."""
+    """Map pieces to words: ASCII pieces are already words, and the few others are split."""
     plain = np.asarray(pc.string_is_ascii(pieces))
     lengths = np.asarray(pc.binary_length(pieces)).astype(bool).astype(np.int64)
     if plain.all():
         return _Words(pieces.filter(pa.array(lengths > 0)).cast(pa.string()), lengths)
     lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)))
     lengths[~plain] = np.diff(np.asarray(lists.offsets))
-    # In the order of the pieces: where each piece's words start in either source.
+    # Start of each piece's words in either source, in the order of the pieces.
     both = pa.concat_arrays([pieces.cast(pa.string()), lists.flatten().cast(pa.string())])
     starts = np.zeros(len(pieces), np.int64)
     starts[plain] = np.flatnonzero(plain)
@@ -115,11 +113,11 @@ def _words_of(pieces: Any) -> _Words:
 
 
 def _split_beyond_ascii(pieces: Any) -> Any:
-    """Words of each piece as a list array that starts at offset 0."""
+    """Return the words of each piece as a list array that starts at offset 0."""
     composed = [unicodedata.normalize("NFC", piece) for piece in pieces.to_pylist()]
     lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
-    # Word by word, as the form of a Greek sigma depends on what is around it; and a small letter may have a composed
-    # form that its capital has not.
+    # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalise again, because a
+    # lower-case letter may have a composed form that its capital lacks.
     lowered = [unicodedata.normalize("NFC", word.lower()) for word in lists.flatten().to_pylist()]
     words = pa.array(lowered, pa.string())
     real = np.asarray(pc.match_substring_regex(words, _LETTER_OR_DIGIT))

@@ -1,4 +1,4 @@
-"""Stop words by language, and guessing the language of word counts."""
+"""Stop words by language, and language detection from word counts."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ ukrainian=uk urdu=ur vietnamese=vi yoruba=yo zulu=zu
 """
 LANGUAGES: Mapping[str, str] = dict(pair.split("=") for pair in _CODES.split())
 
-#: Least share of the tokens that are stop words of a guessed language; less is names and numbers.
+#: Minimum share of stop words for guessing a language; a corpus with fewer consists of names and numbers.
 _LEAST_SHARE = 0.1
 
 
 def is_path(choice: str) -> bool:
-    """Whether a choice is the path of a list rather than built-in names."""
+    """Return whether a choice is the path of a list rather than built-in names."""
     return choice not in (NONE, AUTO) and not all(part in LANGUAGES for part in _parts(choice))
 
 
 def load_stop_words(choice: str) -> frozenset[str]:
-    """The words of a setting, in lower case: languages such as "german,french", "none", or the path of a list.
+    """Return the words of a setting in lower case: languages such as "german,french", "none", or the path of a list.
 
-    English is the list of this package, other languages are those of stopwords-iso. A file is UTF-8 text, one word per
-    line, with comments after #. "auto" is empty: see ``guess_language``. Raises InputError for a list that cannot be
-    read.
+    English is this package's list, other languages are from stopwords-iso; "auto" is empty (see ``guess_language``). A
+    file is UTF-8 text with one word per line and comments after #. Raises InputError if a list cannot be read.
     """
     if choice in (NONE, AUTO):
         return frozenset()
@@ -63,14 +62,10 @@ def load_stop_words(choice: str) -> frozenset[str]:
 
 
 def guess_language(tables: Iterable[tuple[Any, NDArray[np.float64]]]) -> str | None:
-    """The language with most stop words among the tokens; None if they are less than a tenth.
+    """Return the language with the most stop words among the tokens; None if they are less than a tenth.
 
-    A word of n languages counts 1/n for each. One pass over the counts.
-
-    Parameters
-    ----------
-    tables
-        Words (Arrow strings) and how often each occurs, a table at a time.
+    ``tables`` yields pairs of words (Arrow strings) and their counts. A word shared by n languages counts 1/n for each.
+    One pass over the counts.
     """
     owners = _owners()
     listed = pa.array(list(owners), pa.string())
@@ -87,7 +82,6 @@ def guess_language(tables: Iterable[tuple[Any, NDArray[np.float64]]]) -> str | N
 
 @cache
 def _owners() -> dict[str, list[int]]:
-    """Indices in ``LANGUAGES`` of the languages of each word."""
     owners: dict[str, list[int]] = {}
     for i, language in enumerate(LANGUAGES):
         for word in _of_language(language):

@@ -1,4 +1,4 @@
-"""How texts become words: the tokenizer, n-grams, stems and phrases that a user chooses for a corpus."""
+"""Tokenizer of a corpus: words, n-grams, stems and phrases."""
 
 from __future__ import annotations
 
@@ -24,41 +24,35 @@ BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
 BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
 LONGEST_NGRAM = 3
 
-#: Sudachi takes 49,149 bytes at once; a character has at most four.
+#: Sudachi accepts at most 49,149 bytes at once; a character takes at most four.
 _LONGEST_PIECE = 10_000
 _PIECE = re.compile(rf"[^。\n]{{1,{_LONGEST_PIECE}}}[。\n]?|[。\n]")
 
-#: Words of a text; a user's own returns any iterable.
+#: Function from a text to its words; a user's callable may return any iterable.
 Analyzer = Callable[[str], Iterable[str]]
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Texts to tokens. Picklable; loads what it needs where it is used.
+    """Callable from texts to tokens. Picklable; raises InputError for invalid settings or missing packages.
 
     Attributes
     ----------
     name
-        "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words
-        of two characters or more). "chinese": jieba; "japanese": Sudachi's shortest units. These return lower case and
-        normal form C. "MODULE:FUNCTION": a user's callable from a text to its words; tasks may call it from several
-        threads, and empty words are dropped.
+        "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words of
+        at least two characters). "chinese": jieba. "japanese": Sudachi's shortest units. These return lower case in
+        normal form C. "MODULE:FUNCTION": a callable from a text to its words, which may be called from several threads;
+        empty words are dropped.
     ngrams
-        Runs of up to this many adjacent words become words too, joined by a space: 1 (none), 2 or 3.
+        Longest run of adjacent tokens that also becomes a word, joined by spaces: 1 (none), 2 or 3.
     stemmer
-        Language of a Snowball stemmer, such as "english"; None for none.
+        Language of a Snowball stemmer, such as "english"; None to disable.
     stop_words
-        Words that are not stemmed, so that a list of stop words still finds them; see ``load_stop_words``.
+        Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
     boilerplate
-        "drop" removes it first (``without_boilerplate``).
+        "drop" first applies ``without_boilerplate``.
     phrases
         Pairs of words, after stemming, that become one word each (``with_phrases``).
-
-    Raises
-    ------
-    InputError
-        For settings out of range, a callable that cannot be imported, a language without a stemmer, or a package that
-        is missing.
     """
 
     name: str = "arrow"
@@ -78,7 +72,7 @@ class Tokenizer:
         check_phrases(self.phrases)
 
     def __call__(self, texts: Any) -> TokenLists:
-        """Tokens of an Arrow array of strings without nulls. Raises InputError if a user's callable fails."""
+        """Tokenize an Arrow array of strings without nulls. Raises InputError if a user's callable fails."""
         tokens = self._split(without_boilerplate(texts) if self.boilerplate == "drop" else texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
@@ -111,7 +105,7 @@ def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
 def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
     try:
         words = analyzer(text)
-        # A string is an iterable of strings, too.
+        # A string is also an iterable of strings.
         found = words if isinstance(words, str) else list(words)
     except Exception as error:
         pass_on_machine(error)
@@ -124,7 +118,7 @@ def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
 
 
 def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
-    """One call for each distinct word; equal stems become one code."""
+    """Stem each distinct word once; equal stems share one code."""
     stem, spared = _stem_function(language), load_stop_words(stop_words)
     stems = [word if word in spared else stem(word) for word in tokens.dictionary.to_pylist()]
     encoded = pa.array(stems, pa.string()).dictionary_encode()
@@ -133,7 +127,7 @@ def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
 
 @cache
 def _analyzer(name: str) -> Analyzer:
-    """The function behind a name. Raises InputError if it or its package is missing."""
+    """Return the function of a tokenizer name. Raises InputError if it or its package is missing."""
     if name == "sklearn":
         from sklearn.feature_extraction.text import CountVectorizer
 
@@ -159,7 +153,7 @@ def _japanese_words() -> Analyzer:
         dictionary = Dictionary(dict="small")
     except ImportError as error:
         raise InputError(_missing("sudachipy and sudachidict_small", "japanese")) from error
-    # A tokenizer of Sudachi is stateful, and tasks may be threads.
+    # Sudachi's tokenizer is stateful, and tasks may run in threads.
     own = local()
 
     def words(text: str) -> list[str]:
@@ -172,7 +166,7 @@ def _japanese_words() -> Analyzer:
 
 
 def _real_words(words: Iterable[str]) -> list[str]:
-    """Those with a letter or digit, in lower case."""
+    """Return the words that contain a letter or digit, in lower case."""
     return [word.lower() for word in words if any(map(str.isalnum, word))]
 
 
@@ -190,7 +184,7 @@ def _load_callable(name: str) -> Analyzer:
         found = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:  # the module is the user's, and may raise anything
+    except Exception as error:  # a user's module may raise anything
         pass_on_machine(error)
         what = f"{type(error).__name__}: {first_line(error)}"
         raise InputError(f"cannot import the tokenizer {name!r} ({what}); check the name") from error
@@ -212,10 +206,10 @@ def _stem_function(language: str) -> Callable[[str], str]:
         raise InputError(f"there is no stemmer for {language!r}; there are {known}")
     stemmer, lock = snowballstemmer.stemmer(language), Lock()
 
-    # Words occur again in every batch, and the stemmer may be pure Python.
+    # Cached because words recur in every batch and the stemmer may be pure Python.
     @lru_cache(maxsize=1 << 18)
     def stem(word: str) -> str:
-        with lock:  # it is stateful, and tasks may be threads
+        with lock:  # the stemmer is stateful, and tasks may run in threads
             return str(stemmer.stemWord(word))
 
     return stem
