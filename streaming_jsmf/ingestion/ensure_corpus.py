@@ -55,8 +55,8 @@ def ensure_corpus(
     """Return the corpus of a source at ``beside``, verified by its hashes, or made if it is missing or damaged.
 
     ``replacing`` is called before a corpus of other files or settings is replaced, to remove what was made of it; if it
-    is None, such a corpus raises ``InputError``. Shards that the manifest does not name raise ``StoreError``; other errors
-    are those of ``ingest``.
+    is None, such a corpus raises ``InputError``. Shards that the manifest does not name raise
+    ``StoreError``; other errors are those of ``ingest``.
     """
     made_for = _request_hash(source, request)
     recover(beside)
