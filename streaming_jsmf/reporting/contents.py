@@ -1,4 +1,4 @@
-"""Contents of a report: plain values, the same for every engine, None if an engine lacks them; and their formatting."""
+"""Contents of a report: plain values for every engine, None where it lacks them; and their formatting."""
 
 from __future__ import annotations
 
