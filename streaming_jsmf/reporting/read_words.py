@@ -20,7 +20,7 @@ LAMBDAS, BY_RELEVANCE = (0.0, 0.2, 0.4, 0.6, 0.8), 30
 #: Maximum size of the lists in bytes, which limits the number of words.
 BUDGET = 2_000_000
 
-#: Bytes of a listed word as base64: four for its number and probability.
+#: Size of a listed word: the four bytes of its number and probability, as base64.
 LISTED_BYTES = 6
 
 

@@ -1,4 +1,4 @@
-"""``TopicModel``: a model shown as its topics, which can be named, merged and hidden; and ``fit``, which returns it."""
+"""``TopicModel``, a model shown as its topics, which can be named, merged and hidden; and ``fit``."""
 
 from __future__ import annotations
 
@@ -100,8 +100,7 @@ class TopicModel:
         return read_edits(self.path, self._read())
 
     def topics(self, words: int = DEFAULT_WORDS) -> pd.DataFrame:
-        """Return the topics with edits applied, by descending share, in columns ``topic``, ``share``, ``label``,
-        ``words``.
+        """Return ``topic``, ``share``, ``label`` and ``words`` of the topics with edits applied, by descending share.
 
         ``label`` is the given name, or words; ``words`` are pairs of a word and p(word | topic) in descending order.
         The share of a merged topic is the sum over its parts, and its p(word | topic) their mean weighted by share.
@@ -136,8 +135,7 @@ class TopicModel:
     def documents(
         self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
     ) -> pd.DataFrame:
-        """Return the top documents of a topic; with ``by`` or without ``topic``, mean shares by the values of a
-        column.
+        """Return the top documents of a topic or, with ``by`` or without ``topic``, mean shares by a column.
 
         See ``documents_of_topic`` and ``shares_by``; ``shares`` is the file that ``transform`` wrote with this model.
         """
@@ -146,7 +144,7 @@ class TopicModel:
         return documents.shares_by(self, shares, by, topic)
 
     def transform(self, source: Any) -> pd.DataFrame:
-        """Return the topic shares of documents, with edits applied: one row per document, one column per topic number.
+        """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
         All rows are in memory; for more documents use the function ``transform``, which has the same sources and
         errors.
@@ -216,53 +214,53 @@ def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) 
 def fit(
     source: Any, path: str | Path | None = None, n_topics: int | Sequence[int] | None = None, **options: Any
 ) -> TopicModel | Fitted:
-    """Find the topics of a corpus, or of anything that ``ingest`` reads: a scan, the inference, polish.
+    """Find the topics of a corpus, or of any source of ``ingest``: scan, infer and polish.
 
-    One number of topics writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same
-    call completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result has
-    the same bits as that of ``streaming-jsmf fit``.
+    A single K writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same call
+    completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result is
+    bit-identical to that of ``streaming-jsmf fit``.
 
     Parameters
     ----------
     source
-        Path or URL of a corpus, or an open one; or any source of ``ingest``: texts, tables, files, whose corpus is
-        written to ``path`` with ``.corpus`` appended, unless an earlier run has done so.
+        Path or URL of a corpus, or an open corpus; or any source of ``ingest`` (texts, tables, files), whose corpus is
+        written to ``path`` with ``.corpus`` appended, unless an earlier run wrote it.
     path
         Path or URL of the result. None: a temporary directory, removed with the returned model; ``save`` keeps it.
     n_topics
         K, or several of them. None: that of ``infer_settings``, or 20.
     ingest_request
-        How a source becomes a corpus; not for a corpus.
+        How to ingest a source; not allowed for a corpus.
     scan_settings, infer_settings
-        Everything but the numbers of topics. With ``StodSettings`` the tensor engine, for which the scan gets the third
+        All settings except the numbers of topics. ``StodSettings`` select the tensor engine and a scan with the third
         moment.
     polish
-        Whether, or how, passes over the documents polish the topics. None: those of LR-JSMF are polished, those of
-        the tensor engine are not, since polish does not always improve them.
+        Whether, or how, to polish the topics by passes over the documents. None: only for LR-JSMF, since polish does
+        not always improve the topics of the tensor engine.
     moments
-        Path of the moments store; None: ``path`` with ``.moments`` appended. An existing store of more topics and
-        otherwise equal settings is used.
+        Path of the moments store. None: ``path`` with ``.moments`` appended. A store of more topics and otherwise
+        equal settings is reused.
     execution, threads
         How the scan and the inference run; the result does not depend on it.
     **options
-        The fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. A ``seed``
-        is that of the scan, the engine and polish.
+        Fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. ``seed``
+        applies to the scan, the engine and polish.
     overwrite
-        Replace models that exist.
+        Replace existing models.
 
     Returns
     -------
-    The model; for a sequence of K ``Fitted``: where the store and the models are.
+    The model; for a sequence of K ``Fitted``, with the paths of the store and the models.
 
     Raises
     ------
     InputError, StoreError
-        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``n_topics`` is no number.
+        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``n_topics`` is not a number.
 
     Warns
     -----
     UserWarning
-        If the source is a list of texts and each of them is the path of an existing file.
+        If the source is a list of texts, each of which is the path of an existing file.
 
     Examples
     --------

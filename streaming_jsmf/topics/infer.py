@@ -1,4 +1,4 @@
-"""Inference: from a moments store to one or several models, by either engine."""
+"""Inference: one or several models from a moments store, by either engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from streaming_jsmf.topics.store import (
 )
 from streaming_jsmf.topics.tensor import fit_tensor
 
-#: Increased when the tensor engine finds other topics from the same moments and settings.
+#: Increase when the tensor engine computes other topics from the same moments and settings.
 STOD_ALGORITHM = 2
 
 
@@ -48,15 +48,15 @@ def infer(
     listener: Listener = silent,
     **options: Any,
 ) -> Model:
-    """Fit one model from a moments store and write it. No pass over the corpus.
+    """Fit a model from a moments store and write it. No pass over the corpus.
 
-    By eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan), or with ``StodSettings`` by tensor
+    Uses eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan) or, with ``StodSettings``, tensor
     decomposition. The result does not depend on ``threads``.
 
     Parameters
     ----------
     settings
-        Settings of the engine, or the number of topics. Their fields are also keyword arguments, as is ``engine``.
+        Settings of the engine, or the number of topics. Their fields, and ``engine``, are also keyword arguments.
     partitions
         Labels of the partitions to use (``select_partitions``). None: all.
     threads
@@ -99,7 +99,7 @@ def infer_each(
 ) -> tuple[StorePath, ...]:
     """Fit a model for each number of topics, and return their paths (``model_targets``). No pass over the corpus.
 
-    An interrupted run is completed by the same call. Other arguments and errors are those of ``infer``.
+    The same call completes an interrupted run. Other arguments and errors are those of ``infer``.
     """
     targets = model_targets(store_path(model, "a model"), topics, overwrite)
     opened = _opened(moments, partitions)
@@ -124,7 +124,7 @@ def fit_moments(
     threads: int | None = None,
     listener: Listener = silent,
 ) -> Model:
-    """Fit one model in memory; see ``infer``."""
+    """Fit a model in memory; see ``infer``."""
     if threads is not None and threads < 1:
         raise InputError(f"workers is {threads}; give a whole number of at least 1")
     workers = threads or os.cpu_count() or 1
@@ -137,7 +137,7 @@ def fit_moments(
         stages[stage] = {"seconds": round(now - last, 3), "peak_memory": peak_memory()}
         last = now
 
-    # The bits of a product depend on the number of BLAS threads; our own threads compute fixed blocks instead.
+    # The bits of a product depend on the number of BLAS threads; our threads compute fixed blocks instead.
     with single_blas_thread():
         if isinstance(settings, StodSettings):
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
