@@ -1,3 +1,1 @@
-"""Models: making them from a source (``fit``) or moments (``infer``), improving them (``polish``), storing and
-editing.
-"""
+"""Models: fit them from a source (``fit``) or moments (``infer``), polish, store and edit them."""

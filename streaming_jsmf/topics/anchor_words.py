@@ -77,9 +77,7 @@ def anchored_topics(
 
 
 def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
-    """Rules for the selection of anchors among the words of a store; ``InputError`` if a given word is unknown or too
-    rare.
-    """
+    """Rules for selecting anchors from the words of a store; ``InputError`` if a given word is unknown or rare."""
     return AnchorRules(
         settings.anchors,
         settings.anchor_floor(moments.n_documents),

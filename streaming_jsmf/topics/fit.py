@@ -85,8 +85,7 @@ def fit(
     listener: Listener = silent,
     **options: Any,
 ) -> Fitted:
-    """Ingest the source unless it is a corpus, scan it for the largest K, and fit, polish and write a model for each
-    K.
+    """Ingest the source unless it is a corpus, scan it for the largest K, and fit and polish a model for each K.
 
     ``streaming_jsmf.fit`` documents the arguments and errors, and returns a ``TopicModel``. ``path`` is required here.
     """

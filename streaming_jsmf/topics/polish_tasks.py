@@ -171,7 +171,7 @@ class DrawReduction:
 
 
 def longest_of(drawn: PartialResult) -> float:
-    """Number of tokens of a document that count in a step."""
+    """Length in tokens of the longest document that a step reads."""
     return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
 
 

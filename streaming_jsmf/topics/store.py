@@ -166,10 +166,9 @@ def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> di
 
 
 def require_free_model(path: StorePath, overwrite: bool) -> None:
-    """Raise ``InputError`` if ``path`` exists, unless ``overwrite`` is set and it is a model outside the working
-    directory.
+    """Refuse an existing path before any work, unless a killed run may have written the model there.
 
-    Paths where a killed run may have written the model are accepted.
+    Raises ``InputError`` unless ``overwrite`` is set and ``path`` is a model outside the working directory.
     """
     if not is_left(path):
         _require_free(path, overwrite)
@@ -188,9 +187,9 @@ def _require_free(path: StorePath, overwrite: bool) -> None:
 def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:
     """Whether the model with fingerprint ``wanted`` is at ``target``; reads and verifies it.
 
-    Such a model is kept, because labels and counts are stored below it, unless ``overwrite`` is set and it is not the
-    one that a killed run announced (``committed``, see ``sole_writer``). Raises ``InputError`` if ``target`` is
-    something else that must not be replaced; ``StoreError`` if the model is damaged.
+    It is not replaced, since labels and counts are stored below it, unless ``overwrite`` is set and no killed run had
+    announced it (``committed``, see ``sole_writer``). Raises ``InputError`` if ``target`` is something else that must
+    not be replaced; ``StoreError`` if the model is damaged.
     """
     if is_free(target):
         return False

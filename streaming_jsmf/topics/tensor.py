@@ -39,7 +39,7 @@ def fit_tensor(
     ``TooFewFactorsError`` if K exceeds the width of the basis, the corpus has no topic, or there are too few anchor
     words to estimate alpha0.
     """
-    # Free the memory before alpha0 is estimated.
+    # Do not keep these moments in memory while alpha0 is estimated.
     width = moments.tensor_moments().basis.shape[1]
     if settings.n_topics > width:
         raise TooFewFactorsError(
