@@ -118,7 +118,6 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
 
 
 def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> str:
-    """The measure by which another row is worst compared with the chosen one."""
     losses = [
         (measure.loss(getattr(other, measure.name), getattr(chosen, measure.name)), measure)
         for measure in compared

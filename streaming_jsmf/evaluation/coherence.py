@@ -67,15 +67,9 @@ def npmi(
     2014). A pair that never co-occurs has -1, a pair in every document 1. Equation 17 of the STOD paper omits the
     denominator.
 
-    Parameters
-    ----------
-    document_frequency, pair_counts, n_documents
-        (P,) document frequencies, (P, P) co-document frequencies, and the total number of documents, at least 1.
-    top_words
-        (K, n) *positions* in these arrays, not word ids; n >= 2.
-    smoothing
-        Added to every p_ij. ``GENSIM_SMOOTHING`` reproduces gensim's ``c_npmi`` over whole documents, where a pair
-        that never co-occurs is above -1 and a pair in every document has -1.
+    ``document_frequency`` is (P,), ``pair_counts`` (P, P), and ``top_words`` (K, n), n >= 2, are *positions* in them,
+    not word ids. ``smoothing`` is added to every p_ij; ``GENSIM_SMOOTHING`` reproduces gensim's ``c_npmi`` over whole
+    documents, where a pair that never co-occurs is above -1 and a pair in every document has -1.
 
     Examples
     --------

@@ -88,8 +88,7 @@ def complete_documents(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> Completed:
-    """Predict half of the tokens of each document from the other half, in one pass over partitions not yet in
-    ``work``.
+    """Predict half of the tokens of each document from the other half, in one pass; resumes from ``work``.
 
     Results are bit-identical for all schedulers and numbers of workers. The caller removes ``work`` after storing the
     sums. Words that the model lacks are ignored. Raises ``InputError`` if the memory budget is too small, or if the

@@ -128,7 +128,6 @@ def representatives(model: Model) -> Integers:
 
 
 def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
-    """The stored counts, if their completion is known or cannot be computed."""
     stored = read_counts(path, model, corpus.fingerprint)
     return stored if stored and (stored.completion is not None or missing_parameter(model)) else None
 
@@ -155,7 +154,6 @@ def _scan_settings(model: Model) -> ScanSettings:
 
 
 def _divided(model: Model, request: CountRequest, total: PartialResult) -> StoredCounts:
-    """The sums of a pass, divided by the total weight."""
     corpus, selection, weight = request.corpus, request.selection, total.scalars["total_weight"]
     if not weight > 0:
         raise InputError(
@@ -182,7 +180,6 @@ def _divided(model: Model, request: CountRequest, total: PartialResult) -> Store
 
 
 def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
-    """Path of the stored counts of a corpus."""
     return model / EVALUATION / corpus_fingerprint[:NAME_DIGITS]
 
 
@@ -193,7 +190,6 @@ def _selection_digest(model: Model) -> str:
 
 
 def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
-    """Write counts to ``path``, replacing those of another model."""
     arrays: dict[str, NDArray[Any] | None] = {
         "selected_words": counts.words,
         "document_pairs": counts.pairs,

@@ -55,19 +55,12 @@ def evaluate(
     training corpus are used. ``request`` may be a corpus; its fields, and those of ``Execution``, are also keyword
     arguments. The result does not depend on ``execution``.
 
-    Returns
-    -------
-    dict
-        JSON values, see ``docs/schemas/evaluate.schema.json``: ``metrics`` by name, ``missing`` with a reason for each
-        that is null, ``certificates`` and ``warnings`` of the model, ``topics``.
+    Returns JSON values (``docs/schemas/evaluate.schema.json``): ``metrics`` by name, ``missing`` with a reason for
+    each that is null, ``certificates`` and ``warnings`` of the model, ``topics``.
 
-    Raises
-    ------
-    InputError
-        If there is no model, or an input does not match it: moments of other words, a corpus without any of its words,
-        a missing truth or one of other words.
-    StoreError
-        If the model, its counts, the corpus or given moments are damaged.
+    Raises ``InputError`` if there is no model, or an input does not match it: moments of other words, a corpus without
+    any of its words, a missing truth or one of other words; ``StoreError`` if the model, its counts, the corpus or
+    given moments are damaged.
     """
     if isinstance(request, str | Path | Corpus):
         request = EvaluationRequest(request)
@@ -104,7 +97,6 @@ def evaluate(
 def _gather(
     path: StorePath, model: Model, request: EvaluationRequest, execution: Execution, listener: Listener
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inputs of the metrics by name, and the reason for each missing one."""
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
     given = MetricInputs(found, reasons)
@@ -139,7 +131,7 @@ def _gather(
 
 
 def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[str]:
-    """A warning if the recorded moments store is missing, although the user did not ask for it."""
+    """A warning that names the metrics that are missing because the moments store is."""
     names = [name for name, why in missing.items() if why == reason]
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
 

@@ -25,15 +25,9 @@ from streaming_jsmf.linalg.panels import panels
 class FactorizationErrors:
     """Errors of a model with respect to C. Errors that need A are None without it.
 
-    Attributes
-    ----------
-    recovery, relative_recovery
-        Mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2, where C-bar has the rows of C divided
-        by their sums (JSMF 2015); the same divided by ||C-bar||_F (LR-JSMF 2021, section 5).
-    approximation, relative_approximation
-        ||C - B A B'||_F (JSMF 2015); the same divided by ||C||_F (LR-JSMF 2021, section 5).
-    norm, row_norm
-        ||C||_F and ||C-bar||_F.
+    ``recovery`` is the mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2, where C-bar has the
+    rows of C divided by their sums, and ``approximation`` is ||C - B A B'||_F (JSMF 2015). The relative errors are
+    divided by ``row_norm`` ||C-bar||_F and ``norm`` ||C||_F (LR-JSMF 2021, section 5).
     """
 
     recovery: float
@@ -164,7 +158,6 @@ def _squared_distances(
 
 
 def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float | None:
-    """||C - B A B'||_F from ||C||^2 - 2 <C, B A B'> + ||B A B'||^2."""
     A, B = topics.topic_topic, topics.word_topic
     if A is None:
         return None
@@ -251,7 +244,6 @@ def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
 
 
 def _errors(means: Floats) -> Floats:
-    """The four errors, (4,) or (4, s), from means of samples."""
     recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
     return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
 
@@ -261,7 +253,6 @@ def _inverse(sums: Floats) -> Floats:
 
 
 def _ratio(values: Floats, sizes: Floats) -> Floats:
-    """values / sizes; 0 where the size is not positive."""
     ratio: Floats = np.divide(values, sizes, out=np.zeros_like(values), where=sizes > 0)
     return ratio
 

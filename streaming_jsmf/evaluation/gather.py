@@ -96,7 +96,6 @@ def _open_moments(model: Model, path: str | StorePath) -> Moments:
 
 
 def _require_same_contents(model: Model, moments: Moments) -> None:
-    """Refuse a store whose documents have changed, or that was recreated, since the inference."""
     manifest, made = moments.store.manifest, model.provenance
     # A third moment added since then changes nothing else.
     settings = manifest.range_key

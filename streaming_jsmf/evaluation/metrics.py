@@ -69,7 +69,6 @@ class MetricInputs:
         return asdict(estimated_errors(self.topics, self.cooccurrence, counts.sketch))
 
     def approximation(self, name: str) -> Any:
-        """An error of the factorization that needs A."""
         return self.topic_topic is not None and self.factorization[name]
 
     @cached_property
@@ -173,19 +172,13 @@ def evaluate_topics(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Compute all metrics that the inputs allow. No pass over documents; O(N L^2) at most.
 
-    Returns the value of each metric, and the reason for each metric, or part of one, that is None. Raises
-    ``ValueError`` if the inputs have different vocabularies, or a top word was not counted.
+    Returns the value of each metric, and the reason for each metric, or part of one, that is None. ``topics`` may be
+    None if ``top_words``, ``topic_probability`` and ``topic_topic`` are given by name; ``reasons`` explain missing
+    inputs. Raises ``ValueError`` if the vocabularies differ, or a top word was not counted.
 
-    Parameters
-    ----------
-    topics
-        The model; None if only ``top_words``, ``topic_probability`` and ``topic_topic`` are known, given by name.
-    reasons
-        Name of a missing input -> why it is missing.
-    inputs
-        ``cooccurrence``: C of the training corpus. ``counts`` and ``completion`` of one corpus, training or held-out.
-        ``truth``: (N, K*) topics that generated the corpus. ``replicas``: (N, K') topics of each bootstrap model.
-        ``seed`` of the random hulls, 0 by default.
+    Other inputs: ``cooccurrence``, C of the training corpus; ``counts`` and ``completion`` of one corpus, training or
+    held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap models;
+    ``seed`` of the random hulls.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class Certificate(NamedTuple):
 
 
 def _omitted_mass_passes(omitted: Mapping[str, float], _metrics: Mapping[str, Any]) -> bool:
-    """Fails only if the estimate exceeds the threshold by more than its standard error."""
+    """Fails only if the estimate exceeds the threshold by more than its error."""
     return omitted["value"] - 2 * omitted["standard_error"] <= LARGEST_OMITTED_MASS
 
 
@@ -200,7 +200,6 @@ def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
 
 
 def _reported(metrics: Mapping[str, Any]) -> list[tuple[Certificate, Any]]:
-    """The certificates that the engine reported, with their values."""
     values = [(certificate, lookup(metrics, certificate.path)) for certificate in CERTIFICATES]
     return [(certificate, value) for certificate, value in values if value is not None]
 

@@ -45,14 +45,9 @@ DEFAULT_REPLICAS = 3
 class Comparison:
     """Result of ``choose_k``.
 
-    Attributes
-    ----------
-    choice, missing
-        The table with the suggestion, and the reason for each column without values.
-    models
-        Paths of the models, by ascending K.
-    page
-        HTML page of the table and its drawings; ``choose-k.json`` next to it is for programs.
+    ``choice`` is the table with the suggestion, ``missing`` the reason for each column without values, ``models`` the
+    paths by ascending K, and ``page`` the HTML page of the table and its drawings; ``choose-k.json`` next to it is for
+    programs.
     """
 
     choice: Choice
@@ -77,7 +72,9 @@ def choose_k(
     """Fit a model for each of several K from one scan, compare them by the same measures, and suggest one.
 
     The scan is for the largest K. Each K then takes the inference, the passes of polish, one pass that counts the top
-    words, and ``replicas`` more inferences without a pass. Results of an earlier run are reused.
+    words, and ``replicas`` more inferences without a pass. Results of an earlier run are reused. Raises ``InputError``
+    if there are fewer than two K or the source does not support the largest, and as ``fit``; ``StoreError`` if a store
+    is damaged.
 
     Parameters
     ----------
@@ -92,13 +89,6 @@ def choose_k(
         Corpus of a moments store. None: its path at the time of the scan. Perplexity and NPMI need it.
     replicas
         Number of models of resampled partitions that measure the stability. 0: none, and the scan keeps no partitions.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two K, or the source does not support the largest; and as ``fit``.
-    StoreError
-        If a store is damaged.
     """
     if isinstance(topics, int) or len(set(topics)) < 2:
         raise InputError("--topics has one number; give several to compare, such as 5,10,20,50")
@@ -124,7 +114,6 @@ def choose_k(
 
 
 def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | None, str]:
-    """The corpus of a moments store, or None and the reason."""
     paths = moments.store.manifest.paths
     if corpus is not None:
         return open_corpus(corpus), ""
@@ -191,7 +180,6 @@ class _Candidates:
 
     @single_blas_thread()
     def measure(self, path: StorePath) -> Measures:
-        """The measures of one model."""
         model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
         top_words = model.arrays["prominent_words"]
         measures: dict[str, Callable[[], float]] = {

@@ -114,7 +114,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Level:
-    """One of several models of the same moments: names and shares of its K topics, and its metrics as text."""
+    """Names and shares of the K topics of one of several models of the same moments, and its metrics as text."""
 
     names: tuple[str, ...]
     shares: Floats

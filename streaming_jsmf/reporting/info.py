@@ -127,7 +127,6 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
 
 
 def _sample_of(store: MomentsStore) -> dict[str, Any]:
-    """Accuracy of the sample of a store; empty for a store without a complete sample."""
     stage = EigenpairsStage.name
     if stage in store.missing_stages or stage not in store.record_names:
         return {}

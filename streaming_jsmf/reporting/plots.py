@@ -105,7 +105,6 @@ def _contents(model: AnyModel, words: int | None = None) -> Contents:
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:
-    """Indices of the given topics, or of the largest by share or another weight."""
     if topics is None:
         weights = np.array([topic.share for topic in contents.topics]) if weight is None else weight
         return [int(topic) for topic in np.argsort(-weights, kind="stable")[:LARGEST]]
@@ -215,7 +214,6 @@ def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
 
 
 def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) -> Figure:
-    """Lines for ordered groups, bars for others, with standard errors."""
     figure, axes = _figure(8.0, 4.5)
     positions = np.arange(len(groups.names))
     for line, number in enumerate(topics):

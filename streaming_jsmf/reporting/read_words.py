@@ -68,7 +68,6 @@ class _Leading:
         self._probabilities: list[Floats] = [np.zeros(0)] * n_topics
 
     def see(self, start: int, panel: Floats, of_words: Floats) -> None:
-        """Add words from ``start`` on, with p(word | topic) and p(word)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.log(panel) - (1 - self._weight) * np.log(of_words)[:, None]
         for topic in range(panel.shape[1]):
@@ -86,13 +85,11 @@ class _Leading:
         self._probabilities[topic] = np.concatenate([self._probabilities[topic], probabilities])[first]
 
     def of(self, topic: int, count: int) -> dict[int, float]:
-        """The first words and their probabilities."""
         ids, probabilities = self._ids[topic][:count], self._probabilities[topic][:count]
         return dict(zip(ids.tolist(), probabilities.tolist(), strict=True))
 
 
 def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]) -> WordLists:
-    """The longest lists within the size limit."""
     n_topics, count = len(leading[0]._ids), MOST_WORDS
     while True:
         chosen = [_joined(leading, topic, count) for topic in range(n_topics)]

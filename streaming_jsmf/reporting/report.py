@@ -31,7 +31,9 @@ def report(
     """Write a self-contained HTML report of a model of any engine and return its path.
 
     The page needs no network, and the same model and shares give the same bytes. Memory does not grow with N x K. No
-    pass over documents; up to three passes over ``shares``.
+    pass over documents; up to three passes over ``shares``. Raises ``InputError`` if there is no model, it lists too
+    few words, the shares are from another model or lack the column, or the page cannot be written to ``out``;
+    ``StoreError`` if the model, its counts or the shares are damaged.
 
     Parameters
     ----------
@@ -45,20 +47,12 @@ def report(
     topics
         K of the model to show if there are several. None: the largest.
     shares
-        Topic shares that ``transform`` wrote with this model. The page then shows the top documents of each topic, and
-        shares over time if a column contains years or dates.
+        Topic shares that ``transform`` wrote with this model, for top documents and, if a column contains years or
+        dates, shares over time.
     by
         Column of ``shares`` whose values define the groups, instead of the year.
     overwrite
         Replace an existing report; other files are never replaced.
-
-    Raises
-    ------
-    InputError
-        If there is no model, it lists too few words, the shares are from another model or lack the column, or the page
-        cannot be written to ``out``.
-    StoreError
-        If the model, its counts or the shares are damaged.
 
     Examples
     --------
@@ -154,7 +148,6 @@ def _page(
 
 
 def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
-    """Index of the model that the page shows."""
     if topics is None:
         return len(paths) - 1
     names = [path.name for path in paths]
@@ -164,7 +157,6 @@ def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None
 
 
 def _require_place(model: StorePath, target: StorePath) -> None:
-    """Refuse an unusable path before any work."""
     if isinstance(target, Path):
         if target.is_dir():
             raise InputError(

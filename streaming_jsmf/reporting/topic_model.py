@@ -35,17 +35,12 @@ SHOWN = 10
 
 
 class TopicModel:
-    """A fitted model on a disk or behind a URL; returned by ``fit``.
+    """A fitted model on a disk or behind a URL; returned by ``fit``. Raises ``InputError`` if there is no model.
 
     It can be passed wherever a model path is expected: ``evaluate(model)``, ``report(model, "topics.html")``. Names of
     topics and lists of merged and hidden topics are stored next to the arrays, which never change, and apply to
     ``topics``, ``documents`` and reports, also on the command line. Each change is written immediately and can be
     undone. ``path`` is a path or URL of a model of any engine, or the result of ``open_model``.
-
-    Raises
-    ------
-    InputError
-        If there is no model.
 
     Examples
     --------
@@ -218,7 +213,12 @@ def fit(
 
     A single K writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same call
     completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result is
-    bit-identical to that of ``streaming-jsmf fit``.
+    bit-identical to that of ``streaming-jsmf fit``. Returns a ``TopicModel``, or for a sequence of K ``Fitted`` with
+    the paths of the store and the models.
+
+    Raises ``InputError`` and ``StoreError`` as ``ingest``, ``scan`` and ``infer``; before any work if a model exists
+    or ``n_topics`` is not a number. Warns if the source is a list of texts, each of which is the path of an existing
+    file.
 
     Parameters
     ----------
@@ -242,25 +242,11 @@ def fit(
         equal settings is reused.
     execution, threads
         How the scan and the inference run; the result does not depend on it.
+    overwrite
+        Replace existing models.
     **options
         Fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. ``seed``
         applies to the scan, the engine and polish.
-    overwrite
-        Replace existing models.
-
-    Returns
-    -------
-    The model; for a sequence of K ``Fitted``, with the paths of the store and the models.
-
-    Raises
-    ------
-    InputError, StoreError
-        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``n_topics`` is not a number.
-
-    Warns
-    -----
-    UserWarning
-        If the source is a list of texts, each of which is the path of an existing file.
 
     Examples
     --------

@@ -127,7 +127,6 @@ class TopicEdits:
         }
 
     def _checked(self, topic: int) -> int:
-        """Return the number of a topic that was not merged into another one, or raise ``InputError``."""
         try:
             known = operator.index(topic)
         except TypeError:

@@ -51,23 +51,12 @@ def infer(
     """Fit a model from a moments store and write it. No pass over the corpus.
 
     Uses eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan) or, with ``StodSettings``, tensor
-    decomposition. The result does not depend on ``threads``.
+    decomposition. ``settings`` may be the number of topics; their fields, and ``engine``, are also keyword arguments.
+    ``partitions`` are labels of the partitions to use (``select_partitions``), by default all. ``threads`` do not
+    affect the result; the default is one per core.
 
-    Parameters
-    ----------
-    settings
-        Settings of the engine, or the number of topics. Their fields, and ``engine``, are also keyword arguments.
-    partitions
-        Labels of the partitions to use (``select_partitions``). None: all.
-    threads
-        None: one for each core.
-
-    Raises
-    ------
-    InputError
-        If ``model`` exists, or the scan or the corpus does not support K topics.
-    StoreError
-        If the moments store is incomplete or damaged.
+    Raises ``InputError`` if ``model`` exists, or the scan or the corpus does not support K topics; ``StoreError`` if
+    the moments store is incomplete or damaged.
     """
     if isinstance(settings, int):
         settings = engine_settings_of(settings, None, options)

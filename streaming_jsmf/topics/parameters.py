@@ -29,14 +29,8 @@ OPTIONAL = ("alpha", "topic_topic")
 
 @dataclass(frozen=True)
 class TopicParameters:
-    """Topics and prior of a model.
-
-    Attributes
-    ----------
-    words : N words
-    word_topic : B, (N, K), p(word | topic)
-    prior : alpha, (K,), positive; Dirichlet prior of the topic shares of a document
-    term_count : (N,) number of tokens of each word in the training corpus
+    """N ``words``, ``word_topic`` B (N, K), Dirichlet ``prior`` alpha (K,), and training ``term_count`` (N,) of a
+    model.
     """
 
     words: tuple[str, ...]

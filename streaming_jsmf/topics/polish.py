@@ -1,14 +1,9 @@
 """Polish: improve the topics of a model by deterministic steps of CVB0 over the documents of a corpus.
 
-The job has three parts, in a work store next to the result:
-
-1. ``draw``: one pass over all documents copies two small random sets: held-out documents, which no step uses, and a
-sample;
-2. ``sampled``: the first steps, on the sample, in the memory of one task;
-3. ``step-1``, ``step-2``, ...: the last steps, each a pass over all documents except the held-out ones.
-
-If the corpus is no larger than a sample, all steps use the sample. A killed job resumes at the first part that was not
-committed, and results are bit-identical for all schedulers.
+One pass (``draw``) copies held-out documents, which no step uses, and a sample; the first steps use the sample
+(``sampled``), the last ones (``step-1``, ...) a pass over all other documents each. If the corpus is no larger than a
+sample, all steps use the sample. A killed job resumes at the first part that was not committed, and results are
+bit-identical for all schedulers.
 """
 
 from __future__ import annotations
@@ -87,7 +82,9 @@ def polish(
     documents are added. The metrics include the log-likelihood at each step and the perplexity of held-out documents.
 
     Makes one pass over the documents to draw a sample, and one for each of the last five steps. The same call
-    completes an interrupted run. The result does not depend on ``execution``.
+    completes an interrupted run. The result does not depend on ``execution``. Raises ``InputError`` if ``out`` exists,
+    the corpus has none of the model's words or a bad record, or memory is too small; ``StoreError`` if the model, a
+    shard, or the work of an interrupted run is damaged.
 
     Parameters
     ----------
@@ -99,13 +96,6 @@ def polish(
         Path or URL of the result; may be ``model`` itself only with ``overwrite``.
     settings
         None: the defaults of ``PolishSettings``. Its fields, and those of ``Execution``, are also keyword arguments.
-
-    Raises
-    ------
-    InputError
-        If ``out`` exists, the corpus has none of the model's words or a bad record, or memory is too small.
-    StoreError
-        If the model, a shard, or the work of an interrupted run is damaged.
 
     Examples
     --------
@@ -184,7 +174,6 @@ def _n_documents(found: PartialResult) -> int:
 
 
 def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDArray[Any]]:
-    """The arrays of the start, with those that depend on the topics replaced."""
     arrays, word_topic = dict(start.arrays), found.arrays["word_topic"]
     topic_probability = found.arrays["shares"] / _n_documents(found)
     prominent = prominent_words(word_topic, arrays["prominent_words"].shape[1])
@@ -238,8 +227,6 @@ def polish_topics(
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of the job on a scheduler."""
-
     request: PolishRequest
     store: Workspace
     partitions: tuple[Partition, ...]

@@ -67,7 +67,6 @@ class PolishRequest:
 
     @property
     def budget(self) -> int:
-        """Nonzeros per partition, as in a scan."""
         scan = ScanSettings(partition_nonzeros=self.partition_nonzeros)
         return scan.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
 
@@ -123,7 +122,6 @@ class Inputs:
     seed: int
 
     def read(self, name: str) -> NDArray[Any]:
-        """Read an array of the work store."""
         return read_array(self.store, name, self.digests[name], hint=self.hint)
 
     def blocks(self, partition: Partition) -> Iterator[tuple[str, Counts, NDArray[np.bool_]]]:
@@ -171,7 +169,7 @@ class DrawReduction:
 
 
 def longest_of(drawn: PartialResult) -> float:
-    """Length in tokens of the longest document that a step reads."""
+    """Maximum number of tokens of a document that count in a step."""
     return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
 
 

@@ -202,7 +202,6 @@ def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) 
 
 
 def has_fingerprint(target: StorePath, wanted: str) -> bool:
-    """Whether a model with this fingerprint is at ``target``."""
     return node_exists(target) and read_model(target, ()).fingerprint == wanted
 
 
