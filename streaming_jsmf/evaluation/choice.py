@@ -72,7 +72,7 @@ class Choice:
 
 
 def choose(rows: Sequence[Measures]) -> Choice:
-    """Suggest the K with the smallest sum of losses, from at least one.
+    """Suggest the K with the smallest sum of losses; ``rows`` must not be empty.
 
     Examples
     --------

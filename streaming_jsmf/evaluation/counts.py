@@ -1,7 +1,6 @@
-"""Word counts of a corpus and other sums that the metrics of a model need, gathered in one scan and stored with the
-model.
+"""Word counts and other sums over a corpus that the metrics of a model need, from one scan.
 
-Each corpus has a Zarr group ``MODEL/evaluation/<corpus>``; the arrays of the model never change.
+They are stored in a Zarr group ``MODEL/evaluation/<corpus>``; the arrays of the model never change.
 """
 
 from __future__ import annotations
@@ -311,9 +310,7 @@ def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
 def read_training_counts(
     model_path: StorePath, model: Model, names: tuple[str, ...] | None = None
 ) -> StoredCounts | None:
-    """Read the stored counts of the training corpus; None if there are none. Arguments and errors are as in
-    ``read_counts``.
-    """
+    """Read the stored counts of the training corpus, or None; arguments and errors are as in ``read_counts``."""
     corpus = training_fingerprint(model)
     counts = None if corpus is None else read_counts(model_path, model, corpus, names)
     return counts if counts is not None and is_training_corpus(model, counts) else None

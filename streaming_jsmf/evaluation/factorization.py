@@ -174,10 +174,10 @@ def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm
 def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> EstimatedErrors:
     """Recovery and Approximation, absolute and relative, with jackknife standard errors over probes.
 
-    The products C G of ``sketch`` estimate norms, since for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E |X
-    g|^2 = ||X||_F^2. The same norms of F F' - D' are known exactly and serve as control variates, so the errors are
-    smaller the closer ``cooccurrence`` is to the C of the sketch. The sketch may be of training or held-out documents;
-    words that do not occur in them are omitted from Recovery. Raises ``ValueError`` if the vocabularies differ.
+    The products C G of ``sketch`` estimate norms: for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E||X g||^2 =
+    ||X||_F^2. The same norms of F F' - D' are known exactly and serve as control variates, so standard errors decrease
+    as ``cooccurrence`` approaches the C of the sketch. Words that do not occur in the sketched documents, training or
+    held-out, are omitted from Recovery. Raises ``ValueError`` if the vocabularies differ.
 
     Examples
     --------
@@ -211,9 +211,7 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
 def _products(
     topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
 ) -> tuple[Floats, Floats, Floats]:
-    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C, C - B A B', for documents and factor, in one
-    pass.
-    """
+    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C, C - B A B'; for documents and factor."""
     probes, words, A = sketch.probes, topics.representatives, topics.topic_topic
     scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
     inner, explained = gram(cooccurrence.factor, probes), gram(topics.word_topic, probes)

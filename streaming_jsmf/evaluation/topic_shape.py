@@ -19,9 +19,7 @@ FLOOR = float(np.finfo(np.float64).eps)
 
 
 def dominancy(topic_topic: Floats) -> float:
-    """Mean of p(z2 = k | z1 = k) = A_kk / sum_l A_kl (JSMF 2015); 1 if no two topics co-occur.
-
-    Topics whose row of A (K, K) is zero count as 0.
+    """Mean of p(z2 = k | z1 = k) = A_kk / sum_l A_kl (JSMF 2015); 1 if no two topics co-occur. Zero rows count as 0.
 
     Examples
     --------
@@ -133,8 +131,8 @@ def hoyer_sparsity(word_topic: Floats) -> float:
 def validity(topic_topic: Floats, topic_probability: Floats) -> float:
     """Symmetric divergence in bits between the row sums of A (K, K) and p(topic) (K,); 0 if they are equal.
 
-    Computes (D(a || p) + D(p || a)) / 2. Only the second argument of each D is normalized, so the result increases if
-    A does not sum to 1.
+    Computes (D(a || p) + D(p || a)) / 2, where only the second argument of D is normalized, so that sums other than 1
+    count.
 
     Examples
     --------

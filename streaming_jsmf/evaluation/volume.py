@@ -1,7 +1,7 @@
 """LogRelativeVolume (LR-JSMF 2021, section 5): volume of the anchors' convex hull relative to random hulls.
 
-The anchors' rows of C-bar are expressed as X = diag(d)^-1 Y R', an orthonormal change of coordinates, which preserves
-volumes (Lemma 2). The same greedy pivoting selects the vertices of random hulls from uniform points of the simplex.
+The rows of C-bar are expressed as X = diag(d)^-1 Y R', an orthonormal change of coordinates, which preserves volumes
+(Lemma 2).
 """
 
 from __future__ import annotations

@@ -29,20 +29,16 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A row of the table of topics.
+    """A row of the table of topics; values that the engine lacks are None or empty.
 
     Attributes
     ----------
-    number : from 0
-    share : p(topic), from 0 to 1
+    number, share : number, from 0, and p(topic)
     words : the most probable words in descending order; at least one
-    characteristic : characteristic words; empty if the model lists none
-    label : label words, or a single name given by a user; may be empty
-    anchor : anchor word (LR-JSMF)
-    alpha, strength : prior and lambda* (tensor engine)
-    duplicate_of : larger topic with nearly the same words (tensor engine)
+    label : label words, or a single name given by a user
+    alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
     npmi : NPMI of the first words, from -1 to 1, if counted
-    warnings : reasons to doubt the topic, one phrase each; usually empty
+    warnings : reasons to doubt the topic, one phrase each
     """
 
     number: int
@@ -125,13 +121,9 @@ class Level:
 class Levels:
     """Models of an increasing number of topics.
 
-    Attributes
-    ----------
-    models : by ascending K
-    flows : (K, K') between each model and the next: how each topic's share is distributed over the next model's topics
-    own : index of the model that the page shows
-    choice : result of ``choose_k``, if it fitted these models
-    missing : measure without values -> reason
+    ``flows`` (K, K') between each model and the next say how the share of each topic is distributed over the next
+    model's topics; rows sum to the shares. ``own`` is the index of the model that the page shows, ``choice`` the
+    result of ``choose_k`` if it fitted these models, and ``missing`` the reason for each measure without values.
     """
 
     models: tuple[Level, ...]
@@ -178,16 +170,13 @@ class Contents:
 
     Attributes
     ----------
-    engine : name of the engine
     n_words, n_documents : size of the training corpus; the number of documents may be unknown (None)
     topics : by ascending number, with gaps for hidden topics
     affinity : (K, K) sums over words of sqrt(p(word | i) p(word | j)), from 0 for unrelated topics to 1 for equal ones
     topic_topic : (K, K) joint topic probabilities
-    warnings, metrics_note : sentences; the note may be empty
     metrics, certificates, making, stages : tables of quality, inference certificates, sources and settings, and cost
     checks : certificates that have an explanation
     corpus, date : name of the corpus and creation date of the model; empty if unknown
-    lists, documents, groups, levels : optional word lists, documents, groups of documents, and models of other K
     """
 
     engine: str

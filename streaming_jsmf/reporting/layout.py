@@ -1,8 +1,7 @@
 """Layout of the drawings of a report: the topic map, tree and correlations, and the measures of several K.
 
-The map places topics with similar words (small Hellinger distance) near each other. A plane preserves only a few
-percent of the distances, so t-SNE (van der Maaten and Hinton 2008) preserves neighbours instead; it starts from
-classical scaling, without randomness.
+A plane preserves only a few percent of the Hellinger distances, so the map preserves neighbours by t-SNE (van der
+Maaten and Hinton 2008), which starts from classical scaling and uses no randomness.
 """
 
 from __future__ import annotations
@@ -39,14 +38,10 @@ WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
 
 @dataclass(frozen=True)
 class TopicMap:
-    """Circles on a plane.
+    """Circles on a plane: centres (K, 2) with y downwards, and radii (K,).
 
-    Attributes
-    ----------
-    points : (K, 2) centres; y grows downwards
-    radii : (K,); areas are proportional to the shares, except for the smallest
-    kept, by_chance : mean share of nearest topics that are also nearest on the map, and its value for a random map
-    neighbours : number of nearest topics that ``kept`` compares; 0 if there are too few topics
+    Areas are proportional to the shares, except for the smallest. ``kept`` is the mean share of each topic's
+    ``neighbours`` nearest topics that are also nearest on the map, ``by_chance`` its value for a random map.
     """
 
     points: Floats
@@ -178,11 +173,9 @@ def _separated(points: Floats, radii: Floats) -> Floats:
 class Tree:
     """A hierarchy of K topics.
 
-    Attributes
-    ----------
-    order : (K,) topic indices, with similar topics next to each other
-    merges : (K - 1, 2) what each step merges: topics by index, the result of step s as K + s
-    heights : (K - 1,) mean Hellinger distances, ascending
+    ``order`` (K,) are topic indices with similar topics next to each other; ``merges`` (K - 1, 2) are what each step
+    merges, topics by index and the result of step s as K + s; ``heights`` (K - 1,) are mean Hellinger distances,
+    ascending.
     """
 
     order: Integers

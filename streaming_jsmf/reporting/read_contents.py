@@ -193,7 +193,7 @@ def _read_level(path: StorePath) -> Level:
 
 
 def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
-    """The result of ``choose_k`` in a directory of models, and why columns are empty; None if there is none."""
+    """The result of ``choose_k``, if there is one, and why columns are empty."""
     path = root / COMPARISON
     try:
         return choice_of(json.loads(read_text(path)))

@@ -29,9 +29,7 @@ OPTIONAL = ("alpha", "topic_topic")
 
 @dataclass(frozen=True)
 class TopicParameters:
-    """N ``words``, ``word_topic`` B (N, K), Dirichlet ``prior`` alpha (K,), and training ``term_count`` (N,) of a
-    model.
-    """
+    """Words, topics B (N, K), Dirichlet prior alpha (K,) and training word counts (N,) of a model."""
 
     words: tuple[str, ...]
     word_topic: Floats

@@ -220,7 +220,7 @@ class SampledReduction:
         return PartialResult(arrays, {"n_documents": sums.n_documents})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Not needed, because there is only one part."""
+        """There is only one part."""
         del folded
         return partial
 

@@ -42,7 +42,7 @@ MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, 
 #: Number of words from which the cost of rectifying the whole C is announced, and of topics for ENN.
 _MANY_WORDS, _MANY_TOPICS = 5_000, 300
 
-#: Number of N x K arrays that ENN and its surroundings hold at once, and its operations per second on one core;
+#: Number of N x K arrays in memory during ENN, and its operations per second on one core;
 #: measured on KOS with K = 100 and 300.
 _BLOCKS, _OPERATIONS = 15, 1e10
 
