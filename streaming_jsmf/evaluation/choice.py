@@ -162,9 +162,7 @@ def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
 
 
 def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
-    """Restore a comparison from ``fields_of``; losses and suggestion are recomputed.
-
-    Raises ``ValueError`` if the values are not a comparison, or have an unknown format version.
+    """Restore a comparison from ``fields_of``; ``ValueError`` for other values and unknown format versions.
 
     Examples
     --------

@@ -238,9 +238,7 @@ def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor
 
 
 def spanning_tree_weight(weights: Floats) -> float:
-    """Weight of the minimum spanning tree of a complete graph, (n, n) symmetric, by Prim's algorithm; 0 for n < 2.
-
-    Unlike in sparse graph libraries, an edge may have weight 0.
+    """Weight of the minimum spanning tree of a complete graph (n, n), where edges may weigh 0; 0 for n < 2.
 
     Examples
     --------

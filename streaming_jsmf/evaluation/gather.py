@@ -68,11 +68,7 @@ def topic_arrays(model: Model) -> TopicArrays:
 
 
 def moments_of(model: Model, given: str | StorePath | None) -> Moments:
-    """The given moments store, or else the one that the model records.
-
-    Raises ``Unavailable`` if the recorded store is missing or has changed; errors of a given store are raised, also if
-    its words differ.
-    """
+    """The given moments store, or else the recorded one; ``Unavailable`` if the latter is missing or has changed."""
     if given is not None:
         return _open_moments(model, given)
     if not (recorded := model.provenance.get("moments")):

@@ -61,10 +61,10 @@ def recovery_error(word_topic: Floats, truth: Floats) -> float:
 
 
 def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
-    """Mean over replicas of 1 - L1 / 2 under the best matching: 0 without common words, 1 for equal topics.
+    """Mean over replicas (N, K') of 1 - L1 / 2 under the best matching: 0 without common words, 1 for equal topics.
 
-    ``replicas`` (N, K'), at least one, are topics of models of resampled partitions; only the best min(K, K') pairs
-    count.
+    Replicas are topics of models of resampled partitions; only the best min(K, K') pairs count. There must be at least
+    one.
 
     Examples
     --------

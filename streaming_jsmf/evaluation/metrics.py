@@ -122,9 +122,7 @@ METRICS: Mapping[str, Callable[[MetricInputs], Any]] = {
 
 
 class Line(NamedTuple):
-    """How a number is displayed: its keys under ``metrics``, joined by dots, the better direction or a dash, and its
-    meaning.
-    """
+    """How a number is displayed: its keys under ``metrics``, joined by dots, better direction, and meaning."""
 
     path: str
     better: str

@@ -74,9 +74,7 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
 
 
 def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> float:
-    """Mean number of the first ``count`` words of a topic that no other topic lists (both papers).
-
-    ``top_words`` (K, n) are word ids by descending probability.
+    """Mean number of the first ``count`` words of a topic, of ids (K, n), that no other topic lists (both papers).
 
     Examples
     --------
@@ -131,8 +129,8 @@ def hoyer_sparsity(word_topic: Floats) -> float:
 def validity(topic_topic: Floats, topic_probability: Floats) -> float:
     """Symmetric divergence in bits between the row sums of A (K, K) and p(topic) (K,); 0 if they are equal.
 
-    Computes (D(a || p) + D(p || a)) / 2, where only the second argument of D is normalized, so that sums other than 1
-    count.
+    Computes (D(a || p) + D(p || a)) / 2. Only the second argument of D is normalized, so the result also increases if
+    A does not sum to 1.
 
     Examples
     --------
@@ -166,8 +164,7 @@ def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
 
 
 def word_entropy(topics: TopicArrays) -> float:
-    """Mean entropy of p(topic | word), divided by log K, over words with a topic: 0 if certain, 1 if uniform; 0 for K
-    = 1.
+    """Mean entropy of p(topic | word) over words with a topic, divided by log K: 0 if certain, 1 if uniform.
 
     Examples
     --------

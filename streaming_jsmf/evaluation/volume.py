@@ -30,8 +30,8 @@ def log_relative_volume(
 ) -> Estimate | None:
     """Log of the volume of the hull of K points, relative to the mean volume of random hulls of K rows of C-bar.
 
-    The paper selects K random rows from N. Here they are selected from max(2 K, 2^22 / N), at most N: random rows have
-    almost equal lengths, so more candidates hardly change the result. ``points`` (K, any) are the vertices (see
+    The paper selects K of N random rows. Here they are selected from max(2 K, 2^22 / N) rows, at most N: random rows
+    have almost equal lengths, so more candidates hardly change the result. ``points`` (K, any) are the vertices (see
     ``anchor_points``), ``n_words`` is N, and ``hulls`` at least 2. Returns None if the hull has no volume (repeated
     points, or K > N), and 0 for K = 1.
 
@@ -110,7 +110,6 @@ def anchor_points(
 
 
 def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> float:
-    """Log-volume of a random hull, with vertices selected by pivoting on the Gram matrix of a sample of rows."""
     inner = _random_gram(n_words, min(n_words, max(2 * n_topics, DRAWS // n_words)), seed, hull)
     chosen = _pivots(inner, n_topics)
     inner = inner[np.ix_(chosen, chosen)]

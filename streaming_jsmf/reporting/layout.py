@@ -62,9 +62,7 @@ def hellinger_distances(affinity: Floats) -> Floats:
 
 
 def classical_scaling(distances: Floats) -> Floats:
-    """The first two principal coordinates of points with these distances, (K, 2).
-
-    Signs make the entry with the largest absolute value on each axis positive.
+    """First two principal coordinates of points, (K, 2); the largest absolute entry on each axis is positive.
 
     Examples
     --------
@@ -87,10 +85,7 @@ def classical_scaling(distances: Floats) -> Floats:
 
 
 def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
-    """Place a circle for each topic without overlaps; the same topics give the same map.
-
-    ``affinity`` G (K, K) is symmetric up to rounding with a diagonal of 1; ``shares`` (K,) is p(topic).
-    """
+    """Place a circle for each topic without overlaps, deterministically, by affinity (K, K) and p(topic) (K,)."""
     distances = hellinger_distances(affinity)
     with single_blas_thread():
         points = classical_scaling(distances)

@@ -174,7 +174,6 @@ def _topic(topic: Topic, index: int) -> dict[str, Any]:
 
 
 def _own_lists(topics: tuple[Topic, ...]) -> WordLists:
-    """Word lists made of the words in the topics themselves."""
     numbers: dict[str, int] = {}
     ids = [[numbers.setdefault(word.text, len(numbers)) for word in topic.words] for topic in topics]
     probability = np.zeros(len(numbers))

@@ -136,10 +136,7 @@ def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
 
 
 def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
-    """Topics as a table by descending share; the columns are ``topic``, ``share``, ``label``, ``words``.
-
-    ``words`` are pairs of a word and p(word | topic).
-    """
+    """Topics as a table by descending share; ``words`` are pairs of a word and p(word | topic)."""
     import pandas as pd
 
     ordered = by_share(topics)

@@ -197,7 +197,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     ``eigenvalue_gap`` is (lambda_K - lambda_K+1) / lambda_K, None without a further eigenvalue. ``ritz_residual`` is
     the largest ||C q - theta q|| / theta of the K leading Ritz pairs of the last scan's basis, with exact C q.
     ``range_change`` is ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F, where Y1 uses the eigenpairs of scan 1 and Y the final
-    ones. Both are None without a second scan of the same documents, or if the whole C was counted.
+    ones. The latter two are None without a second scan of the same documents, or if the whole C was counted.
     """
     values = pairs.values
     gap = float(1 - values[n_topics] / values[n_topics - 1]) if values.size > n_topics else None

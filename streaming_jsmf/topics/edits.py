@@ -152,10 +152,7 @@ def _checked_name(name: object) -> str:
 
 
 def read_edits(path: StorePath, model: Model) -> TopicEdits:
-    """Read the edits of the model at ``path``; ignore edits of an earlier model at the same path.
-
-    Raises ``StoreError`` if they are damaged.
-    """
+    """Read the edits of the model at ``path``, ignoring those of an earlier model; ``StoreError`` if damaged."""
     n_topics, place = int(model.arrays["topic_probability"].size), path / EDITS
     if not node_exists(place):
         return TopicEdits(n_topics)
@@ -254,10 +251,7 @@ class EditedTopics:
         return (panel @ weights for panel in panels)
 
     def listed_words(self, count: int) -> NDArray[np.int64]:
-        """Ids of the ``count`` most probable words of each topic, (K', count), with fewer columns if N < count.
-
-        Reads ``word_topic`` only if the model lists fewer words.
-        """
+        """Ids of the most probable words, (K', at most ``count``); reads ``word_topic`` if the model lists fewer."""
         listed = self.model.arrays["prominent_words"]
         if count <= listed.shape[1]:
             return np.asarray(listed[:, :count])

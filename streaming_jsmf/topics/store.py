@@ -120,10 +120,7 @@ class JsonAttribute(Mapping[str, Any], str):
 
 
 def model_path(model: AnyModel) -> StorePath:
-    """The path of a model given as a path, a URL, or the result of ``open_model`` or ``fit``.
-
-    Raises ``InputError`` for other objects and for datasets that were not opened from a store.
-    """
+    """The path of a model given as a path, URL, or result of ``open_model`` or ``fit``; otherwise ``InputError``."""
     encoding = getattr(model, "encoding", None)
     if isinstance(encoding, Mapping):  # an xarray.Dataset
         if "source" not in encoding:
