@@ -1,4 +1,4 @@
-"""Choice of the number of topics: the losses of each candidate relative to the best, and a reason."""
+"""Choice of the number of topics: the losses of each candidate relative to the best, and the reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measures:
-    """Quality of the topics of one K; None for what could not be measured.
+    """Quality of the topics of one K; missing measures are None.
 
-    ``perplexity`` is of documents held out by polish, ``npmi`` and ``distinct_share`` of the top 10 words,
-    ``stability`` the agreement with topics of resampled documents, from 0 to 1, and ``eigengap`` (lambda_K -
-    lambda_K+1) / lambda_K, which is informative only.
+    ``perplexity`` is that of documents held out by polish, ``npmi`` and ``distinct_share`` use the top 10 words,
+    ``stability`` (0 to 1) is the agreement with topics of resampled documents, and ``eigengap``, which is informative
+    only, is (lambda_K - lambda_K+1) / lambda_K.
     """
 
     n_topics: int
@@ -27,9 +27,9 @@ class Measures:
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the comparison: its field of ``Measures`` and heading, and how losses are measured.
+    """A column of the comparison: its field of ``Measures``, heading, and unit of loss.
 
-    ``unit`` is a noticeable loss, relative if ``ratio``, otherwise absolute; ``lower`` says that low values are good.
+    ``unit`` is a noticeable loss, relative if ``ratio``, otherwise absolute; ``lower`` means that lower is better.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Measure:
         return (behind if self.lower else -behind) / self.unit
 
 
-#: Measures that are added up. Units define equal losses: 10 % perplexity counts as much as .05 NPMI.
+#: Measures whose losses are summed. Units define equal losses: 10 % of perplexity equals 0.05 NPMI.
 MEASURES = (
     Measure("perplexity", "perplexity", lower=True, ratio=True),
     Measure("npmi", "NPMI", unit=0.05),
@@ -54,15 +54,15 @@ MEASURES = (
 
 EIGENGAP = Measure("eigengap", "eigengap")
 
-#: Measures that are shown.
+#: Measures that are displayed.
 COLUMNS = (*MEASURES, EIGENGAP)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The suggested number of topics: the K with the smallest sum of losses, the smallest such K.
+    """The suggested number of topics: the smallest K with the minimum sum of losses.
 
-    ``rows`` are measures by ascending K, ``losses`` their sums of losses, ``reason`` is one or two sentences.
+    ``rows`` are measures by ascending K, ``losses`` their sums of losses, and ``reason`` one or two sentences.
     """
 
     rows: tuple[Measures, ...]
@@ -72,7 +72,7 @@ class Choice:
 
 
 def choose(rows: Sequence[Measures]) -> Choice:
-    """Suggest one of several K, at least one: the one with the smallest sum of losses.
+    """Suggest the K with the smallest sum of losses; ``rows`` must not be empty.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def choose(rows: Sequence[Measures]) -> Choice:
 
 def _best(rows: Sequence[Measures], measure: Measure) -> float | None:
     values: list[float] = [value for row in rows if (value := getattr(row, measure.name)) is not None]
-    # A measure that some K lacks would penalize only the others.
+    # A measure that is missing for some K would penalize only the others.
     if len(values) < len(rows):
         return None
     return min(values) if measure.lower else max(values)
@@ -118,7 +118,6 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
 
 
 def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> str:
-    """The measure by which another row is worst compared with the chosen one."""
     losses = [
         (measure.loss(getattr(other, measure.name), getattr(chosen, measure.name)), measure)
         for measure in compared
@@ -131,7 +130,7 @@ def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> 
 
 
 def number_text(measure: Measure, value: float | None) -> str:
-    """Format a value for people."""
+    """Format a value for display."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if measure.ratio else f"{value:.3f}"
@@ -163,9 +162,7 @@ def fields_of(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
 
 
 def choice_of(fields: Mapping[str, Any]) -> tuple[Choice, dict[str, str]]:
-    """Restore the comparison from ``fields_of``; losses and suggestion are computed from the rows.
-
-    ``ValueError`` if the values are not a comparison, or have an unknown format version.
+    """Restore a comparison from ``fields_of``; ``ValueError`` for other values and unknown format versions.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Coherence of the top words of topics, with documents as windows; how much topics repeat each other; MST-Incoherence.
+"""Coherence of top words with documents as windows, the share of distinct words, and MST-Incoherence.
 
-Coherence and NPMI rise when topics repeat each other's words, so always report the distinct share with them.
+Coherence and NPMI increase if topics repeat each other's words, so report them together with the distinct share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streaming_jsmf.evaluation.factorization import cooccurrence_rows, kept_diag
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
 
-#: gensim adds this to the share of documents with both words, in ``u_mass`` and in ``c_npmi``.
+#: Added by gensim to the share of documents that contain both words, in ``u_mass`` and ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12
 
 #: Number of prominent and of characteristic words per topic in MST-Incoherence.
@@ -26,8 +26,8 @@ NODES = 7
 def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
     """Count the documents that contain both words of each pair of distinct ``word_ids``, (P, P) int64.
 
-    Additive over ``blocks``, which are CSR, documents x words; stored zeros count as absent. The diagonal is the
-    document frequency. ``ValueError`` for repeated ids and for ids outside a block.
+    ``blocks`` are CSR, documents x words; stored zeros are ignored and counts add up over blocks. The diagonal is the
+    document frequency. Raises ``ValueError`` if an id is repeated or out of range.
 
     Examples
     --------
@@ -61,21 +61,15 @@ def npmi(
     *,
     smoothing: float = 0.0,
 ) -> Floats:
-    """Normalized pointwise mutual information of the top words of each topic, (K,), between -1 and 1.
+    """Mean normalized pointwise mutual information of the top word pairs of each topic, (K,), from -1 to 1.
 
-    The mean over pairs of log(p_ij / (p_i p_j)) / -log p_ij, with p the share of documents (Bouma 2009; Lau, Newman and
-    Baldwin 2014): -1 for words that never occur together, 1 for words that occur in every document. Equation 17 of the
-    STOD paper omits the division by -log p_ij.
+    Averages log(p_ij / (p_i p_j)) / -log p_ij, where p is a share of documents (Bouma 2009; Lau, Newman and Baldwin
+    2014). A pair that never co-occurs has -1, a pair in every document 1. Equation 17 of the STOD paper omits the
+    denominator.
 
-    Parameters
-    ----------
-    document_frequency, pair_counts, n_documents
-        (P,) number of documents with a word, (P, P) with both words, and of all documents, at least one.
-    top_words
-        (K, n) *positions* in these arrays, not word ids; at least two per topic.
-    smoothing
-        Added to every p_ij. ``GENSIM_SMOOTHING`` gives gensim's ``c_npmi`` over whole documents, in which a pair that
-        never co-occurs is above -1 (and a pair in every document is -1 instead of 1).
+    ``document_frequency`` is (P,), ``pair_counts`` (P, P), and ``top_words`` (K, n), n >= 2, are *positions* in them,
+    not word ids. ``smoothing`` is added to every p_ij; ``GENSIM_SMOOTHING`` reproduces gensim's ``c_npmi`` over whole
+    documents, where a pair that never co-occurs is above -1 and a pair in every document has -1.
 
     Examples
     --------
@@ -92,7 +86,7 @@ def npmi(
 def pair_npmi(together: Floats, apart: Floats, smoothing: float = 0.0) -> Floats:
     """NPMI from p_ij and p_i p_j (arrays of one shape), clipped to [-1, 1]; see ``npmi``.
 
-    -1 where p_ij or p_i p_j is not positive (with ``smoothing`` only p_i p_j), 1 where p_ij is 1.
+    The value is 1 if p_ij = 1, and -1 if p_i p_j <= 0 or, without ``smoothing``, p_ij <= 0.
 
     Examples
     --------
@@ -112,9 +106,9 @@ def coherence(
 ) -> Floats:
     """Sum over pairs of top words of log((D(i, j) + epsilon) / D(j)), (K,) (Mimno et al. 2011).
 
-    Word j is the more probable one. Words without documents, which held-out corpora may have, are treated as if they
-    had one. ``epsilon`` is 1 in Mimno et al., 0.01 in JSMF 2015 and 1e-8 in SoftClique (Eq. 5). The other arguments are
-    those of ``npmi``, words in descending order of probability.
+    Word j is the more probable one; a word that occurs in no document, possible in held-out corpora, counts as
+    occurring in one. ``epsilon`` is 1 in Mimno et al., 0.01 in JSMF 2015 and 1e-8 in SoftClique (Eq. 5). Other
+    arguments are as in ``npmi``, with words in descending order of probability.
 
     Examples
     --------
@@ -136,9 +130,9 @@ def u_mass(
     *,
     smoothing: float = GENSIM_SMOOTHING,
 ) -> Floats:
-    """Coherence as defined by gensim: the mean over pairs of log((p_ij + smoothing) / p_j), (K,).
+    """UMass coherence as defined by gensim: mean over pairs of log((p_ij + smoothing) / p_j), (K,).
 
-    As in gensim, pairs whose more probable word j occurs in no document count as 0. Arguments and errors are those of
+    As in gensim, a pair counts as 0 if its more probable word j occurs in no document. Arguments and errors are as in
     ``npmi``, with words in descending order of probability.
 
     Examples
@@ -156,7 +150,7 @@ def u_mass(
 
 
 class _WordPairs(NamedTuple):
-    """Documents with the more probable word of each pair, with the other word, and with both, each (K, pairs)."""
+    """Document shares of the more probable word of each pair, the other word, and both, each (K, pairs)."""
 
     first: Floats
     second: Floats
@@ -166,7 +160,6 @@ class _WordPairs(NamedTuple):
 def _word_pairs(
     document_frequency: ArrayLike, pair_counts: ArrayLike, top_words: ArrayLike, n_documents: int = 1
 ) -> _WordPairs:
-    """Pairs of top words of each topic, as shares of ``n_documents``."""
     words = np.asarray(top_words, dtype=np.int64)
     if words.ndim != 2 or words.shape[1] < 2:
         raise ValueError(f"top_words must be topics x at least two words, not of shape {words.shape}")
@@ -179,7 +172,7 @@ def _word_pairs(
 
 
 def distinct_share(top_words: ArrayLike) -> float:
-    """Share of distinct words among all top words (K x n ids); 1 if no topic repeats a word of another.
+    """Share of distinct ids among all top words (K, n); 1 if no topic repeats a word of another.
 
     Examples
     --------
@@ -195,12 +188,12 @@ def distinct_share(top_words: ArrayLike) -> float:
 def incoherence_in_cooccurrence(
     topics: TopicArrays, cooccurrence: Cooccurrence, anchor_rows: Floats | None = None
 ) -> Floats:
-    """MST-Incoherence (LR-JSMF 2021, section 5) of each topic, (K,), between 0 and 13.
+    """MST-Incoherence of each topic (LR-JSMF 2021, section 5), (K,), between 0 and 13.
 
-    Weight of the minimum spanning tree through the 7 prominent words of a topic and the 7 characteristic words of its
-    anchor, where an edge weighs (1 - NPMI) / 2, p(i, j) = C_ij and p(i) = u_i. C_ij is computed from F F' - D', whose
-    truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows`` (K, N) are rows of C that select the
-    characteristic words, by default those of the factor.
+    This is the weight of the minimum spanning tree over the 7 prominent words of a topic and the 7 characteristic
+    words of its anchor. Edges weigh (1 - NPMI) / 2 with p(i, j) = C_ij and p(i) = u_i. C_ij comes from F F' - D', so
+    truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows`` (K, N) are the rows of C that select
+    the characteristic words, by default those of the factor.
 
     Examples
     --------
@@ -221,10 +214,10 @@ def incoherence_in_cooccurrence(
 
 
 def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor_rows: Floats) -> Floats:
-    """MST-Incoherence of each topic, (K,), with shares of documents for p(i, j) and p(i); also for held-out documents.
+    """MST-Incoherence of each topic, (K,), with document shares as p(i, j) and p(i); also for held-out documents.
 
-    The 7 largest entries among the counted words in ``anchor_rows`` (K, N), rows of C of ``topics.representatives``,
-    are characteristic. ``ValueError`` if a prominent word was not counted.
+    The characteristic words are the counted words with the 7 largest entries in ``anchor_rows`` (K, N), the rows of C
+    of ``topics.representatives``. Raises ``ValueError`` if a prominent word was not counted.
 
     Examples
     --------
@@ -245,9 +238,7 @@ def incoherence_in_documents(topics: TopicArrays, counts: SelectedCounts, anchor
 
 
 def spanning_tree_weight(weights: Floats) -> float:
-    """Weight of the minimum spanning tree of a complete graph, (n, n) symmetric, by Prim's algorithm; 0 for n < 2.
-
-    Unlike in sparse graph libraries, a weight of 0 is an edge.
+    """Weight of the minimum spanning tree of a complete graph (n, n), where edges may weigh 0; 0 for n < 2.
 
     Examples
     --------
@@ -271,7 +262,7 @@ def spanning_tree_weight(weights: Floats) -> float:
 
 
 def _nodes(prominent: Integers, rows: Floats) -> list[Integers]:
-    """Prominent words, and characteristic words that co-occur with the anchor, of each topic as columns of ``rows``."""
+    """Prominent words and characteristic words of each topic, as columns of ``rows``."""
     return [
         np.union1d(words[:NODES], columns[row[columns] > 0])
         for words, columns, row in zip(prominent, characteristic_words(rows, NODES), rows, strict=True)

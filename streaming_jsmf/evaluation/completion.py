@@ -1,7 +1,7 @@
-"""How well topics predict the documents of a corpus, in one pass.
+"""Document completion: how well topics predict the documents of a corpus, in one pass.
 
-Each document is completed by itself, and the half that is observed is drawn from its contents, so the sums of a corpus
-are those of its parts. They are added partition by partition, committed, and resumed like a scan.
+Documents are independent, and the observed half is drawn from the document's contents, so sums over partitions are
+additive, committed and resumed as in a scan.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from streaming_jsmf.topics.parameters import (
     TopicParameters,
 )
 
-#: Changes when the same request would give other bits.
+#: Increase when the same request gives other bits.
 ALGORITHM_VERSION = 2
 
-#: Seed of the observed halves: fixed, so that models are compared by the same halves.
+#: Seed of the observed halves, fixed so that models are compared on the same halves.
 SEED = 0
 
-#: Arrays of N x K float64 in a worker at a time: topics as given, smoothed, and in the layout of the kernel.
+#: N x K float64 arrays per worker: topics as given, smoothed, and in the kernel's layout.
 TALL_ARRAYS = 3
 
-#: Bytes per topic share while a row group is completed.
+#: Bytes per topic share during the completion of a row group.
 BYTES_PER_SHARE = 24
 
 
@@ -54,12 +54,10 @@ class Completed:
     fractional: int = 0
 
     def fields(self) -> dict[str, float]:
-        """JSON values."""
         return {**asdict(self.sums), "fractional": self.fractional}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, float]) -> Completed:
-        """Restore from ``fields``."""
         sums = {field.name: values[field.name] for field in fields(Completion)}
         return cls(Completion(**sums), int(values["fractional"]))  # type: ignore[arg-type]
 
@@ -90,18 +88,12 @@ def complete_documents(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> Completed:
-    """Predict half of the tokens of each document from the other half: one pass over what is not committed in ``work``.
+    """Predict half of the tokens of each document from the other half, in one pass; resumes from ``work``.
 
-    The same request gives the same bits on every scheduler and number of workers. The caller removes ``work`` once the
-    sums are stored. Words that the model lacks are left out.
-
-    Raises
-    ------
-    InputError
-        If the corpus has none of the model's words or a bad record, in which case ``work`` is removed, or the memory
-        budget is too small.
-    StoreError
-        If a shard or ``work`` is damaged.
+    Results are bit-identical for all schedulers and numbers of workers. The caller removes ``work`` after storing the
+    sums. Words that the model lacks are ignored. Raises ``InputError`` if the memory budget is too small, or if the
+    corpus has none of the model's words or a bad record, in which case ``work`` is removed; ``StoreError`` if a shard
+    or ``work`` is damaged.
     """
     topics, ids = request.topics, request.topics.ids_of_corpus(request.corpus)
     partitions = plan_partitions(list_units(request.corpus), request.budget)
@@ -113,7 +105,7 @@ def complete_documents(
             "word_topic": topics.word_topic,
             "prior": topics.prior,
             "term_count": topics.term_count,
-            # Hashes of the words: the halves do not depend on word ids.
+            # Hash the words so that the halves do not depend on word ids.
             "keys": hash_values(pa.array(topics.words))[:, 0].copy(),
         }
         digests = store.start(arrays, replace=True)
@@ -125,7 +117,7 @@ def complete_documents(
 
 
 def completion_memory(request: CompletionRequest, partitions: Sequence[Partition], workers: int) -> int:
-    """Projected peak memory in bytes: topics, a row group and the shares of its documents for each worker."""
+    """Projected peak memory in bytes: topics, a row group and its documents' shares for each worker."""
     units = [unit for partition in partitions for unit in partition.units]
     each = (
         TALL_ARRAYS * request.topics.word_topic.nbytes
@@ -137,7 +129,7 @@ def completion_memory(request: CompletionRequest, partitions: Sequence[Partition
 
 @dataclass(frozen=True)
 class CompletionReduction:
-    """``Completed`` of each partition, added in manifest order. The work store has the arrays that workers read."""
+    """``Completed`` of each partition, added in manifest order; workers read the arrays of the work store."""
 
     store: StorePath
     digests: Mapping[str, ArrayDigest]
@@ -146,7 +138,7 @@ class CompletionReduction:
     name: str = "completion"
 
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition, a row group in memory at a time."""
+        """One pass over the partition, with one row group in memory at a time."""
         arrays = read_arrays(self.store, self.digests, hint=self.hint)
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
         ids, total = arrays["places"], Completed(Completion())
@@ -156,12 +148,12 @@ class CompletionReduction:
         return PartialResult({}, total.fields())
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add: integers exactly, other numbers in float64."""
+        """Add integers exactly, and other numbers in float64."""
         return added(folded, partial)
 
 
 def completed(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completed:
-    """Complete the documents of a block (documents x N) with integer counts, and count the others."""
+    """Complete the documents with integer counts in a block (documents x N), and count the others."""
     before = np.concatenate([[0], np.cumsum(block.data != np.rint(block.data))])
     fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
     whole = block[np.flatnonzero(~fractional)] if fractional.any() else block

@@ -1,7 +1,6 @@
-"""Counts of a model's words in a corpus, and what else one scan gathers for metrics, stored below the model.
+"""Word counts and other sums over a corpus that the metrics of a model need, from one scan.
 
-They are at ``MODEL/evaluation/<corpus>``, a Zarr group for each corpus. A group is committed by a rename, or behind a
-URL by its root, and each array has a digest. The arrays of the model are never changed.
+They are stored in a Zarr group ``MODEL/evaluation/<corpus>``; the arrays of the model never change.
 """
 
 from __future__ import annotations
@@ -40,22 +39,22 @@ from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
 
-#: Group of a model that holds its counts.
+#: Group of a model that contains its counts.
 EVALUATION = "evaluation"
 
-#: Hex digits of the fingerprint of a corpus in the name of its group.
+#: Number of hex digits of the corpus fingerprint in the name of its group.
 NAME_DIGITS = 32
 
-#: Number of prominent and of approximate characteristic words of each topic that are counted.
+#: Number of prominent and of approximate characteristic words counted for each topic.
 COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
 
-#: Arrays of a model that decide what is counted; readers of counts have read those that the model has.
+#: Arrays of a model that determine what is counted; callers that read counts must load those that the model has.
 COUNTED = ("word", "prominent_words", "characteristic_words", "anchors")
 
-#: Probes that metrics generate again; with a fixed seed, so that another seed needs no other scan.
+#: Probes, which metrics regenerate; the seed is fixed so that changing the seed needs no new scan.
 PROBES = SketchProbes(SKETCH_PROBES, 0, SKETCH_LABEL)
 
-#: Arrays: dimensions, meaning.
+#: Dimensions and meaning of each array.
 _VARIABLES = {
     "selected_words": (("selected",), "word ids that were counted, sorted"),
     "document_pairs": (
@@ -71,11 +70,11 @@ _VARIABLES = {
 
 @dataclass(frozen=True)
 class StoredCounts(SelectedCounts):
-    """What one scan of a corpus counted for a model; ``n_documents`` are those of two tokens or more of its words.
+    """Counts of a corpus for a model; ``n_documents`` excludes documents with fewer than two tokens of its words.
 
     ``characteristic_words`` (K, ranks) are word ids by the anchor rows, None if not read. ``corpus`` has the JSON
-    values ``path``, ``fingerprint``, ``n_documents`` (all) and ``words_found`` of the model's. ``completion`` has the
-    fields of ``Completed``, None if unknown.
+    values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the model in the
+    corpus). ``completion`` has the fields of ``Completed``, None if unknown.
     """
 
     characteristic_words: Integers | None = None
@@ -90,18 +89,14 @@ def counts_of(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> StoredCounts:
-    """The stored counts of a corpus, or else those of two passes over it, which are then stored.
+    """Return the stored counts of a corpus, or compute and store them in two passes over the corpus.
 
-    One pass counts words, the other completes documents, unless the model has no prior of topics or no word counts. The
-    same call completes an interrupted pass. The bits do not depend on ``execution``. Words are matched by string, and
-    those that the model lacks are left out.
+    One pass counts words; the other completes documents, unless the model has no topic prior or no word counts. The
+    same call resumes an interrupted pass. Results are bit-identical for every ``execution``. Words are matched as
+    strings; words that the model lacks are ignored.
 
-    Raises
-    ------
-    InputError
-        If the corpus has none of the model's words, or no document with two of them; and as ``count_words``.
-    StoreError
-        If a shard, or what is stored, is damaged.
+    Raises ``InputError`` if the corpus has none of the model's words or no document with two of them, and as
+    ``count_words``; ``StoreError`` if a shard or a stored result is damaged.
     """
     target = counts_path(path, corpus.fingerprint)
     if (stored := _complete_counts(path, model, corpus)) is not None:
@@ -110,7 +105,7 @@ def counts_of(
     request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
     _create_evaluation_group(path)
     with sole_writer(target):
-        # Another process may have stored them in the meantime.
+        # Another process may have stored them meanwhile.
         if (stored := _complete_counts(path, model, corpus)) is not None:
             return stored
         work = work_place(target)
@@ -126,13 +121,12 @@ def counts_of(
 
 
 def representatives(model: Model) -> Integers:
-    """(K,) one word id a topic: its anchor, or without anchors its most probable word."""
+    """Word id of each topic, (K,): its anchor, or its most probable word in models without anchors."""
     anchors = model.arrays.get("anchors")
     return model.arrays["prominent_words"][:, 0] if anchors is None else anchors
 
 
 def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
-    """The stored counts, if their completion is known or can never be."""
     stored = read_counts(path, model, corpus.fingerprint)
     return stored if stored and (stored.completion is not None or missing_parameter(model)) else None
 
@@ -152,21 +146,20 @@ def _selection(model: Model, corpus: Corpus) -> WordSelection:
 
 
 def _scan_settings(model: Model) -> ScanSettings:
-    """Document weights and partition size of the model's own scan; the defaults where it has none."""
+    """Document weights and partition size of the model's own scan, or the defaults."""
     known = model.provenance.get("scan_settings") or {}
     kept = {name: known[name] for name in ("document_weights", "partition_nonzeros") if name in known}
     return ScanSettings(**kept)
 
 
 def _divided(model: Model, request: CountRequest, total: PartialResult) -> StoredCounts:
-    """The sums of a pass, divided by the total weight."""
     corpus, selection, weight = request.corpus, request.selection, total.scalars["total_weight"]
     if not weight > 0:
         raise InputError(
             f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
             "of words"
         )
-    # Topics may share a word, whose row was gathered once.
+    # Topics may share a word, whose row was gathered only once.
     rows = total.arrays["rows"][np.searchsorted(selection.row_words, representatives(model))] / weight
     sketch = (total.arrays["sketch"] / weight).astype(np.float32)
     return StoredCounts(
@@ -186,18 +179,16 @@ def _divided(model: Model, request: CountRequest, total: PartialResult) -> Store
 
 
 def counts_path(model: StorePath, corpus_fingerprint: str) -> StorePath:
-    """Where the counts of a corpus are stored."""
     return model / EVALUATION / corpus_fingerprint[:NAME_DIGITS]
 
 
 def _selection_digest(model: Model) -> str:
-    """Identifies the model of counts by its vocabulary, word lists and anchors, as far as it has them."""
+    """Digest of the vocabulary, word lists and anchors that the counts of a model depend on."""
     names = [name for name in COUNTED if name in model.arrays]
     return fingerprint({name: digest(model.arrays[name]).sha256 for name in names})
 
 
 def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
-    """Commit the counts at ``path``, in place of those of another model."""
     arrays: dict[str, NDArray[Any] | None] = {
         "selected_words": counts.words,
         "document_pairs": counts.pairs,
@@ -206,7 +197,7 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
     }
     if counts.sketch is not None:
         arrays |= {"sketch": counts.sketch.products, "row_sum": counts.sketch.row_sum}
-    # Unlike counts, which depend on word lists, these numbers depend on all of a model.
+    # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
     of_model = {"model": model.provenance.get("fingerprint")}
     with store_written(path, overwrite=node_exists(path)) as beside:
         attributes = {
@@ -232,7 +223,7 @@ def _write_variable(group: StorePath, name: str, values: NDArray[Any]) -> dict[s
 
 
 def _create_evaluation_group(model: StorePath) -> None:
-    """Create the group of the counts: Zarr warns of a directory without metadata."""
+    """Create the parent group of all counts; Zarr warns about a directory without metadata."""
     group = model / EVALUATION
     if node_exists(group) and not is_left(group):
         return
@@ -245,14 +236,10 @@ def _create_evaluation_group(model: StorePath) -> None:
 def read_counts(
     model_path: StorePath, model: Model, corpus_fingerprint: str, names: tuple[str, ...] | None = None
 ) -> StoredCounts | None:
-    """The counts of a corpus that are stored with a model; None if there are none, or of other words.
+    """Read the stored counts of a corpus; None if there are none, or they are for other words.
 
-    ``names`` are the arrays to read, None for all; the others come back empty or as None.
-
-    Raises
-    ------
-    StoreError
-        If they are damaged: names the array and what to do.
+    ``names`` are the arrays to read, None for all; others are empty or None. Raises ``StoreError``, naming the array,
+    if the counts are damaged.
     """
     path = counts_path(model_path, corpus_fingerprint)
     if not node_exists(path):
@@ -302,7 +289,7 @@ def _hint(path: StorePath) -> str:
 
 
 def training_fingerprint(model: Model) -> str | None:
-    """Fingerprint of the corpus of a model; None for several corpora, or a part of one."""
+    """Fingerprint of the training corpus; None for several corpora or part of one."""
     corpora = model.provenance.get("corpus_fingerprints") or []
     if len(corpora) != 1 or model.provenance.get("partitions") is not None:
         return None
@@ -312,7 +299,7 @@ def training_fingerprint(model: Model) -> str | None:
 def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
     """Whether the counted documents are those that the model was fitted to.
 
-    A corpus of the same fingerprint may have lost shards before that, which the number of documents tells.
+    The number of documents is compared, too, because shards of a corpus with the same fingerprint may have been lost.
     """
     return (
         counts.corpus["fingerprint"] == training_fingerprint(model)
@@ -323,14 +310,14 @@ def is_training_corpus(model: Model, counts: StoredCounts) -> bool:
 def read_training_counts(
     model_path: StorePath, model: Model, names: tuple[str, ...] | None = None
 ) -> StoredCounts | None:
-    """The stored counts of the documents that a model was fitted to; None without them. As ``read_counts``."""
+    """Read the stored counts of the training corpus, or None; arguments and errors are as in ``read_counts``."""
     corpus = training_fingerprint(model)
     counts = None if corpus is None else read_counts(model_path, model, corpus, names)
     return counts if counts is not None and is_training_corpus(model, counts) else None
 
 
 def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
-    """Path, fingerprint and numbers of each corpus counted for a model; ``StoreError`` if one is damaged."""
-    # A name with a dot is unfinished work.
+    """Path, fingerprint and sizes of each corpus counted for a model; ``StoreError`` if counts are damaged."""
+    # Names with a dot are unfinished work.
     names = sorted(name for name in group_names(model_path / EVALUATION) if "." not in name)
     return [dict(_read_attributes(model_path / EVALUATION / name)["corpus"]) for name in names]

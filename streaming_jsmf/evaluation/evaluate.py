@@ -1,4 +1,4 @@
-"""Evaluate a model: its metrics, with a reason for each that is missing, its certificates and warnings."""
+"""Evaluate a model: metrics, with a reason for each missing one, certificates and warnings."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
-#: Of the document that ``evaluate`` returns; its schema is ``docs/schemas/evaluate.schema.json``.
+#: Version of the result of ``evaluate``, whose schema is ``docs/schemas/evaluate.schema.json``.
 FORMAT_VERSION = 1
 
-#: Default number of words of each topic in the document.
+#: Default number of words of each topic in the result.
 LISTED_WORDS = 10
 
 
@@ -49,25 +49,18 @@ def evaluate(
     listener: Listener = silent,
     **options: Any,
 ) -> dict[str, Any]:
-    """Evaluate a model of any engine. Two passes over a corpus that was not read for this model before, else none.
+    """Evaluate a model of any engine. Makes two passes over a corpus that was not counted before, otherwise none.
 
-    Counts and perplexity are stored below the model, so that later calls need no scan; without a corpus those of the
-    training corpus are used. Instead of a request its corpus can be given, or its fields and those of ``Execution`` as
-    keyword arguments. The result does not depend on ``execution``.
+    Counts and perplexity are stored with the model, so later calls need no scan; without a corpus those of the
+    training corpus are used. ``request`` may be a corpus; its fields, and those of ``Execution``, are also keyword
+    arguments. The result does not depend on ``execution``.
 
-    Returns
-    -------
-    dict
-        JSON values, see ``docs/schemas/evaluate.schema.json``: ``metrics`` by name, ``missing`` with a reason for each
-        that is null, ``certificates`` and ``warnings`` of the model, ``topics``.
+    Returns JSON values (``docs/schemas/evaluate.schema.json``): ``metrics`` by name, ``missing`` with a reason for
+    each that is null, ``certificates`` and ``warnings`` of the model, ``topics``.
 
-    Raises
-    ------
-    InputError
-        If there is no model, or an input does not fit it: moments of other words, a corpus without any of its words, a
-        missing truth or one of other words.
-    StoreError
-        If the model, its counts, the corpus or given moments are damaged.
+    Raises ``InputError`` if there is no model, or an input does not match it: moments of other words, a corpus without
+    any of its words, a missing truth or one of other words; ``StoreError`` if the model, its counts, the corpus or
+    given moments are damaged.
     """
     if isinstance(request, str | Path | Corpus):
         request = EvaluationRequest(request)
@@ -104,7 +97,6 @@ def evaluate(
 def _gather(
     path: StorePath, model: Model, request: EvaluationRequest, execution: Execution, listener: Listener
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inputs of the metrics by name, and the reason for each that is missing."""
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
     given = MetricInputs(found, reasons)
@@ -119,7 +111,7 @@ def _gather(
             )
         return stored
 
-    # Errors in what the user named are reported before long work.
+    # Report errors in the inputs named by the user before long work.
     steps: dict[str, Callable[[], Any]] = {
         "truth": lambda: truth_of(request.truth, model),
         "moments": lambda: moments_of(model, request.moments),
@@ -139,7 +131,7 @@ def _gather(
 
 
 def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[str]:
-    """A sentence if the moments store is gone, which the user did not ask for."""
+    """A warning that names the metrics that are missing because the moments store is."""
     names = [name for name, why in missing.items() if why == reason]
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
 
@@ -155,7 +147,7 @@ def _corpus_fields(model: Model, counts: StoredCounts) -> dict[str, Any]:
 def _topic_rows(
     model: Model, counts: StoredCounts | None, metrics: Mapping[str, Any], words: int
 ) -> list[dict[str, Any]]:
-    """Each topic with its words; characteristic ones by exact rows if these were counted in the training corpus."""
+    """Each topic with its words; characteristic words use exact rows if the training corpus was counted."""
     vocabulary, arrays = model.arrays["word"], model.arrays
     prominent = arrays["prominent_words"][:, :words]
     if words > prominent.shape[1]:

@@ -1,13 +1,4 @@
-"""Recovery and Approximation: how well B, A and the anchors explain C, without any N x N array.
-
-``factorization_errors`` represents C as F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns
-would otherwise make the diagonal negative. Truncation also loses noise of rare words off the diagonal, so Recovery is
-too small; everything else is exact up to rounding.
-
-``estimated_errors`` refers to the C of the documents and uses products C G with random probes. For standard normal g,
-E |r'g| = sqrt(2 / pi) ||r|| for every row r, and E |X g|^2 = ||X||_F^2 for every matrix X. The same norms of F F' - D'
-are known exactly and vary with the same probes, so they serve as control variates.
-"""
+"""Recovery and Approximation: how well B, A and the anchors explain C, without N x N arrays."""
 
 from __future__ import annotations
 
@@ -32,17 +23,11 @@ from streaming_jsmf.linalg.panels import panels
 
 @dataclass(frozen=True)
 class FactorizationErrors:
-    """Errors of a model with respect to C; those with A are None without A.
+    """Errors of a model with respect to C. Errors that need A are None without it.
 
-    Attributes
-    ----------
-    recovery, relative_recovery
-        Mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2 (JSMF 2015), where rows of C-bar are
-        rows of C divided by their sums; and divided by ||C-bar||_F (LR-JSMF 2021, section 5).
-    approximation, relative_approximation
-        ||C - B A B'||_F (JSMF 2015), and divided by ||C||_F (LR-JSMF 2021, section 5).
-    norm, row_norm
-        ||C||_F and ||C-bar||_F.
+    ``recovery`` is the mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2, where C-bar has the
+    rows of C divided by their sums, and ``approximation`` is ||C - B A B'||_F (JSMF 2015). The relative errors are
+    divided by ``row_norm`` ||C-bar||_F and ``norm`` ||C||_F (LR-JSMF 2021, section 5).
     """
 
     recovery: float
@@ -55,7 +40,7 @@ class FactorizationErrors:
 
 @dataclass(frozen=True)
 class EstimatedErrors:
-    """Estimates of ``FactorizationErrors`` with respect to C of the sketched documents; None without A."""
+    """Estimates of ``FactorizationErrors`` for the C of the sketched documents; None without A."""
 
     recovery: Estimate
     relative_recovery: Estimate
@@ -64,10 +49,12 @@ class EstimatedErrors:
 
 
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
-    """Recovery and Approximation, absolute and relative, in O(N L^2) and row blocks; no pass over documents.
+    """Recovery and Approximation, absolute and relative, in O(N L^2) time without a pass over the documents.
 
-    p(topic | word) follows from B and p(topic) by Bayes' rule; anchors are ``topics.representatives``. Words that never
-    occur (u = 0) are omitted. ``ValueError`` if the vocabularies differ.
+    C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns would otherwise
+    make the diagonal negative. Truncation also removes off-diagonal noise of rare words, so Recovery is
+    underestimated; the other errors are exact up to rounding. Words that never occur (u = 0) are omitted. Raises
+    ``ValueError`` if the vocabularies differ.
 
     Examples
     --------
@@ -98,7 +85,7 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
-    """D' = min(D, |F_i|^2), (n,), for rows of F (n, L) and D (n,), so that C keeps a non-negative diagonal."""
+    """D' = min(D, |F_i|^2), (n,), for F (n, L) and D (n,); keeps the diagonal of C non-negative."""
     return np.asarray(np.minimum(diagonal, _rows_dot(factor, factor)))
 
 
@@ -115,8 +102,8 @@ def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
 class _Rows(NamedTuple):
     """Rows of C-bar in the coordinates of F: C-bar_i = F row_i - diagonal_i e_i; all 0 for words with u = 0.
 
-    ``row``, ``image`` and ``pull`` (n, L) are F_i / u_i, F'F F_i / u_i and D'_i F_i / u_i, ``diagonal`` (n,) is
-    D'_i / u_i, and ``squares`` (n,) is ||C_i||^2.
+    ``row``, ``image`` and ``pull`` (n, L) are F_i / u_i, F'F F_i / u_i and D'_i F_i / u_i; ``diagonal`` (n,) is D'_i /
+    u_i and ``squares`` (n,) is ||C_i||^2.
     """
 
     row: Floats
@@ -142,7 +129,7 @@ def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence) -> tuple[float, f
     words = topics.representatives
     inner = gram(cooccurrence.factor)
     anchors = _rows(cooccurrence, words, inner)
-    # Two topics may share a representative, whose diagonal must be subtracted once.
+    # Topics may share a representative, whose diagonal must be subtracted only once.
     same = (words[:, None] == words).astype(np.float64)
     for panel in panels(len(cooccurrence.factor)):
         u = cooccurrence.row_sum[panel]
@@ -171,7 +158,6 @@ def _squared_distances(
 
 
 def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm: float) -> float | None:
-    """||C - B A B'||_F from ||C||^2 - 2 <C, B A B'> + ||B A B'||^2."""
     A, B = topics.topic_topic, topics.word_topic
     if A is None:
         return None
@@ -186,10 +172,12 @@ def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm
 
 
 def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> EstimatedErrors:
-    """Recovery and Approximation, absolute and relative, with standard errors (jackknife over probes).
+    """Recovery and Approximation, absolute and relative, with jackknife standard errors over probes.
 
-    ``sketch`` is of training or held-out documents; words that they lack are omitted from Recovery. The closer
-    ``cooccurrence`` is to C of the sketch, the smaller the standard errors. ``ValueError`` if the vocabularies differ.
+    The products C G of ``sketch`` estimate norms: for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E||X g||^2 =
+    ||X||_F^2. The same norms of F F' - D' are known exactly and serve as control variates, so standard errors decrease
+    as ``cooccurrence`` approaches the C of the sketch. Words that do not occur in the sketched documents, training or
+    held-out, are omitted from Recovery. Raises ``ValueError`` if the vocabularies differ.
 
     Examples
     --------
@@ -223,10 +211,7 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
 def _products(
     topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
 ) -> tuple[Floats, Floats, Floats]:
-    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C and C - B A B', of documents and factor.
-
-    One pass over the rows. Rows of the factor are normalized by their own sums.
-    """
+    """Per probe g: Recovery (s,), and |X g|^2 (3, s) for X = C-bar, C, C - B A B'; for documents and factor."""
     probes, words, A = sketch.probes, topics.representatives, topics.topic_topic
     scale, near_scale = _inverse(sketch.row_sum), _inverse(cooccurrence.row_sum)
     inner, explained = gram(cooccurrence.factor, probes), gram(topics.word_topic, probes)
@@ -249,10 +234,7 @@ def _products(
 
 
 def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
-    """Samples (s,) with those of the factor as control variate; ``known`` is the exact mean of the latter.
-
-    The regression coefficient is 1 for a factor close to C and 0 for an unrelated one.
-    """
+    """Samples (s,) with those of the factor as control variate; ``known`` is the exact mean of the latter."""
     centred = near - near.mean()
     variance = float(centred @ centred)
     slope = float(centred @ exact) / variance if variance > 0 else 0.0
@@ -260,7 +242,6 @@ def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
 
 
 def _errors(means: Floats) -> Floats:
-    """The four errors, (4,) or (4, s), from means of samples."""
     recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
     return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
 
@@ -270,7 +251,6 @@ def _inverse(sums: Floats) -> Floats:
 
 
 def _ratio(values: Floats, sizes: Floats) -> Floats:
-    """values / sizes; 0 where the size is not positive."""
     ratio: Floats = np.divide(values, sizes, out=np.zeros_like(values), where=sizes > 0)
     return ratio
 

@@ -1,6 +1,6 @@
-"""Inputs of the metrics of a stored model: its arrays, its moments, a truth, and models of resampled data.
+"""Inputs of the metrics of a stored model: its arrays, moments, truth, and models of resampled data.
 
-Functions raise ``Unavailable`` with the reason why an input that the user did not name is missing.
+Functions raise ``Unavailable``, with the reason, if an input that the user did not name is missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import missing_parameter
 from streaming_jsmf.topics.store import Model, read_model
 
-#: Arrays that every engine writes, and those that some do.
+#: Arrays of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "prominent_words")
 OPTIONAL = (
     "alpha",
@@ -43,12 +43,12 @@ OPTIONAL = (
 
 
 def read_topics(path: StorePath) -> Model:
-    """The arrays of a model that metrics need; errors as ``read_model``."""
+    """Read the arrays of a model that metrics need; errors as ``read_model``."""
     return read_model(path, NEEDED, OPTIONAL)
 
 
 def topic_arrays(model: Model) -> TopicArrays:
-    """The arrays of a model of any engine; its unigram distribution from the most direct array that it has."""
+    """The arrays of a model of any engine, with the unigram distribution from the most direct array it has."""
     arrays = model.arrays
     if "term_count" in arrays:
         mass = arrays["term_count"]
@@ -68,10 +68,7 @@ def topic_arrays(model: Model) -> TopicArrays:
 
 
 def moments_of(model: Model, given: str | StorePath | None) -> Moments:
-    """The moments store of a model: the given one, or else the one that the model records.
-
-    ``Unavailable`` if the recorded store is missing or has changed; errors of a given one, also if it has other words.
-    """
+    """The given moments store, or else the recorded one; ``Unavailable`` if the latter is missing or has changed."""
     if given is not None:
         return _open_moments(model, given)
     if not (recorded := model.provenance.get("moments")):
@@ -95,9 +92,8 @@ def _open_moments(model: Model, path: str | StorePath) -> Moments:
 
 
 def _require_same_contents(model: Model, moments: Moments) -> None:
-    """Refuse a store that has gained or lost documents, or was made anew, since the model was inferred."""
     manifest, made = moments.store.manifest, model.provenance
-    # A third moment that was added since then changes nothing else.
+    # A third moment added since then changes nothing else.
     settings = manifest.range_key
     fingerprints = [entry.fingerprint for entry in manifest.corpora]
     documents = model.metrics.get("n_documents")
@@ -112,7 +108,7 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
 
 @single_blas_thread()
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
-    """C through the factor of scan 1, or after ``halko`` through the eigenpairs, which need no diagonal."""
+    """C from the factor of scan 1, or after ``halko`` from the eigenpairs, which need no diagonal."""
     factor = moments.factor()
     if factor is not None:
         return Cooccurrence(factor, moments.diagonal, moments.row_sum)
@@ -122,7 +118,7 @@ def cooccurrence_of(moments: Moments) -> Cooccurrence:
 
 
 def completion_of(model: Model, counts: StoredCounts) -> Completion:
-    """How well the topics predict the counted documents; ``Unavailable`` if they cannot."""
+    """How well the topics predict the counted documents; raises ``Unavailable`` if they cannot."""
     if counts.completion is None:
         missing = missing_parameter(model)
         raise Unavailable(
@@ -143,13 +139,9 @@ def completion_of(model: Model, counts: StoredCounts) -> Completion:
 def truth_of(corpus: Any, model: Model) -> Floats:
     """Topics of a simulated corpus over the words of the model, (N, K of the truth); columns sum to 1.
 
-    Words are matched by string. Words of the truth that the model lacks are left out, and the rest of a topic is
-    normalized; words that the truth lacks are 0.
-
-    Raises
-    ------
-    InputError, StoreError
-        If there is no truth at ``corpus``, a topic of it has none of the model's words, or it is damaged.
+    Words are matched as strings. Words that the model lacks are dropped and the topics renormalized; words that the
+    truth lacks are 0. Raises ``InputError`` if there is no truth at ``corpus``, or one of its topics has none of the
+    model's words; ``StoreError`` if it is damaged.
     """
     if corpus is None:
         raise Unavailable("no truth was given; name a simulated corpus with --truth")
@@ -177,7 +169,7 @@ def replicas_of(
 ) -> list[NDArray[np.float64]]:
     """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.
 
-    ``Unavailable`` if none are asked for, the moments keep no partitions, or the model is of another engine.
+    Raises ``Unavailable`` if ``count`` is 0, the moments keep no partitions, or the model is of another engine.
     """
     if count == 0:
         raise Unavailable("no replicas were asked for (--replicas)")

@@ -13,7 +13,7 @@ from streaming_jsmf.linalg.typing import FloatArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Default number of probes: standard errors of a few percent for 8 N s bytes.
+#: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
 SKETCH_PROBES = 64
 
 #: Makes these probes independent of all others.
@@ -22,7 +22,7 @@ SKETCH_LABEL = "evaluation"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A Monte Carlo estimate and its standard error; None if there is a single sample."""
+    """A Monte Carlo estimate and its standard error, which is None for a single sample."""
 
     value: float
     standard_error: float | None
@@ -30,20 +30,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TopicArrays:
-    """A model with N words and K topics; arrays that an engine lacks are None. ``ValueError`` if shapes do not match.
+    """A model with N words and K topics; missing arrays are None. Raises ``ValueError`` if shapes do not match.
 
     Attributes
     ----------
-    word_topic
-        B, (N, K), p(word | topic); columns sum to 1.
-    top_words
-        (K, n) ids of the most probable words of each topic in descending order; n >= 10 if N >= 10.
-    word_probability
-        (N,) unigram distribution of the training corpus.
-    topic_topic, topic_probability
-        A, (K, K), joint topic probabilities as recovered (the sum may differ from 1); (K,) p(topic).
-    anchors, rectified
-        S, (K,) word id of the anchor of each topic; Y, (N, K), with C* ~ Y Y'.
+    word_topic : B, (N, K), p(word | topic); columns sum to 1
+    top_words : (K, n) ids of the most probable words in descending order; n >= 10 if N >= 10
+    word_probability : (N,) unigram distribution of the training corpus
+    topic_topic : A, (K, K), joint topic probabilities as recovered; the sum may differ from 1
+    topic_probability : (K,) p(topic)
+    anchors : S, (K,) word id of the anchor of each topic
+    rectified : Y, (N, K), with C* ~ Y Y'
     """
 
     word_topic: Floats
@@ -93,10 +90,10 @@ class Cooccurrence:
 
 @dataclass(frozen=True)
 class RowSketch:
-    """C G for random probes G, used to estimate what the factor of a moments store lost of C. Additive over partitions.
+    """C G for random probes G, to estimate the part of C that the factor of a moments store lost; additive.
 
-    ``products`` is C G (N, s), divided by the total weight, with s >= 2; ``row_sum`` is u = C e of the same documents,
-    (N,); G is ``sketch_probes(N, s, seed)``.
+    ``products`` is C G (N, s), s >= 2, divided by the total weight; ``row_sum`` (N,) is u = C e of the same documents;
+    G is ``sketch_probes(N, s, seed)``.
     """
 
     products: FloatArray
@@ -110,13 +107,13 @@ class RowSketch:
 
     @property
     def probes(self) -> NDArray[np.float32]:
-        """G, (N, s), generated again."""
+        """G, (N, s), regenerated."""
         n_words, width = self.products.shape
         return sketch_probes(n_words, width, self.seed)
 
 
 def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> NDArray[np.float32]:
-    """Standard normal probes G of ``RowSketch``, (n_words, width), a pure function of the arguments."""
+    """Standard normal probes G of ``RowSketch``, (n_words, width), determined by the arguments."""
     return gaussian_probes(n_words, width, seed, SKETCH_LABEL)
 
 
@@ -126,15 +123,11 @@ class SelectedCounts:
 
     Attributes
     ----------
-    words
-        (P,) ascending word ids, with the top words, representatives and characteristic words of the model.
-    pairs, n_documents
-        (P, P) number of documents that contain both words (the diagonal is the document frequency), and of all
-        documents.
-    anchor_rows
-        (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight.
-    sketch
-        Sketch of C. If given, Recovery and Approximation refer to the documents and not to the factor.
+    words : (P,) ascending word ids, including the top, representative and characteristic words of the model
+    pairs : (P, P) number of documents with both words; the diagonal is the document frequency
+    n_documents : number of all documents
+    anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
+    sketch : sketch of C; if given, Recovery and Approximation refer to the documents instead of the factor
     """
 
     words: Integers
@@ -151,7 +144,7 @@ class SelectedCounts:
             raise ValueError("counts of selected words need at least one document")
 
     def positions(self, ids: Integers) -> Integers:
-        """Positions of word ids in ``words``, in the same shape; ``ValueError`` if a word was not counted."""
+        """Positions of word ids in ``words``, in the same shape; raises ``ValueError`` if a word was not counted."""
         found = np.searchsorted(self.words, ids)
         missing = ids[np.append(self.words, -1)[found] != ids]
         if missing.size:

@@ -1,4 +1,4 @@
-"""Comparison of topics and rectified factors with a truth, a reference, or models of other samples."""
+"""Comparison of topics and rectified factors with a ground truth, a reference, or models of other samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming_jsmf.linalg.gram import stacked_qr
 class TopicMatching:
     """One-to-one assignment: topic k of the first model matches topic ``permutation[k]`` of the second, (K,).
 
-    ``l1`` (K,) are L1 distances, between 0 and 2, and ``mean_l1`` is their mean.
+    ``l1`` (K,) are the L1 distances, between 0 and 2; ``mean_l1`` is their mean.
     """
 
     permutation: Integers
@@ -27,7 +27,7 @@ class TopicMatching:
 
 
 def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
-    """Assign the topics of two models, (N, K) each, to each other with the smallest total L1 distance.
+    """Match the topics of two models, (N, K) each, one to one with the smallest total L1 distance.
 
     Examples
     --------
@@ -43,10 +43,10 @@ def match_topics(B1: ArrayLike, B2: ArrayLike) -> TopicMatching:
 
 
 def recovery_error(word_topic: Floats, truth: Floats) -> float:
-    """Mean L1 distance to the true topics under the best assignment (STOD paper, section 6.1); between 0 and 2.
+    """Mean L1 distance to the true topics under the best matching (STOD paper, section 6.1); between 0 and 2.
 
-    For (N, K) topics and (N, K*) true ones, the best min(K, K*) pairs count and the others are ignored, so compare
-    errors only for equal K. ``ValueError`` if the numbers of words differ.
+    For (N, K) topics and (N, K*) true topics, only the best min(K, K*) pairs count, so compare errors only for equal
+    K. Raises ``ValueError`` if the numbers of words differ.
 
     Examples
     --------
@@ -61,10 +61,10 @@ def recovery_error(word_topic: Floats, truth: Floats) -> float:
 
 
 def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
-    """Mean over replicas of 1 - L1 / 2 under the best assignment, the probability mass on which topics agree.
+    """Mean over replicas (N, K') of 1 - L1 / 2 under the best matching: 0 without common words, 1 for equal topics.
 
-    It lies between 0 (no common word) and 1 (equal topics). ``replicas`` (N, K') are topics of models of resampled
-    partitions, at least one; if K' differs from K, the best min(K, K') pairs count.
+    Replicas are topics of models of resampled partitions; only the best min(K, K') pairs count. There must be at least
+    one.
 
     Examples
     --------
@@ -84,8 +84,8 @@ def stability(word_topic: Floats, replicas: Sequence[Floats]) -> Estimate:
 def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
     """||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F for Y and Y* with N rows each, without N x N matrices.
 
-    The difference is [Y, Y*] diag(I, -I) [Y, Y*]'. Its norm is that of R diag(I, -I) R' with R from a QR decomposition,
-    which is accurate even if Y and Y* are close. ``ValueError`` for a reference of zero.
+    The difference is [Y, Y*] diag(I, -I) [Y, Y*]', whose norm is that of R diag(I, -I) R' with R from a QR
+    decomposition; this stays accurate if Y is close to Y*. Raises ``ValueError`` if the reference is zero.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def yy_error(Y: ArrayLike, Y_ref: ArrayLike) -> float:
 
 
 def _assign(first: Floats, second: Floats) -> TopicMatching:
-    """The assignment of the smaller model's topics, (min(K, K'),), with the smallest total L1 distance."""
+    """Matching of the topics of the smaller model, (min(K, K'),), with the smallest total L1 distance."""
     distance = cdist(first.T, second.T, metric="cityblock")
     rows, permutation = linear_sum_assignment(distance)
     l1 = distance[rows, permutation]

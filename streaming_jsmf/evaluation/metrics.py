@@ -1,7 +1,7 @@
-"""All metrics of a model: ``METRICS`` says how each is computed, ``LINES`` how it is shown.
+"""All metrics of a model: ``METRICS`` defines how each is computed, ``LINES`` how it is displayed.
 
-Values are JSON values of finite floats (``docs/schemas/evaluate.schema.json``). A value is None where an
-input is missing, and where it is not defined for the topics, as ``basis_quality`` of a single topic.
+Values are JSON values with finite floats (``docs/schemas/evaluate.schema.json``), or None if an input is missing or
+the metric is undefined.
 """
 
 from __future__ import annotations
@@ -24,22 +24,19 @@ from streaming_jsmf.evaluation.matching import recovery_error, stability
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 from streaming_jsmf.inference.perplexity import Completion
 
-#: Top words of a topic in NPMI, UMass and the distinct share.
+#: Number of top words in NPMI, UMass and the distinct share.
 TOP_WORDS = 10
 
-#: Name of a coherence -> epsilon and number of top words (as many as are listed) of the paper.
+#: Name of a coherence -> its epsilon and largest number of top words in the paper.
 COHERENCES = {"mimno_2011": (1.0, 10), "jsmf_2015": (0.01, 20), "softclique": (1e-8, 10)}
 
 
 class Unavailable(Exception):
-    """An input is missing; the message is the reason, for people."""
+    """An input is missing; the message gives the reason."""
 
 
 class MetricInputs:
-    """The inputs of ``evaluate_topics`` and the attributes of ``topics``, by name.
-
-    Reading an input that is missing raises ``Unavailable`` with its reason.
-    """
+    """Inputs of ``evaluate_topics`` and attributes of ``topics`` by name; a missing one raises ``Unavailable``."""
 
     def __init__(self, values: Mapping[str, Any], reasons: Mapping[str, str]):
         self._values, self._reasons = values, reasons
@@ -58,26 +55,25 @@ class MetricInputs:
 
     @property
     def anchor_rows(self) -> Floats:
-        """Rows of C of the representatives, (K, N): exact ones, or those of the factor."""
+        """Rows of C of the representatives, (K, N): exact if counted, otherwise those of the factor."""
         if self.exact_rows is not None:
             return self.exact_rows
         return cooccurrence_rows(self.cooccurrence, self.topics.representatives)
 
     @cached_property
     def factorization(self) -> dict[str, Any]:
-        """Errors of the factorization: of the documents if they were sketched, otherwise of the factor."""
+        """Errors of the factorization: estimated for the documents if they were sketched, otherwise for the factor."""
         counts = self._values.get("counts")
         if counts is None or counts.sketch is None:
             return asdict(factorization_errors(self.topics, self.cooccurrence))
         return asdict(estimated_errors(self.topics, self.cooccurrence, counts.sketch))
 
     def approximation(self, name: str) -> Any:
-        """An error of the factorization that needs A."""
         return self.topic_topic is not None and self.factorization[name]
 
     @cached_property
     def of_top_words(self) -> dict[str, Any]:
-        """The metrics of documents with top words."""
+        """Metrics that need document counts of top words."""
         return top_word_metrics(self.top_words, self.counts)
 
     def log_relative_volume(self) -> Estimate | None:
@@ -90,7 +86,7 @@ class MetricInputs:
         return log_relative_volume(points, len(topics.word_topic), seed=self.seed)
 
 
-#: Key of a metric, or with a dot of a part of one -> its value.
+#: Name of a metric, or of one part after a dot -> function that computes it.
 METRICS: Mapping[str, Callable[[MetricInputs], Any]] = {
     "recovery": lambda of: of.factorization["recovery"],
     "relative_recovery": lambda of: of.factorization["relative_recovery"],
@@ -126,10 +122,7 @@ METRICS: Mapping[str, Callable[[MetricInputs], Any]] = {
 
 
 class Line(NamedTuple):
-    """How a metric is shown: the keys of a number under ``metrics``, with dots between, and what it means.
-
-    ``better`` says which direction is better; a dash where neither is.
-    """
+    """How a number is displayed: its keys under ``metrics``, joined by dots, better direction, and meaning."""
 
     path: str
     better: str
@@ -175,27 +168,15 @@ LINES = (
 def evaluate_topics(
     topics: TopicArrays | None, *, reasons: Mapping[str, str] | None = None, **inputs: Any
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """All metrics that the inputs allow. No pass over documents; O(N L^2) at most.
+    """Compute all metrics that the inputs allow. No pass over documents; O(N L^2) at most.
 
-    Parameters
-    ----------
-    topics
-        The model; None if only ``top_words``, ``topic_probability`` and ``topic_topic`` are known, given by name.
-    reasons
-        Why an input is missing, by its name.
-    inputs
-        ``cooccurrence``: C of the training corpus. ``counts`` of this corpus, or of a held-out one, and the
-        ``completion`` of the same documents. ``truth``, (N, K*): topics that drew the corpus. ``replicas``, (N, K')
-        each: topics of models of bootstrap samples. ``seed`` of the random hulls, 0 by default.
+    Returns the value of each metric, and the reason for each metric, or part of one, that is None. ``topics`` may be
+    None if ``top_words``, ``topic_probability`` and ``topic_topic`` are given by name; ``reasons`` explain missing
+    inputs. Raises ``ValueError`` if the vocabularies differ, or a top word was not counted.
 
-    Returns
-    -------
-    The value of each metric; and for each metric, or part of one, that is None the reason.
-
-    Raises
-    ------
-    ValueError
-        If the inputs are not over the same words, or a top word was not counted.
+    Other inputs: ``cooccurrence``, C of the training corpus; ``counts`` and ``completion`` of one corpus, training or
+    held-out; ``truth`` (N, K*), topics that generated the corpus; ``replicas`` (N, K'), topics of bootstrap models;
+    ``seed`` of the random hulls.
 
     Examples
     --------
@@ -228,7 +209,7 @@ def evaluate_topics(
 
 
 def lookup(metrics: Mapping[str, Any], path: str) -> Any:
-    """The value of a metric by the path of its line; None if it is missing."""
+    """Value of a metric by the path of its line; None if it is missing."""
     value: Any = metrics
     for key in path.split("."):
         value = None if value is None else value.get(key)
@@ -236,20 +217,20 @@ def lookup(metrics: Mapping[str, Any], path: str) -> Any:
 
 
 def number_of(value: Any) -> float | None:
-    """A metric as one number: its value, or its mean over the topics; None if it is missing."""
+    """A metric as one number: its value, or its mean over topics; None if it is missing."""
     if isinstance(value, Mapping):
         value = value["mean"] if "mean" in value else value["value"]
     return None if value is None else float(value)
 
 
 def number_text(value: Any) -> str:
-    """A metric in a few digits: its value with the standard error, or its mean over the topics."""
+    """Format a metric: its value with the standard error, or its mean over topics."""
     error = value.get("standard_error") if isinstance(value, Mapping) else None
     return f"{number_of(value):.4g}" + ("" if error is None else f" +- {error:.1g}")
 
 
 def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, Any]:
-    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None where topics list fewer than two words.
+    """``npmi``, ``u_mass`` and ``coherence`` of top words (K, n); None if n < 2.
 
     Examples
     --------
@@ -275,7 +256,7 @@ def top_word_metrics(top_words: Integers, counts: SelectedCounts) -> dict[str, A
 
 
 def perplexity_fields(completion: Completion) -> dict[str, Any]:
-    """The metric ``perplexity``.
+    """JSON values of the metric ``perplexity``.
 
     Examples
     --------

@@ -1,8 +1,6 @@
-"""Metrics of B, A, p(topic) and the anchors alone.
+"""Metrics that need only B, A, p(topic) and the anchors.
 
-Specificity, dissimilarity, dominancy, evenness and sparsity of topics; and, as printed by the authors' code
-(github.com/moontae/JSMF), whether A is a distribution and how well anchors represent their topics. As in that code,
-the divergences of ``validity`` are in bits and ranks start at 1.
+As in the authors' code (github.com/moontae/JSMF), ``validity`` is in bits and ranks start at 1.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ FLOOR = float(np.finfo(np.float64).eps)
 
 
 def dominancy(topic_topic: Floats) -> float:
-    """Mean of p(z2 = k | z1 = k) = A_kk / sum_l A_kl (JSMF 2015); 1 if no two topics occur together.
-
-    A topic whose row of A (K, K) is 0 counts as 0.
+    """Mean of p(z2 = k | z1 = k) = A_kk / sum_l A_kl (JSMF 2015); 1 if no two topics co-occur. Zero rows count as 0.
 
     Examples
     --------
@@ -35,7 +31,7 @@ def dominancy(topic_topic: Floats) -> float:
 
 
 def relative_dominancy(topic_topic: Floats) -> float:
-    """(1 / K) sum_k A_kk / ||A||_F (LR-JSMF 2021, section 5); at most 1 / sqrt(K), and 0 for A = 0.
+    """(1 / K) sum_k A_kk / ||A||_F (LR-JSMF 2021, section 5), at most 1 / sqrt(K); 0 for A = 0.
 
     Examples
     --------
@@ -49,11 +45,11 @@ def relative_dominancy(topic_topic: Floats) -> float:
 
 
 def specificity(word_topic: Floats, word_probability: Floats) -> float:
-    """Mean over topics of KL(B_k || p) in nats, B (N, K); the authors' code uses bits.
+    """Mean over topics of KL(B_k || p) in nats, for B (N, K); the authors' code uses bits.
 
-    p (N,), of any positive sum, is the unigram distribution of the corpus in JSMF 2015 and the row sum u of C in
-    LR-JSMF 2021, which weights documents instead of tokens. Words with p = 0 are omitted, since they make the
-    divergence infinite, and the rest of a topic is normalized. A topic without other words counts as 0.
+    p (N,), with any positive sum, is the unigram distribution in JSMF 2015 and the row sums u of C in LR-JSMF 2021,
+    which weights documents instead of tokens. Words with p = 0 would make the divergence infinite; they are omitted
+    and the topic is renormalized. A topic without other words counts as 0.
 
     Examples
     --------
@@ -78,9 +74,7 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
 
 
 def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> float:
-    """Mean number of the first ``count`` words of a topic that no other topic lists (both papers).
-
-    ``top_words``: (K, n) word ids in descending order of probability.
+    """Mean number of the first ``count`` words of a topic, of ids (K, n), that no other topic lists (both papers).
 
     Examples
     --------
@@ -112,9 +106,9 @@ def effective_topics(topic_probability: Floats) -> float:
 
 
 def hoyer_sparsity(word_topic: Floats) -> float:
-    """Mean over topics of (sqrt(N) - |b|_1 / |b|_2) / (sqrt(N) - 1) (Hoyer 2004): 0 if even, 1 for a single word.
+    """Mean over topics of (sqrt(N) - |b|_1 / |b|_2) / (sqrt(N) - 1) (Hoyer 2004): 0 if uniform, 1 for a single word.
 
-    B is (N, K). A topic of zeros counts as 0. With a vocabulary of one word, every nonzero topic counts as 1.
+    B is (N, K). A topic of zeros counts as 0. If N = 1, every nonzero topic counts as 1.
 
     Examples
     --------
@@ -133,10 +127,10 @@ def hoyer_sparsity(word_topic: Floats) -> float:
 
 
 def validity(topic_topic: Floats, topic_probability: Floats) -> float:
-    """Symmetric divergence in bits between the row sums of A, (K, K), and p(topic), (K,); 0 if they agree.
+    """Symmetric divergence in bits between the row sums of A (K, K) and p(topic) (K,); 0 if they are equal.
 
-    (D(a || p) + D(p || a)) / 2, where only the second distribution of each D is normalized, so that a sum of A other
-    than 1 increases the result.
+    Computes (D(a || p) + D(p || a)) / 2. Only the second argument of D is normalized, so the result also increases if
+    A does not sum to 1.
 
     Examples
     --------
@@ -156,9 +150,9 @@ def _divergence(p: Floats, q: Floats) -> float:
 
 
 def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
-    """p(topic | word), (n, K), of a block of words by Bayes' rule; rows of words without a topic are 0.
+    """p(topic | word) of a block of words by Bayes' rule, (n, K); rows of words without a topic are 0.
 
-    p(topic) is ``topic_probability``, or the row sums of A, or uniform.
+    p(topic) is ``topic_probability`` if available, otherwise the row sums of A, otherwise uniform.
     """
     prior = topics.topic_probability
     if prior is None and topics.topic_topic is not None:
@@ -170,7 +164,7 @@ def topic_given_word(topics: TopicArrays, rows: slice) -> Floats:
 
 
 def word_entropy(topics: TopicArrays) -> float:
-    """Mean entropy of p(topic | word) over words with a topic, over log K: 0 if certain, 1 if uniform. 0 for K = 1.
+    """Mean entropy of p(topic | word) over words with a topic, divided by log K: 0 if certain, 1 if uniform.
 
     Examples
     --------
@@ -190,10 +184,10 @@ def word_entropy(topics: TopicArrays) -> float:
 
 
 def basis_rank(word_topic: Floats, anchors: Integers) -> dict[str, float | None]:
-    """How far the anchors (K,) are from being the most probable words of their topics, B (N, K).
+    """Measure whether the anchors (K,) are the most probable words of their own topics in B (N, K).
 
-    ``hard`` is the mean rank (from 1) of the anchors in their own topics, ``soft`` the mean of log(largest probability
-    / that of the anchor), None if an anchor has the probability 0.
+    ``hard`` is the mean rank of the anchors, from 1; ``soft`` is the mean log ratio of the largest probability to that
+    of the anchor, or None if an anchor has probability 0.
 
     Examples
     --------
@@ -209,7 +203,7 @@ def basis_rank(word_topic: Floats, anchors: Integers) -> dict[str, float | None]
 
 
 def basis_quality(word_topic: Floats, anchors: Integers) -> dict[str, float] | None:
-    """Mean rank (from 1, ``hard``) and mean probability (``soft``) of anchors in other topics; None for one topic.
+    """Mean rank (``hard``, from 1) and mean probability (``soft``) of anchors in the other topics; None for one topic.
 
     Examples
     --------
@@ -226,7 +220,7 @@ def basis_quality(word_topic: Floats, anchors: Integers) -> dict[str, float] | N
 
 
 def anchor_ranks(word_topic: Floats, anchors: Integers) -> Floats:
-    """Rank, from 1, of anchor k among the words of topic l, (K, K); ties are ordered by word id.
+    """Rank, from 1, of anchor k among the words of topic l, (K, K); ties are broken by word id.
 
     Examples
     --------

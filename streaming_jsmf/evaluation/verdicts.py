@@ -1,4 +1,4 @@
-"""What makes a model or a topic doubtful: thresholds of certificates, and warnings about topics."""
+"""Thresholds of certificates, and warnings about models and topics."""
 
 from __future__ import annotations
 
@@ -11,47 +11,40 @@ from streaming_jsmf.evaluation.inputs import Floats, Integers
 from streaming_jsmf.evaluation.metrics import lookup
 from streaming_jsmf.inference.perplexity import Completion
 
-#: The sum of A is 1 but for errors of the anchors' rows; real corpora with the default guards stay within a tenth.
+#: The sum of A differs from 1 only by errors of the anchors' rows, by at most 0.1 on real corpora with the defaults.
 TRUSTED_SUM = (0.9, 1.1)
 
 #: Relative change of Y Y' in the last step of the rectification: ten times the default tolerance.
 LARGEST_CHANGE = 1e-4
 
-#: Relative residual of a Ritz pair among the first K: three times what real corpora show at K = 50.
+#: Relative residual of the first K Ritz pairs: three times the value of real corpora at K = 50.
 LARGEST_RESIDUAL = 0.25
 
-#: How far scan 2 may move Y Y' from that of scan 1.
+#: Largest relative change of Y Y' from scan 1 to scan 2.
 LARGEST_RANGE_CHANGE = 0.2
 
-#: (lambda_K - lambda_K+1) / lambda_K below which K cuts through equal eigenvalues.
+#: Below this (lambda_K - lambda_K+1) / lambda_K, K separates nearly equal eigenvalues.
 SMALLEST_GAP = 1e-3
 
-#: Share of all co-occurrence that the rectification leaves negative.
+#: Share of the co-occurrence mass that remains negative after the rectification.
 LARGEST_OMITTED_MASS = 0.01
 
-#: Duality gap of the simplex problems, which are solved to rounding.
+#: Duality gap of the simplex problems, which are solved to rounding error.
 LARGEST_SIMPLEX_GAP = 1e-6
 
-#: Last step of a component of the tensor, of length 1: one that moved more has not been found.
+#: Last step of a tensor component (of length 1); a component that moved more has not converged.
 LARGEST_STEP = 1e-6
 
-#: Share of the tokens whose words no component of the tensor has.
+#: Share of the tokens whose words are in no component of the tensor.
 LARGEST_MASS_WITHOUT_TOPIC = 0.01
 
 
 class Certificate(NamedTuple):
     """A number that an engine reports about its result.
 
-    Attributes
-    ----------
-    path
-        Its keys in the metrics of a model, with dots between.
-    passes
-        Whether it is good, from its value and all metrics.
-    warning
-        A sentence if it is not, with what to try; a format of ``value`` and the metrics.
-    question, answer, good
-        How the report shows it: question, format of the value, and which values are good. Empty: it is not shown.
+    ``path`` are its keys in the metrics of a model, joined by dots. ``passes`` decides from the value and all metrics
+    whether the value is good; if not, ``warning`` is formatted with the value and the metrics. ``question``,
+    ``answer`` (a format of the value) and ``good`` are texts of the report, empty if it does not show the certificate.
     """
 
     path: str
@@ -63,7 +56,7 @@ class Certificate(NamedTuple):
 
 
 def _omitted_mass_passes(omitted: Mapping[str, float], _metrics: Mapping[str, Any]) -> bool:
-    """The estimate must exceed the threshold by more than its own error to fail."""
+    """Fails only if the estimate exceeds the threshold by more than its error."""
     return omitted["value"] - 2 * omitted["standard_error"] <= LARGEST_OMITTED_MASS
 
 
@@ -168,7 +161,7 @@ CERTIFICATES = (
 
 
 def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
-    """What makes a model doubtful, by its ``metrics``, and what to try; usually empty."""
+    """Warnings about a model from its ``metrics``, with advice; usually empty."""
     return [
         certificate.warning.format(value=value, **metrics)
         for certificate, value in _reported(metrics)
@@ -186,7 +179,7 @@ class Check(NamedTuple):
 
 
 def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
-    """The certificates of a model that can be explained.
+    """The certificates of a model that have an explanation.
 
     Examples
     --------
@@ -207,13 +200,12 @@ def checks_of(metrics: Mapping[str, Any]) -> tuple[Check, ...]:
 
 
 def _reported(metrics: Mapping[str, Any]) -> list[tuple[Certificate, Any]]:
-    """The certificates that the engine has reported, with their values."""
     values = [(certificate, lookup(metrics, certificate.path)) for certificate in CERTIFICATES]
     return [(certificate, value) for certificate, value in values if value is not None]
 
 
 def perplexity_warnings(completion: Completion | None) -> list[str]:
-    """A sentence if the topics predict documents no better than the words' frequencies do."""
+    """A warning if the topics predict documents no better than word frequencies do."""
     if completion is None or completion.perplexity < completion.unigram_perplexity:
         return []
     return [
@@ -223,16 +215,16 @@ def perplexity_warnings(completion: Completion | None) -> list[str]:
     ]
 
 
-#: Number of words of a topic that ``topic_warnings`` looks at.
+#: Number of words of a topic that ``topic_warnings`` checks.
 WORDS = 10
 
-#: Share of numbers among the words of a topic that is mostly numbers.
+#: A topic with at least this share of numbers among its words consists mostly of numbers.
 NUMBERS = 0.5
 
-#: Half of the words of a topic that comes from a few documents occur in at most so many.
+#: Largest median document frequency of the words of a topic that comes from only a few documents.
 FEW_DOCUMENTS = 5
 
-#: Affinity from which a topic is a copy of a larger one: Hellinger distance .39.
+#: Affinity (Hellinger distance 0.39) from which a topic counts as a copy of a larger one.
 COPY = 0.85
 
 
@@ -245,18 +237,12 @@ def topic_warnings(
     npmi: Sequence[float | None] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> list[tuple[str, ...]]:
-    """Reasons why each topic may not be one, a phrase each; usually empty.
+    """Reasons to doubt each topic, one phrase each; usually empty.
 
-    Topics of numbers, topics of a few documents, topics whose words do not occur together, and copies of other topics.
-
-    Parameters
-    ----------
-    words, shares, affinity
-        The most probable words of K topics; (K,) p(topic); (K, K) sum over words of sqrt(p(word | i) p(word | j)).
-    document_frequency, npmi
-        (K, n) number of documents of each of the words, and NPMI of each topic, if known.
-    numbers
-        (K,) under which the topics are known. None: from 0.
+    Reports topics of numbers, topics of a few documents, topics whose words do not co-occur, and near copies.
+    ``words`` are the most probable words of K topics, ``shares`` (K,) is p(topic), ``affinity`` (K, K) the sums over
+    words of sqrt(p(word | i) p(word | j)). ``document_frequency`` (K, n) and ``npmi`` (K,) are used if known.
+    ``numbers`` (K,) are the displayed topic numbers, by default from 0.
 
     Examples
     --------

@@ -1,8 +1,7 @@
 """LogRelativeVolume (LR-JSMF 2021, section 5): volume of the anchors' convex hull relative to random hulls.
 
-The hull of the anchors' rows of C-bar is measured in X = diag(d)^-1 Y R', an orthonormal change of coordinates that
-preserves volumes (Lemma 2). Vertices of random hulls are selected by the same greedy pivoting from points drawn
-uniformly from the simplex of all words.
+The rows of C-bar are expressed as X = diag(d)^-1 Y R', an orthonormal change of coordinates, which preserves volumes
+(Lemma 2).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from streaming_jsmf.linalg.gram import stacked_qr
 #: Number of random hulls.
 HULLS = 16
 
-#: Random numbers per hull, provided that there are at least two candidates per vertex.
+#: Random numbers per hull, but at least two candidate rows per vertex.
 DRAWS = 2**22
 
-#: Columns of the random rows in memory at a time.
+#: Number of columns of the random rows in memory at a time.
 COLUMNS = 4096
 
 
@@ -31,11 +30,10 @@ def log_relative_volume(
 ) -> Estimate | None:
     """Log of the volume of the hull of K points, relative to the mean volume of random hulls of K rows of C-bar.
 
-    The paper draws a random row per word and selects K of them. Here K are selected from max(2 K, 2^22 / N) rows (at
-    most N): random rows have almost equal lengths, so more rows hardly change the result.
-
-    ``points`` (K, any) are vertices, see ``anchor_points``; ``n_words`` is N, the dimension of the simplex; there are
-    at least two random ``hulls``. None if the hull has no volume (repeated points, or K > N). For K = 1 the value is 0.
+    The paper selects K of N random rows. Here they are selected from max(2 K, 2^22 / N) rows, at most N: random rows
+    have almost equal lengths, so more candidates hardly change the result. ``points`` (K, any) are the vertices (see
+    ``anchor_points``), ``n_words`` is N, and ``hulls`` at least 2. Returns None if the hull has no volume (repeated
+    points, or K > N), and 0 for K = 1.
 
     Examples
     --------
@@ -53,7 +51,7 @@ def log_relative_volume(
     if volume is None or n_topics > n_words:
         return None
     logs = np.array([_random_log_volume(n_words, n_topics, seed, hull) for hull in range(hulls)])
-    # Volumes in many dimensions exceed the range of floats; compute only ratios to the largest.
+    # High-dimensional volumes exceed the range of floats; compute only ratios to the largest.
     ratios = np.exp(logs - logs.max())
     mean = ratios.mean()
     error = float(ratios.std(ddof=1) / np.sqrt(hulls) / mean)
@@ -61,7 +59,7 @@ def log_relative_volume(
 
 
 def log_volume(points: Floats) -> float | None:
-    """Log of the (K - 1)-dimensional volume of the simplex with K vertices, (K, any); None if it is 0.
+    """Log of the (K - 1)-dimensional volume of the simplex with vertices ``points`` (K, any); None if it is 0.
 
     Examples
     --------
@@ -73,7 +71,7 @@ def log_volume(points: Floats) -> float | None:
     edges = points[1:] - points[0]
     if len(edges) > points.shape[1]:
         return None
-    # Compare each pivot with its own edge, since edges may differ in scale.
+    # Compare each pivot with its own edge because edges may differ in scale.
     diagonal = np.abs(np.diag(np.linalg.qr(edges.T).R)) if len(edges) else np.ones(0)
     if (diagonal <= 1e-12 * np.linalg.norm(edges, axis=1)).any():
         return None
@@ -85,9 +83,8 @@ def anchor_points(
 ) -> Floats | None:
     """Rows of C-bar of the representatives in coordinates that preserve distances, (K, any).
 
-    They are rows X_S of the rectified space in which LAW selected the anchors if Y is known, otherwise the exact
-    ``anchor_rows`` (K, N) of C, otherwise rows of F F' - D', each divided by its sum. None without these inputs, or if
-    the row of a representative has no positive sum.
+    Uses the rows X_S of the rectified space if Y is known, otherwise the exact ``anchor_rows`` (K, N) of C, otherwise
+    rows of F F' - D', each divided by its sum. Returns None without these inputs, or if a row sum is not positive.
 
     Examples
     --------
@@ -113,7 +110,6 @@ def anchor_points(
 
 
 def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> float:
-    """Log-volume of one random hull, selected by pivoting on the Gram matrix of a sample of rows."""
     inner = _random_gram(n_words, min(n_words, max(2 * n_topics, DRAWS // n_words)), seed, hull)
     chosen = _pivots(inner, n_topics)
     inner = inner[np.ix_(chosen, chosen)]
@@ -122,10 +118,7 @@ def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> flo
 
 
 def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
-    """Inner products of random points of the simplex, (rows, rows): exponential variables divided by their sums.
-
-    The generator is keyed by seed and hull, so that hulls are independent of their order.
-    """
+    """Inner products of uniform points of the simplex, (rows, rows); the generator is keyed by seed and hull."""
     digest = hashlib.sha256(f"{seed}:random hull:{hull}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
     inner, sums = np.zeros((rows, rows)), np.zeros(rows)
@@ -137,7 +130,7 @@ def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
 
 
 def _pivots(inner: Floats, count: int) -> Integers:
-    """Rows selected by a pivoted Cholesky decomposition of inner products (n, n), (count,)."""
+    """Rows selected by pivoted Cholesky decomposition of inner products (n, n), (count,)."""
     residual = np.diag(inner).copy()
     columns = np.zeros((len(inner), count))
     chosen: list[int] = []

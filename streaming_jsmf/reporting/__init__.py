@@ -1,1 +1,1 @@
-"""A model as one page of HTML: from a frozen dataclass of arrays and strings to text. No files, no stores."""
+"""Reports: a model as one page of HTML."""

@@ -31,13 +31,13 @@ from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model
 
-#: Appended to the source by default.
+#: Default suffix of the output directory, appended to the source.
 SUFFIX = ".choose-k"
 
-#: Number of partitions of a scan for stability, which resamples them.
+#: Number of partitions of a scan; stability resamples them.
 PARTITIONS = 16
 
-#: Default number of models of resampled partitions for each K.
+#: Default number of replicas, models of resampled partitions, for each K.
 DEFAULT_REPLICAS = 3
 
 
@@ -45,14 +45,9 @@ DEFAULT_REPLICAS = 3
 class Comparison:
     """Result of ``choose_k``.
 
-    Attributes
-    ----------
-    choice, missing
-        The table and the suggestion; for each column without values the reason.
-    models
-        Where the models are, by ascending K.
-    page
-        The table and its drawings as an HTML page; ``choose-k.json`` beside it is for programs.
+    ``choice`` is the table with the suggestion, ``missing`` the reason for each column without values, ``models`` the
+    paths by ascending K, and ``page`` the HTML page of the table and its drawings; ``choose-k.json`` next to it is for
+    programs.
     """
 
     choice: Choice
@@ -74,31 +69,26 @@ def choose_k(
     listener: Listener = silent,
     **options: Any,
 ) -> Comparison:
-    """Fit a model for each of several K from one scan, measure them all the same way, and suggest one.
+    """Fit a model for each of several K from one scan, compare them by the same measures, and suggest one.
 
-    The scan is for the largest K. Then for each K: the inference, the passes of polish, one pass that counts the top
-    words, and ``replicas`` more inferences without a pass. Results of an earlier run are used.
+    The scan is for the largest K. Each K then takes the inference, the passes of polish, one pass that counts the top
+    words, and ``replicas`` more inferences without a pass. Results of an earlier run are reused. Raises ``InputError``
+    if there are fewer than two K or the source does not support the largest, and as ``fit``; ``StoreError`` if a store
+    is damaged.
 
     Parameters
     ----------
     source
-        Path or URL of a corpus, or of a moments store that was made of one.
+        Path or URL of a corpus, or of a moments store made from one.
     topics
         At least two different numbers of topics.
     out
-        Directory for the models (``k=5``, ...), the page and, of a corpus, the moments store, which keeps its
-        partitions. None: ``source`` with ``.choose-k`` appended.
+        Directory for the models (``k=5``, ...), the page and, for a corpus, the moments store with its partitions.
+        None: ``source`` with ``.choose-k`` appended.
     corpus
-        Corpus of a moments store. None: its path at the time of the scan. Without it neither perplexity nor NPMI.
+        Corpus of a moments store. None: its path at the time of the scan. Perplexity and NPMI need it.
     replicas
-        Number of models of resampled partitions that measure the stability; 0: none, and the scan keeps no partitions.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two K, or the source does not allow the largest; and as ``fit``.
-    StoreError
-        If a store is damaged.
+        Number of models of resampled partitions that measure the stability. 0: none, and the scan keeps no partitions.
     """
     if isinstance(topics, int) or len(set(topics)) < 2:
         raise InputError("--topics has one number; give several to compare, such as 5,10,20,50")
@@ -124,7 +114,6 @@ def choose_k(
 
 
 def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | None, str]:
-    """The corpus of a moments store; or None and the reason why it is missing."""
     paths = moments.store.manifest.paths
     if corpus is not None:
         return open_corpus(corpus), ""
@@ -161,10 +150,7 @@ def _scan(
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Models of several K and their measures; without ``corpus``, for this ``reason``, neither polish nor counts.
-
-    ``missing`` has the reason for each measure without values.
-    """
+    """Models of several K and their measures; without ``corpus`` they are neither polished nor counted."""
 
     moments: Moments
     corpus: Corpus | None
@@ -194,7 +180,6 @@ class _Candidates:
 
     @single_blas_thread()
     def measure(self, path: StorePath) -> Measures:
-        """The row of a model."""
         model = read_model(path, ("word", "prominent_words", "topic_probability"), COUNTED)
         top_words = model.arrays["prominent_words"]
         measures: dict[str, Callable[[], float]] = {
@@ -213,7 +198,7 @@ class _Candidates:
         return Measures(len(top_words), distinct_share=share, eigengap=eigengap, **values)
 
     def _perplexity(self, model: Model) -> float:
-        """Of the documents that polish held out, at its end."""
+        """Perplexity of the documents held out by polish, after its last step."""
         if self.corpus is None:
             raise Unavailable(self.reason)
         held_out = (model.metrics.get("polish") or {}).get("perplexity")

@@ -1,7 +1,4 @@
-"""What a report shows of a model: plain values, the same for every engine, and None where an engine has no such thing.
-
-Also how numbers and settings are formatted for people.
-"""
+"""Contents of a report: plain values for every engine, None where it lacks them; and their formatting."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from streaming_jsmf.evaluation.verdicts import Check
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Lists of numbers that are longer are shown by their last value.
+#: Longer lists of numbers are shown by their last value.
 LONG = 8
 
 
@@ -32,24 +29,16 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Topic:
-    """A row of the table of topics.
+    """A row of the table of topics; values that the engine lacks are None or empty.
 
     Attributes
     ----------
-    number, share
-        From 0; p(topic), from 0 to 1.
-    words
-        Most probable ones, best first; at least one.
-    characteristic, label
-        Words; empty if the model lists none. The label may be a single name that a user gave the topic.
-    anchor
-        Of LR-JSMF.
-    alpha, strength, duplicate_of
-        Of the tensor engine: prior, lambda*, and the larger topic with nearly the same words.
-    npmi
-        Of the first words, from -1 to 1, if they were counted.
-    warnings
-        Why it may not be a topic, a phrase each; usually empty.
+    number, share : number, from 0, and p(topic)
+    words : the most probable words in descending order; at least one
+    label : label words, or a single name given by a user
+    alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
+    npmi : NPMI of the first words, from -1 to 1, if counted
+    warnings : reasons to doubt the topic, one phrase each
     """
 
     number: int
@@ -66,12 +55,11 @@ class Topic:
 
     @property
     def name_words(self) -> tuple[str, ...]:
-        """The words of its name: its label, else its first three words."""
+        """Words of its name: its label, or its first three words."""
         return self.label or tuple(word.text for word in self.words[:3])
 
     @property
     def name(self) -> str:
-        """A short name."""
         return ", ".join(self.name_words)
 
 
@@ -79,9 +67,8 @@ class Topic:
 class WordLists:
     """Many words of every topic.
 
-    ``vocabulary`` has the W words that any list has, ``probability`` (W,) their p(word) by the model. ``ids`` and
-    ``probabilities`` are for each topic its words as positions in ``vocabulary``, most probable first, and p(word |
-    topic).
+    ``vocabulary`` are the W words of all lists and ``probability`` (W,) their p(word) in the model. For each topic,
+    ``ids`` are positions in ``vocabulary``, most probable first, and ``probabilities`` their p(word | topic).
     """
 
     vocabulary: tuple[str, ...]
@@ -91,7 +78,7 @@ class WordLists:
 
 
 class Document(NamedTuple):
-    """A document in which a topic is large: its id, the share, and the values of the metadata columns."""
+    """A document with a large share of a topic: id, share, and values of the metadata columns."""
 
     name: str
     share: float
@@ -99,7 +86,7 @@ class Document(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Names of the metadata columns; for each topic the documents with its largest shares, in descending order."""
+    """Names of the metadata columns, and for each topic the documents with the largest shares in descending order."""
 
     columns: tuple[str, ...]
     of_topic: tuple[tuple[Document, ...], ...]
@@ -109,8 +96,8 @@ class Documents(NamedTuple):
 class Groups:
     """Mean topic shares of G groups of documents, defined by the values of ``column`` (or ``year of date``).
 
-    ``names`` and ``documents`` are value and size of each group. ``ordered``: the values are numbers or times, so that
-    a line may join them. ``shares`` and their standard ``errors`` are (G, K); errors are 0 for a single document.
+    ``names`` and ``documents`` are the value and size of each group; ``shares`` and standard ``errors`` are (G, K),
+    with error 0 for a single document. ``ordered``: values are numbers or times, which a line may connect.
     """
 
     column: str
@@ -123,7 +110,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Level:
-    """One of several models of the same moments: names and shares of its K topics, and its metrics as text."""
+    """Names and shares of the K topics of one of several models of the same moments, and its metrics as text."""
 
     names: tuple[str, ...]
     shares: Floats
@@ -134,17 +121,9 @@ class Level:
 class Levels:
     """Models of an increasing number of topics.
 
-    Attributes
-    ----------
-    models
-        By ascending K.
-    flows
-        Between each model and the next, (K, K'): how the share of a topic is distributed over the topics of the next
-        model of which it is a mixture. Rows sum to the shares of the topics.
-    own
-        Index of the model that the page is about.
-    choice, missing
-        The result of ``choose_k``, if it fitted them; and for each measure without values the reason.
+    ``flows`` (K, K') between each model and the next say how the share of each topic is distributed over the next
+    model's topics; rows sum to the shares. ``own`` is the index of the model that the page shows, ``choice`` the
+    result of ``choose_k`` if it fitted these models, and ``missing`` the reason for each measure without values.
     """
 
     models: tuple[Level, ...]
@@ -169,7 +148,7 @@ class Section(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A row of the table of metrics: its path, value as text, which direction is better, and its meaning."""
+    """A row of the table of metrics: path, value as text, better direction, and meaning."""
 
     name: str
     value: str
@@ -178,7 +157,7 @@ class Metric(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """Cost of a stage of the inference; ``peak_memory`` is in bytes, of the process so far."""
+    """Cost of an inference stage; ``peak_memory`` is the peak of the process so far, in bytes."""
 
     name: str
     seconds: float
@@ -187,35 +166,17 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything that a page shows. K topics.
+    """Everything that a page shows about K topics. Raises ``ValueError`` if K is 0 or a matrix is not (K, K).
 
     Attributes
     ----------
-    engine
-        Its name.
-    n_words, n_documents
-        Of the training corpus; None if the number of documents is not known.
-    topics
-        By ascending number; hidden topics leave gaps.
-    affinity
-        (K, K): sum over words of sqrt(p(word | i) p(word | j)), 1 for equal topics and 0 for unrelated ones.
-    topic_topic
-        (K, K), joint topic probabilities.
-    warnings, metrics_note
-        Sentences; the note may be empty.
-    metrics, certificates, making, stages
-        Tables: quality, what the inference reports, sources and settings, cost.
-    checks
-        The certificates that can be explained.
-    corpus, date
-        Name of the corpus and day on which the model was made; empty if unknown.
-    lists, documents, groups, levels
-        Many words of each topic, documents, groups of them, models of other K; None if not known.
-
-    Raises
-    ------
-    ValueError
-        If there is no topic, or a matrix is not (K, K).
+    n_words, n_documents : size of the training corpus; the number of documents may be unknown (None)
+    topics : by ascending number, with gaps for hidden topics
+    affinity : (K, K) sums over words of sqrt(p(word | i) p(word | j)), from 0 for unrelated topics to 1 for equal ones
+    topic_topic : (K, K) joint topic probabilities
+    metrics, certificates, making, stages : tables of quality, inference certificates, sources and settings, and cost
+    checks : certificates that have an explanation
+    corpus, date : name of the corpus and creation date of the model; empty if unknown
     """
 
     engine: str
@@ -248,7 +209,7 @@ class Contents:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as a percentage with two significant digits.
+    """Format a share as a percentage with two significant digits.
 
     Examples
     --------
@@ -266,7 +227,7 @@ def percent(share: float) -> str:
 
 
 def memory_text(size: int) -> str:
-    """Bytes as mebibytes.
+    """Format bytes as mebibytes.
 
     Examples
     --------
@@ -277,7 +238,7 @@ def memory_text(size: int) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A JSON value in a line; None and an empty list are a hyphen, a long list is shown by its last value.
+    """Format a JSON value in one line: a hyphen for None and empty lists, the last value for long lists.
 
     Examples
     --------
@@ -303,7 +264,7 @@ def value_text(value: Any) -> str:
 
 
 def facts_of(fields: Mapping[str, Any]) -> tuple[Fact, ...]:
-    """Names and values as rows, in their order; a nested mapping's name and a dot precede the names in it."""
+    """Flatten nested fields into rows; names of nested fields are prefixed by their parent and a dot."""
 
     def facts(fields: Mapping[str, Any], prefix: str) -> Iterator[Fact]:
         for name, value in fields.items():

@@ -24,32 +24,26 @@ from streaming_jsmf.topics.edits import read_edits
 from streaming_jsmf.topics.store import KIND as MODEL_KIND
 from streaming_jsmf.topics.store import model_names, read_model
 
-#: Number of words that are named of those that a sample hardly saw.
+#: Number of words to name among those that a sample hardly saw.
 SHOWN_WORDS = 10
 
 
 def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str, Any]:
-    """Describe the store at ``path``, a local path or a URL, as JSON values; ``complete`` says whether it can be used.
+    """Describe the store at ``path``, a local path or URL, as JSON values; ``complete`` says whether it is usable.
 
-    Committed arrays are read and compared with their digests; of a corpus the footers are read, with ``verify`` all of
-    it is compared with its hashes. Nothing is written. ``unfinished`` lists work that the same command continues,
-    ``leftovers`` locks and temporary files, which belong to a running process or are removed by the next command that
-    writes here.
-
-    Raises
-    ------
-    InputError
-        If there is nothing of this package.
-    StoreError
-        If a complete store is damaged; the message names the array, chunk or shard.
+    Committed arrays are verified against their digests; for a corpus the footers are read, and with ``verify`` all
+    files are hashed. Nothing is written. ``unfinished`` lists work that the same command continues. ``leftovers``
+    lists locks and temporary files, which belong to a running process or are removed by the next command that writes
+    here. Raises ``InputError`` if there is no store; ``StoreError``, naming the array, chunk or shard, if a complete
+    store is damaged.
     """
     place = store_path(path)
     if isinstance(place, Path) and not place.exists() and left_behind(place):
         described: dict[str, Any] = {"kind": "nothing yet", "complete": False}
     else:
-        # ``path`` as given: a login in a URL is not in ``place``.
+        # ``path`` as given, because ``place`` omits the login of a URL.
         described = _describe(place, str(path), verify)
-    # After that: every file of a directory that is not ours would be listed.
+    # After the checks, because for a foreign directory it would list every file.
     found = left_behind(place)
     unfinished = [each for each in found if each.suffix == ".partial" and each.is_dir()]
     leftovers = [*described.pop("leftovers", ()), *(each for each in found if each not in unfinished)]
@@ -58,7 +52,7 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
 
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
-    # Corpora are ingested on a local disk only.
+    # Corpora are ingested only on local disks.
     if isinstance(place, Path) and (folder := IngestFolder(place)).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if not node_exists(place):
@@ -133,7 +127,6 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
 
 
 def _sample_of(store: MomentsStore) -> dict[str, Any]:
-    """How accurate the sample of a store is; empty for a store without a complete sample."""
     stage = EigenpairsStage.name
     if stage in store.missing_stages or stage not in store.record_names:
         return {}

@@ -1,8 +1,7 @@
-"""Layout of the drawings of a report: the map of topics, their tree and correlations, and the measures of several K.
+"""Layout of the drawings of a report: the topic map, tree and correlations, and the measures of several K.
 
-On the map topics are near each other if they use the same words, by the Hellinger distance. In many dimensions all
-distances are about equal, and the plane of classical scaling preserves only a few percent of them; t-SNE (van der
-Maaten and Hinton 2008) preserves neighbours. It starts from classical scaling, so nothing is random.
+A plane preserves only a few percent of the Hellinger distances, so the map preserves neighbours by t-SNE (van der
+Maaten and Hinton 2008), which starts from classical scaling and uses no randomness.
 """
 
 from __future__ import annotations
@@ -18,37 +17,31 @@ from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, comparis
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.reporting.contents import Floats, Integers
 
-#: Fewest topics for t-SNE; the plane of classical scaling is good enough for fewer.
+#: Minimum number of topics for t-SNE; classical scaling is good enough for fewer.
 FEWEST_TOPICS = 5
 
-#: Number of nearest topics that are compared.
+#: Number of nearest topics that ``neighbours_kept`` compares.
 NEIGHBOURS = 5
 
-#: Perplexity (about the number of near topics) and steps of t-SNE.
+#: Perplexity (about the number of neighbours) and steps of t-SNE.
 PERPLEXITY, STEPS = 8.0, 750
 
-#: Share of the map that all circles cover together, and the least radius as a share of the map's width.
+#: Share of the map's area covered by all circles, and the minimum radius as a share of its width.
 COVERED, SMALLEST = 0.12, 0.006
 
-#: An axis along which topics differ by less than this, as a share of their lengths, is rounding only.
+#: Relative differences along an axis below this are rounding errors.
 FLAT = 1e-12
 
-#: Size of the drawing of a measure in SVG units, and the distance of its points from the edge.
+#: Size of the drawing of a measure, and the margin around its points, in SVG units.
 WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
 
 
 @dataclass(frozen=True)
 class TopicMap:
-    """Circles on a plane.
+    """Circles on a plane: centres (K, 2) with y downwards, and radii (K,).
 
-    Attributes
-    ----------
-    points, radii
-        (K, 2) centres, y grows downwards; (K,), areas are proportional to the shares except for the smallest.
-    kept, by_chance
-        Mean share of each topic's nearest topics that are nearest on the map, too, and its value for a random map.
-    neighbours
-        How many nearest topics ``kept`` compares; 0 if there are too few topics.
+    Areas are proportional to the shares, except for the smallest. ``kept`` is the mean share of each topic's
+    ``neighbours`` nearest topics that are also nearest on the map, ``by_chance`` its value for a random map.
     """
 
     points: Floats
@@ -59,7 +52,7 @@ class TopicMap:
 
 
 def hellinger_distances(affinity: Floats) -> Floats:
-    """sqrt(1 - G) for the affinity G, (K, K), symmetric with zeros on the diagonal."""
+    """sqrt(1 - G) for the affinity G (K, K), symmetric with a zero diagonal."""
     symmetric = (affinity + affinity.T) / 2
     squares = np.maximum(1.0 - symmetric, 0.0)
     squares[squares < FLAT] = 0.0
@@ -69,9 +62,7 @@ def hellinger_distances(affinity: Floats) -> Floats:
 
 
 def classical_scaling(distances: Floats) -> Floats:
-    """The two leading principal coordinates of points at these distances, (K, 2).
-
-    The entry of each axis with the largest absolute value is positive.
+    """First two principal coordinates of points, (K, 2); the largest absolute entry on each axis is positive.
 
     Examples
     --------
@@ -86,18 +77,15 @@ def classical_scaling(distances: Floats) -> Floats:
     points = np.zeros((len(distances), 2))
     for axis, place in enumerate(range(len(distances) - 1, max(len(distances) - 3, -1), -1)):
         column = vectors[:, place] * math.sqrt(values[place])
-        # Equal sizes differ by rounding; the first of them decides.
+        # Equal entries may differ by rounding; the first one determines the sign.
         leading = int(np.argmax(np.abs(column) >= np.abs(column).max() * (1 - 1e-9)))
-        # Adding 0 makes 0 of -0.
+        # Adding 0 turns -0 into 0.
         points[:, axis] = np.copysign(1.0, column[leading]) * column + 0.0
     return points
 
 
 def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
-    """Place a circle for each topic, without overlaps; the same topics give the same map.
-
-    ``affinity`` G (K, K) is symmetric up to rounding with a diagonal of 1, ``shares`` (K,) is p(topic).
-    """
+    """Place a circle for each topic without overlaps, deterministically, by affinity (K, K) and p(topic) (K,)."""
     distances = hellinger_distances(affinity)
     with single_blas_thread():
         points = classical_scaling(distances)
@@ -109,14 +97,14 @@ def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
     radii = np.sqrt(COVERED / math.pi * known / max(float(known.sum()), FLAT))
     radii = np.maximum(radii, SMALLEST)
     points = _separated(points, radii)
-    # At most half of the others: all of them are always nearest.
+    # At most half of the others: with all of them, every map would keep all neighbours.
     neighbours = min(NEIGHBOURS, (len(points) - 1) // 2)
     by_chance = neighbours / (len(points) - 1) if neighbours else 1.0
     return TopicMap(points, radii, neighbours_kept(distances, points, neighbours), by_chance, neighbours)
 
 
 def neighbours_kept(distances: Floats, points: Floats, neighbours: int) -> float:
-    """Mean share of each row's nearest topics that are nearest by ``points`` (K, 2), too; ties go to the first."""
+    """Mean share of each row's nearest topics that are also nearest by ``points`` (K, 2); ties go to the first."""
     if not neighbours:
         return 1.0
     on_map = np.linalg.norm(points[:, None] - points[None], axis=2)
@@ -132,7 +120,7 @@ def _nearest(distances: Floats, number: int) -> Integers:
 def _tsne(distances: Floats, start: Floats) -> Floats:
     from sklearn.manifold import TSNE
 
-    # Rounded, because t-SNE would amplify the last bits of the start.
+    # Round because t-SNE would amplify differences in the last bits of the start.
     start = np.round(start / max(float(start.std()), FLAT), 6) * 1e-4
     perplexity = min(PERPLEXITY, (len(start) - 1) / 3)
     layout = TSNE(
@@ -147,7 +135,7 @@ def _tsne(distances: Floats, start: Floats) -> Floats:
 
 
 def _rotated(points: Floats) -> Floats:
-    """Rotated so that the longer axis is horizontal: drawings are wider than high."""
+    """Rotate points so that the longer axis is horizontal, because drawings are wider than high."""
     centred = points - points.mean(axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     axes = axes[:, ::-1] * np.where(axes.sum(axis=0) < 0, -1.0, 1.0)[::-1]
@@ -156,7 +144,7 @@ def _rotated(points: Floats) -> Floats:
 
 
 def _separated(points: Floats, radii: Floats) -> Floats:
-    """Push overlapping circles apart, pair by pair, for at most 300 steps."""
+    """Push overlapping circles apart, pair by pair, in at most 300 steps."""
     points, count = points.copy(), len(points)
     wanted = (radii[:, None] + radii[None]) * 1.08
     # Concentric circles are pushed in different directions: multiples of the golden angle never repeat.
@@ -180,13 +168,9 @@ def _separated(points: Floats, radii: Floats) -> Floats:
 class Tree:
     """A hierarchy of K topics.
 
-    Attributes
-    ----------
-    order
-        (K,) topic indices; similar topics are next to each other.
-    merges, heights
-        (K - 1, 2) what each step merges: topics by index, the result of step s as K + s; (K - 1,) mean Hellinger
-        distances, ascending.
+    ``order`` (K,) are topic indices with similar topics next to each other; ``merges`` (K - 1, 2) are what each step
+    merges, topics by index and the result of step s as K + s; ``heights`` (K - 1,) are mean Hellinger distances,
+    ascending.
     """
 
     order: Integers
@@ -210,13 +194,13 @@ def topic_tree(affinity: Floats) -> Tree:
         return Tree(np.zeros(1, np.int64), np.zeros((0, 2), np.int64), np.zeros(0))
     distances = squareform(hellinger_distances(affinity), checks=False)
     linked = linkage(distances, method="average", optimal_ordering=True)
-    # scipy orders the sides of a merge as they are drawn; here the leaves give the order.
+    # scipy orders the two sides of a merge for drawing; here the leaves determine the order.
     merges = np.sort(linked[:, :2].astype(np.int64), axis=1)
     return Tree(leaves_list(linked).astype(np.int64), merges, linked[:, 2])
 
 
 def conditional(topic_topic: Floats) -> Floats:
-    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, and are 0 where the sum is not positive.
+    """p(j | i) = A_ij / sum_l A_il, (K, K); rows sum to 1, or are 0 where the sum is not positive.
 
     Examples
     --------
@@ -229,9 +213,9 @@ def conditional(topic_topic: Floats) -> Floats:
 
 
 def times_chance(topic_topic: Floats) -> Floats:
-    """A_ij sum A / (A_i. A_.j), (K, K): how many times as often as by chance two topics occur together.
+    """Observed over expected co-occurrence of two topics, A_ij sum A / (A_i. A_.j), (K, K).
 
-    1 where a topic has no probability; estimates slightly below 0 become 0.
+    The ratio is 1 where a topic has no probability; estimates slightly below 0 become 0.
 
     Examples
     --------
@@ -247,7 +231,7 @@ def times_chance(topic_topic: Floats) -> Floats:
 
 
 class Point(NamedTuple):
-    """A K in the drawing of a measure: its position, and its value as text."""
+    """One K in the drawing of a measure: its position, and its value as text."""
 
     n_topics: int
     x: float
@@ -272,7 +256,7 @@ class Line(NamedTuple):
 
 
 def draw_lines(choice: Choice) -> tuple[Line, ...]:
-    """A line for each measure with at least two values; K at equal distances, larger values higher."""
+    """Draw a line for each measure with at least two values; K are equally spaced, and larger values are higher."""
     lines = []
     for measure in COLUMNS:
         values = [getattr(row, measure.name) for row in choice.rows]
@@ -299,7 +283,7 @@ def draw_lines(choice: Choice) -> tuple[Line, ...]:
 
 
 class Comparison(NamedTuple):
-    """A choice as a page shows it: its table as text, a drawing for each measure, and why measures have no values."""
+    """A choice as displayed: its table as text, a drawing for each measure, and why measures have no values."""
 
     choice: Choice
     heading: tuple[str, ...]
@@ -309,5 +293,4 @@ class Comparison(NamedTuple):
 
     @classmethod
     def of(cls, choice: Choice, missing: Mapping[str, str]) -> Comparison:
-        """The comparison of a choice."""
         return cls(choice, *comparison_table(choice), draw_lines(choice), missing)

@@ -1,11 +1,8 @@
-"""Contents -> a self-contained HTML page: style, scripts, values and the drawing library are inside.
+"""Render contents as a self-contained HTML page, with style, scripts, values and the drawing library inside.
 
-The words of a corpus are text that anybody may have written. The templates escape all text, the scripts insert text
-only as text, and the page's content security policy allows no script except the one known by its hash, and loads
-nothing.
-
-Long rows of numbers are base64 of little-endian integers, probabilities in 1024 logarithmic steps per factor of two, so
-that each is correct to 0.04 %; ``data.js`` decodes them.
+The words of a corpus are untrusted text: templates escape it, scripts insert it only as text, and the content security
+policy allows only the script with the known hash and loads nothing. Long rows of numbers are base64 of little-endian
+integers, probabilities in 1024 logarithmic steps per factor of two (0.04 % accuracy); ``data.js`` decodes them.
 """
 
 from __future__ import annotations
@@ -43,18 +40,18 @@ from streaming_jsmf.reporting.layout import (
     topic_tree,
 )
 
-#: The first bytes of every page, which identify it.
+#: The first lines of every page, which identify it as a report.
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
 
 _PACKAGE, _FOLDER = "streaming_jsmf.reporting", "templates"
 
-#: Modules of D3, each after those that it needs.
+#: Modules of D3, each after its dependencies.
 D3 = (
     "array", "axis", "color", "dispatch", "ease", "format", "hierarchy", "path", "selection", "time", "timer",
     "interpolate", "shape", "time-format", "drag", "sankey", "scale", "transition", "zoom",
 )  # fmt: skip
 
-#: Scripts in their order, which become one function with shared names.
+#: Scripts, which are joined in this order into one function with shared names.
 SCRIPTS = (
     "data.js", "page.js", "search.js", "overview.js", "detail.js", "charts.js", "map.js", "matrix.js", "dendrogram.js",
     "words.js", "groups.js", "levels.js", "start.js",
@@ -64,7 +61,7 @@ STYLES = ("base.css", "overview.css", "charts.css", "print.css")
 
 _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposition)"}
 
-#: Logarithmic steps per factor of two, and the code of a probability of 0.
+#: Logarithmic steps per factor of two, and the code of probability 0.
 STEPS, ZERO = 1024.0, 2**16 - 1
 
 #: Ratios between 2^-16 and 2^16 are distinguished.
@@ -72,7 +69,7 @@ LARGEST_RATIO = 16.0
 
 
 def render(contents: Contents) -> str:
-    """The page of a model; the same contents give the same text. O(K^3); no file is written."""
+    """Render the page of a model; the same contents give the same text. Time is O(K^3)."""
     library = "\n".join(part(f"d3-{name}.min.js", "d3").strip() for name in D3)
     ours = "\n".join(part(name) for name in SCRIPTS)
     script = f'\n/*\n{part("LICENSE.txt", "d3")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
@@ -95,7 +92,7 @@ def render(contents: Contents) -> str:
 
 
 def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
-    """The page of a choice of K alone; ``missing`` maps measures to the reason why they have no values."""
+    """Render the page of a choice of K alone; ``missing`` maps measures to the reason why they have no values."""
     return _fill("comparison.html.j2", compared=Comparison.of(choice, missing))
 
 
@@ -117,12 +114,12 @@ def _fill(template: str, **values: Any) -> str:
 
 
 def _printable_text(value: Any) -> Any:
-    """Text of users without control characters and marks that change the order in which it is shown."""
+    """User text without control characters and marks that change the text direction."""
     return printable(value, "\n") if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def part(name: str, folder: str = _FOLDER) -> str:
-    """A file of the page as it is in the package."""
+    """Read a file of the page from the package."""
     return (files(_PACKAGE) / folder / name).read_text(encoding="utf-8")
 
 
@@ -177,7 +174,6 @@ def _topic(topic: Topic, index: int) -> dict[str, Any]:
 
 
 def _own_lists(topics: tuple[Topic, ...]) -> WordLists:
-    """Lists of the words in the topics themselves."""
     numbers: dict[str, int] = {}
     ids = [[numbers.setdefault(word.text, len(numbers)) for word in topic.words] for topic in topics]
     probability = np.zeros(len(numbers))
@@ -235,7 +231,7 @@ def _levels(levels: Levels) -> dict[str, Any]:
 
 
 def packed_probabilities(values: Floats) -> str:
-    """Probabilities as base64 of 16-bit logarithms.
+    """Encode probabilities as base64 of 16-bit logarithms.
 
     Examples
     --------

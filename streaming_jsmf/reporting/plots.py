@@ -1,6 +1,6 @@
-"""Models as figures of matplotlib, for papers, slides and notebooks. Needs the extra ``notebook``.
+"""Matplotlib figures of models for papers, slides and notebooks. Needs the extra ``notebook``.
 
-Lines have the colours of Okabe and Ito (2008), which are distinguishable for colour-blind readers.
+Lines have the colours of Okabe and Ito (2008), which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -27,55 +27,45 @@ if TYPE_CHECKING:
 #: Default number of topics.
 LARGEST = 6
 
-#: Okabe and Ito's, except yellow, which is too light for lines.
+#: Colours of Okabe and Ito, except yellow, which is too light for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
-#: Lines of one colour differ by these.
+#: Line styles that distinguish lines of the same colour.
 DASHES = ("-", "--", ":", "-.")
 
-#: Largest number of topics whose names are on the axes of the correlations.
+#: Maximum number of topics whose names are on the axes of the correlations.
 MOST_NAMES = 40
 
-#: Characters of a name.
+#: Maximum number of characters of a name.
 NAME_LENGTH = 28
 
-#: Log2 of the ratio at which the colours of the correlations end.
+#: Log2 of the ratio at which the colour scale of the correlations ends.
 END = 3.0
 
 
 def plot_map(model: AnyModel) -> Figure:
-    """The topics as circles: near each other if they use the same words, with areas proportional to their shares.
+    """Draw the topics as circles, near each other if they use the same words, with areas proportional to their shares.
 
-    The layout is that of the report: t-SNE of Hellinger distances. Its axes have no unit; the label says how many
-    neighbours it preserves. One reading of ``word_topic``, none of documents.
-
-    Raises
-    ------
-    InputError
-        If there is no model, or matplotlib is missing.
+    The layout is that of the report: t-SNE of Hellinger distances, whose axes have no unit; the axis label states how
+    many neighbours it preserves. Reads ``word_topic`` once, and no documents. Raises ``InputError`` if there is no
+    model, or matplotlib is missing.
     """
     return _map_figure(_contents(model))
 
 
 def plot_topics(model: AnyModel, topics: Sequence[int] | None = None, *, words: int = 10) -> Figure:
-    """The most probable words of topics as bars of p(word | topic), in percent; None: the six largest topics.
+    """Draw the most probable words of topics as bars of p(word | topic) in percent; by default the six largest topics.
 
-    Raises
-    ------
-    InputError
-        If there is no such topic, the model lists fewer words, or matplotlib is missing.
+    Raises ``InputError`` if a topic does not exist, the model lists too few words, or matplotlib is missing.
     """
     contents = _contents(model, words)
     return _topics_figure(contents, _chosen(contents, topics), words)
 
 
 def plot_correlations(model: AnyModel) -> Figure:
-    """How many times as often as by chance two topics occur in one document; topics are ordered by similarity.
+    """Draw observed over expected co-occurrence of topics in documents; topics are ordered by similarity.
 
-    Raises
-    ------
-    InputError
-        If the model has no correlations, or matplotlib is missing.
+    Raises ``InputError`` if the model has no correlations, or matplotlib is missing.
     """
     contents = _contents(model)
     if contents.topic_topic is None:
@@ -90,15 +80,11 @@ def plot_over_time(
     *,
     by: str | None = None,
 ) -> Figure:
-    """Mean shares of topics over time, or by another column of ``shares``, with the standard errors of the means.
+    """Draw mean shares of topics over time, or by another column of ``shares``, with standard errors.
 
-    ``shares`` is what ``transform`` wrote with the model. ``topics`` are numbers, None: the six whose shares differ
-    most between the groups. ``by`` is a metadata column, None: a year or a date.
-
-    Raises
-    ------
-    InputError
-        If there is no such topic or column, the shares are of another model, or matplotlib is missing.
+    ``shares`` is the file that ``transform`` wrote with the model. ``topics`` are numbers, by default the six whose
+    shares differ most between groups. ``by`` is a metadata column, by default one with years or dates. Raises
+    ``InputError`` if a topic or column does not exist, the shares are from another model, or matplotlib is missing.
     """
     contents = _contents(model)
     groups = groups_of(shown_shares_of(model, shares), by)
@@ -119,7 +105,6 @@ def _contents(model: AnyModel, words: int | None = None) -> Contents:
 
 
 def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | None = None) -> Sequence[int]:
-    """Indices of the given topics, or of the largest by share or another weight."""
     if topics is None:
         weights = np.array([topic.share for topic in contents.topics]) if weight is None else weight
         return [int(topic) for topic in np.argsort(-weights, kind="stable")[:LARGEST]]
@@ -132,7 +117,7 @@ def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | N
 
 
 def _topic_name(topic: Topic) -> str:
-    """Number and short name; a dollar sign does not start mathematics."""
+    """Number and short name, with dollar signs escaped because they start mathematics."""
     text = topic.name if len(topic.name) <= NAME_LENGTH else f"{topic.name[: NAME_LENGTH - 1]}…"
     return f"{topic.number} {text}".replace("$", r"\$")
 
@@ -163,7 +148,7 @@ def _map_figure(contents: Contents) -> Figure:
 
 
 def _label_positions(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
-    """Topics whose names fit below or above their circles, largest first, with the middle of each name."""
+    """Topics whose names fit below or above their circles, largest first, with the centre of each name."""
     width, height = 0.0052 * np.ptp(drawn.points, axis=0).max(), 0.016 * np.ptp(drawn.points, axis=0).max()
     taken: list[tuple[float, float, float]] = []
     found = []
@@ -229,7 +214,6 @@ def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
 
 
 def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) -> Figure:
-    """Lines for ordered groups, bars for others, with the standard errors of the means."""
     figure, axes = _figure(8.0, 4.5)
     positions = np.arange(len(groups.names))
     for line, number in enumerate(topics):
@@ -262,11 +246,11 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _grid(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure without a window: notebooks show it, and it need not be closed."""
+    """A figure that pyplot does not manage: notebooks show it, and it need not be closed."""
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):
-        """Shown as the last value of a cell, even if pyplot was not imported."""
+        """Displayed as the last value of a cell, even if pyplot was not imported."""
 
         def _repr_png_(self) -> bytes:
             stream = io.BytesIO()

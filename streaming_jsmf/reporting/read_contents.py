@@ -1,4 +1,4 @@
-"""Read what a report shows of a stored model, panel by panel where an array is N x K."""
+"""Read the contents of a report from a stored model; N x K arrays are read in panels."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from streaming_jsmf.storage.paths import StorePath, read_text
 from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
-#: Optional arrays of a model that a page shows.
+#: Optional arrays of a model used by a page.
 SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
 
-#: Counts of the training corpus that a page shows.
+#: Counts of the training corpus used by a page.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
 
 _COUNT_FIRST = (
@@ -54,17 +54,11 @@ _MORE = "streaming-jsmf evaluate MODEL prints these and those that need the mome
 
 
 def read_contents(path: StorePath, words: int | None = None) -> Contents:
-    """Read what a report shows of a model of any engine, with the edits of its topics. No pass over documents.
+    """Read the contents of a report from a model of any engine, with its edits applied. No pass over documents.
 
-    Metrics are of the stored topics, whether merged and hidden or not. ``words`` is the number of words of each topic,
-    None for 10.
-
-    Raises
-    ------
-    InputError
-        If there is no model, or ``words`` is below 1.
-    StoreError
-        If the model or its counts are damaged.
+    Metrics refer to the stored topics, including merged and hidden ones. ``words`` is the number of words of each
+    topic, by default 10. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if the
+    model or its counts are damaged.
     """
     count = require_word_count(words)
     shown = read_edited_topics(path, NEEDED, SHOWN)
@@ -83,7 +77,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         n_documents=model.metrics.get("n_documents"),
         topics=_with_warnings(model, topics, word_topic.affinity),
         affinity=word_topic.affinity,
-        # By the documents' shares if polish found them, otherwise as the engine recovered them.
+        # Correlations by document shares if polish computed them, otherwise those recovered by the engine.
         topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
         warnings=tuple(warnings_of(model.metrics)),
         metrics=_metric_rows(metrics),
@@ -136,7 +130,7 @@ def _note(model: Model, counts: StoredCounts | None) -> str:
 
 
 def _corpus_name(provenance: Mapping[str, Any]) -> str:
-    """Last part of the path of the corpus or moments; the rest of the path is private."""
+    """Last part of the path of the corpus or moments, because the rest of the path is private."""
     corpus = (provenance.get("polish_corpus") or {}).get("path")
     path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
     return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
@@ -171,17 +165,11 @@ def _making(model: Model) -> tuple[Section, ...]:
 
 
 def read_levels(root: StorePath, paths: Sequence[StorePath], own: int) -> Levels:
-    """How the topics of each of several models, ``paths`` by ascending K, are distributed over those of the next.
+    """Read how the topics of each model in ``paths``, by ascending K, are distributed over those of the next.
 
-    Two readings of each ``word_topic``, chunk by chunk. ``own`` is the index of the model that the page is about,
-    ``root`` their directory.
-
-    Raises
-    ------
-    InputError
-        If the models are not of the same words.
-    StoreError
-        If the result of ``choose_k`` in ``root`` is damaged.
+    Reads each ``word_topic`` twice, in chunks. ``own`` is the index of the model that the page shows, ``root`` their
+    directory. Raises ``InputError`` if the models have different vocabularies; ``StoreError`` if the result of
+    ``choose_k`` in ``root`` is damaged.
     """
     levels = tuple(map(_read_level, paths))
     flows = tuple(
@@ -205,7 +193,7 @@ def _read_level(path: StorePath) -> Level:
 
 
 def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
-    """The result of ``choose_k`` in a directory of models, and why columns are empty; None if there is none."""
+    """The result of ``choose_k``, if there is one, and why columns are empty."""
     path = root / COMPARISON
     try:
         return choice_of(json.loads(read_text(path)))
@@ -217,15 +205,10 @@ def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
 
 @single_blas_thread()
 def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
-    """(K, K'): how the share of each topic of one model is distributed over the topics of another.
+    """How the share of each topic of one model is distributed over the topics of another, (K, K').
 
-    A topic is written as the nearest mixture of the other topics: least squares over the simplex, in which a word is
-    weighted by one over its probability, as in correspondence analysis.
-
-    Raises
-    ------
-    InputError
-        If the models are not of the same words.
+    Each topic is approximated by a mixture of the other model's topics: least squares over the simplex, with words
+    weighted by inverse probability as in correspondence analysis. Raises ``InputError`` if the vocabularies differ.
     """
     words, other_words = (read_model(path, ("word",)).arrays["word"] for path in (coarse, fine))
     if not np.array_equal(words, other_words):
@@ -236,7 +219,7 @@ def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
         scale = np.divide(1.0, np.sqrt(of_words), out=np.zeros_like(of_words), where=of_words > 0)
         both = np.hstack([first, second]) * scale[:, None]
         products = both.T @ both + products
-    # Rows with these inner products, which determine the least squares.
+    # Rows with these inner products, which are all that least squares needs.
     values, vectors = np.linalg.eigh(products)
     rows = vectors * np.sqrt(np.maximum(values, 0.0))
     weights = simplex_least_squares(rows[: len(shares)], rows[len(shares) :], threads=1).weights
@@ -244,7 +227,7 @@ def flow(coarse: StorePath, fine: StorePath, shares: Floats) -> Floats:
 
 
 def _aligned(first: Iterator[Floats], second: Iterator[Floats]) -> Iterator[tuple[Floats, Floats]]:
-    """The same rows of two arrays that are cut into different panels."""
+    """Yield the same rows of two arrays that have different panels."""
     one, other = next(first, None), next(second, None)
     while one is not None and other is not None:
         rows = min(len(one), len(other))

@@ -1,4 +1,4 @@
-"""What a report shows of documents, from their topic shares: the top documents of each topic, and shares of groups."""
+"""Read what a report shows of documents from their topic shares: top documents of each topic, and shares of groups."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from streaming_jsmf.reporting.contents import Document, Documents, Groups
 #: Number of documents of each topic.
 NUMBER = 10
 
-#: Longest value of the metadata that is shown.
+#: Maximum length of a metadata value.
 MOST_CHARACTERS = 240
 
-#: Largest number of groups in a chart.
+#: Maximum number of groups in a chart.
 MOST_GROUPS = 200
 
-#: Names of columns that hold a time whatever their type, in order of preference.
+#: Names of columns that contain times regardless of their type, in order of preference.
 TIMES = ("year", "date", "time", "timestamp", "published", "created")
 
 Label = Callable[[Any], Any]
 
 
 def documents_of(shares: SharesFile) -> Documents:
-    """The documents in which each topic is largest, with their metadata. One pass."""
+    """The documents with the largest share of each topic, with their metadata. One pass."""
     columns = tuple(name for name in shares.columns if name != DOCUMENT_ID)
     tables = queries.largest(shares, range(shares.about.n_topics), NUMBER)
     return Documents(
@@ -57,12 +57,9 @@ def _short(value: Any) -> str:
 
 
 def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
-    """Mean topic shares by a column; None: by year, if a column holds a time. Up to two passes.
+    """Mean topic shares by a column, by default the year if a column contains times. Up to two passes.
 
-    Raises
-    ------
-    InputError
-        If there is no such column, or it has too many values.
+    Raises ``InputError`` if there is no such column, or it has too many values.
     """
     first = next(iter(shares.tables(shares.columns)), None)
     schema = pa.schema([]) if first is None else first.schema
@@ -103,7 +100,7 @@ def _time_column(schema: pa.Schema) -> str | None:
 
 
 def _year_label(schema: pa.Schema, column: str) -> Label | None:
-    """Function from a column of dates to years; None for a column that is used as it is."""
+    """Function that maps a column of dates to years; None if the column is used as it is."""
     if column not in schema.names:
         return None
     kind = schema.field(column).type

@@ -1,4 +1,4 @@
-"""What a report shows of the words of a model, from one reading of ``word_topic``, chunk by chunk."""
+"""Read what a report shows of the words of a model in one pass over ``word_topic``, in chunks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_WORDS = 1000
 #: The page also has the first words of each topic by relevance at these lambdas (lambda 1 is p(word | topic)).
 LAMBDAS, BY_RELEVANCE = (0.0, 0.2, 0.4, 0.6, 0.8), 30
 
-#: Largest size of the lists in bytes; fewer words are kept if they would be larger.
+#: Maximum size of the lists in bytes, which limits the number of words.
 BUDGET = 2_000_000
 
-#: Bytes of a listed word: its number and its probability, four bytes as base64.
+#: Size of a listed word: the four bytes of its number and probability, as base64.
 LISTED_BYTES = 6
 
 
@@ -37,7 +37,7 @@ def read_word_topic(
 ) -> WordTopic:
     """Read the probabilities of ``listed`` words (K, n ids), the affinity of the topics, and their first words.
 
-    ``panels`` are p(word | topic), N x K, in panels of rows; ``shares`` (K,) is p(topic), ``words`` (N,) are the words.
+    ``panels`` are row panels of p(word | topic), N x K; ``shares`` (K,) is p(topic); ``words`` (N,) are the words.
     """
     n_topics = len(listed)
     probabilities, affinity = np.zeros(listed.shape), np.zeros((n_topics, n_topics))
@@ -59,10 +59,7 @@ def read_word_topic(
 
 
 class _Leading:
-    """The first words of each topic by relevance; ties go to the lower id.
-
-    Relevance is log p(w | t) - (1 - lambda) log p(w), up to a constant (Sievert and Shirley 2014).
-    """
+    """The first words of each topic by relevance (Sievert and Shirley 2014), log p(w | t) - (1 - lambda) log p(w)."""
 
     def __init__(self, n_topics: int, count: int, weight: float) -> None:
         self._count, self._weight = count, weight
@@ -71,7 +68,6 @@ class _Leading:
         self._probabilities: list[Floats] = [np.zeros(0)] * n_topics
 
     def see(self, start: int, panel: Floats, of_words: Floats) -> None:
-        """Add words from ``start`` on, with p(word | topic) and p(word)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.log(panel) - (1 - self._weight) * np.log(of_words)[:, None]
         for topic in range(panel.shape[1]):
@@ -89,13 +85,11 @@ class _Leading:
         self._probabilities[topic] = np.concatenate([self._probabilities[topic], probabilities])[first]
 
     def of(self, topic: int, count: int) -> dict[int, float]:
-        """The first words and their probabilities."""
         ids, probabilities = self._ids[topic][:count], self._probabilities[topic][:count]
         return dict(zip(ids.tolist(), probabilities.tolist(), strict=True))
 
 
 def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]) -> WordLists:
-    """The longest lists within the budget."""
     n_topics, count = len(leading[0]._ids), MOST_WORDS
     while True:
         chosen = [_joined(leading, topic, count) for topic in range(n_topics)]
@@ -116,7 +110,7 @@ def _lists(leading: list[_Leading], of_words: Floats, words: NDArray[np.object_]
 
 
 def _joined(leading: list[_Leading], topic: int, count: int) -> dict[int, float]:
-    """Words of a topic that are first by any relevance, in descending order of probability."""
+    """Words of a topic that rank first by any relevance, in descending order of probability."""
     found: dict[int, float] = {}
     for first in leading:
         found.update(first.of(topic, count))

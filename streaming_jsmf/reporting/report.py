@@ -28,38 +28,31 @@ def report(
     by: str | None = None,
     overwrite: bool = False,
 ) -> StorePath:
-    """Write a report of a model of any engine as an HTML page, and return where it is.
+    """Write a self-contained HTML report of a model of any engine and return its path.
 
-    The page contains its style, scripts and values, and opens without a network. The same model and shares give the
-    same bytes. ``word_topic`` is read in panels, so that memory does not grow with N x K. No pass over documents; up to
-    three over ``shares``.
+    The page needs no network, and the same model and shares give the same bytes. Memory does not grow with N x K. No
+    pass over documents; up to three passes over ``shares``. Raises ``InputError`` if there is no model, it lists too
+    few words, the shares are from another model or lack the column, or the page cannot be written to ``out``;
+    ``StoreError`` if the model, its counts or the shares are damaged.
 
     Parameters
     ----------
     model
-        Path or URL of a model; or of a directory of models of several K, as ``fit`` writes them, whose page also shows
-        how the topics of each split in the next.
+        Path or URL of a model, or of a directory of models of several K as written by ``fit``; the page then also
+        shows how the topics of each model split in the next.
     out
         Path or URL of the page, such as ``topics.html``, in an existing directory.
     words
         Number of words of each topic in the table. None: 10, or as many as are listed.
     topics
-        K of the model to show, of several. None: the largest.
+        K of the model to show if there are several. None: the largest.
     shares
-        Topic shares that ``transform`` wrote with this model: the page shows the top documents of each topic, and its
-        share over time if a column holds a year or a date.
+        Topic shares that ``transform`` wrote with this model, for top documents and, if a column contains years or
+        dates, shares over time.
     by
-        Column of ``shares`` whose values define groups, instead of the year.
+        Column of ``shares`` whose values define the groups, instead of the year.
     overwrite
-        Replace an existing report; any other file is refused.
-
-    Raises
-    ------
-    InputError
-        If there is no model, it lists fewer words than asked for, the shares are of another model or lack the column,
-        or the page cannot be at ``out``.
-    StoreError
-        If the model, its counts or the shares are damaged.
+        Replace an existing report; other files are never replaced.
 
     Examples
     --------
@@ -101,10 +94,10 @@ def show(
     by: str | None = None,
     height: int = 800,
 ) -> ShownReport:
-    """The report of a model for a notebook, which shows it when it is the last value of a cell.
+    """Return the report of a model for display as the last value of a notebook cell.
 
-    Arguments and errors are those of ``report``; ``height`` is in pixels. The page is stored in the notebook: half a
-    megabyte for 20 topics, two and a half for 200.
+    Arguments and errors are those of ``report``; ``height`` is in pixels. The notebook stores the page: 0.5 MB for 20
+    topics, 2.5 MB for 200.
 
     Examples
     --------
@@ -121,16 +114,12 @@ def view(
     shares: str | Path | None = None,
     by: str | None = None,
 ) -> tuple[Path, bool]:
-    """Write the report of a model to the directory for temporary files, and open it in the browser.
+    """Write the report of a model to a temporary directory and open it in the browser.
 
-    Arguments and errors are those of ``report``.
-
-    Returns
-    -------
-    Where the page is, and whether a browser was found.
+    Arguments and errors are those of ``report``. Returns the path of the page, and whether a browser was found.
     """
     page = _page(model_path(model), words, topics, shares, by)
-    # The browser reads it after this process has ended, so it is not removed.
+    # Not removed, because the browser may read it after this process has ended.
     path = Path(tempfile.mkdtemp(prefix="streaming-jsmf-")) / "topics.html"
     path.write_text(page, encoding="utf-8")
     return path, webbrowser.open(path.as_uri())
@@ -159,7 +148,6 @@ def _page(
 
 
 def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None) -> int:
-    """Which of the models the page is about."""
     if topics is None:
         return len(paths) - 1
     names = [path.name for path in paths]
@@ -169,7 +157,6 @@ def _index_of(model: StorePath, paths: tuple[StorePath, ...], topics: int | None
 
 
 def _require_place(model: StorePath, target: StorePath) -> None:
-    """Refuse a place where no page can be, before any work."""
     if isinstance(target, Path):
         if target.is_dir():
             raise InputError(
@@ -182,14 +169,14 @@ def _require_place(model: StorePath, target: StorePath) -> None:
 
 
 def _require_free(target: StorePath, overwrite: bool) -> None:
-    """Refuse to replace anything but a report, and that only if asked to."""
+    """Refuse to replace anything but a report, and that only with ``overwrite``."""
     if is_free(target):
         return
     if not overwrite:
         raise InputError(f"{target}: exists already; give another path, or --overwrite to replace a report")
     try:
         is_report = read_bytes(target).startswith(FIRST_LINES.encode())
-    except FileNotFoundError:  # behind a URL there may be only objects below it
+    except FileNotFoundError:  # a URL may have only objects below it
         is_report = False
     if not is_report:
         raise InputError(f"{target}: is not a report and is not replaced; give another path, or delete it")

@@ -1,4 +1,4 @@
-"""A model in a notebook, shown as its topics, which can be named, merged and hidden; and ``fit``, which returns it."""
+"""``TopicModel``, a model shown as its topics, which can be named, merged and hidden; and ``fit``."""
 
 from __future__ import annotations
 
@@ -30,22 +30,17 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-#: Number of topics in a representation, the largest ones.
+#: Number of topics, the largest ones, in a representation.
 SHOWN = 10
 
 
 class TopicModel:
-    """A fitted model on a disk or behind a URL; ``fit`` returns one.
+    """A fitted model on a disk or behind a URL; returned by ``fit``. Raises ``InputError`` if there is no model.
 
-    It can be used wherever the path of a model can: ``evaluate(model)``, ``report(model, "topics.html")``. Names of
-    topics and which topics are merged or hidden are stored beside the arrays of the model, which never change, and used
-    by ``topics``, ``documents`` and reports here and on the command line. Each change is written immediately and can be
-    undone. ``path`` is a path or URL of a model of any engine, or what ``open_model`` returned.
-
-    Raises
-    ------
-    InputError
-        If there is no model.
+    It can be passed wherever a model path is expected: ``evaluate(model)``, ``report(model, "topics.html")``. Names of
+    topics and lists of merged and hidden topics are stored next to the arrays, which never change, and apply to
+    ``topics``, ``documents`` and reports, also on the command line. Each change is written immediately and can be
+    undone. ``path`` is a path or URL of a model of any engine, or the result of ``open_model``.
 
     Examples
     --------
@@ -79,17 +74,17 @@ class TopicModel:
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """Certificates of the result; ``evaluate`` has the metrics of the papers."""
+        """Certificates of the result; for the metrics of the papers, call ``evaluate``."""
         return self._read().metrics
 
     @property
     def dataset(self) -> xr.Dataset:
-        """Its arrays as ``open_model`` returns them."""
+        """The arrays of the model, as returned by ``open_model``."""
         return open_model(self.path)
 
     @property
     def corpus(self) -> Corpus | None:
-        """The corpus of ``fit``; None if it is not known or missing."""
+        """The corpus used by ``fit``; None if it is unknown or missing."""
         beside = fitting.beside(self.path, "corpus")
         place = self._corpus or (str(beside) if isinstance(beside, Path) and beside.is_dir() else None)
         return None if place is None else open_corpus(place)
@@ -100,26 +95,19 @@ class TopicModel:
         return read_edits(self.path, self._read())
 
     def topics(self, words: int = DEFAULT_WORDS) -> pd.DataFrame:
-        """The topics with edits applied, by descending share: ``topic``, ``share``, ``label``, ``words``.
+        """Return ``topic``, ``share``, ``label`` and ``words`` of the topics with edits applied, by descending share.
 
-        ``label`` is the given name, or else words; ``words`` are pairs of a word and p(word | topic), the most probable
-        first. The share of a merged topic is the sum of the shares of its parts, and p(word | topic) their mean
-        weighted by share. Hidden topics keep their share.
-
-        Raises
-        ------
-        InputError, StoreError
-            If ``words`` is below 1; if the model is damaged.
+        ``label`` is the given name, or words; ``words`` are pairs of a word and p(word | topic) in descending order.
+        The share of a merged topic is the sum over its parts, and its p(word | topic) their mean weighted by share.
+        Hidden topics keep their share. Raises ``InputError`` if ``words`` is below 1, ``StoreError`` if the model is
+        damaged.
         """
         return frame_of(read_topics(self.path, words))
 
     def label(self, topic: int, name: str | None) -> TopicModel:
         """Name a topic; None removes the name.
 
-        Raises
-        ------
-        InputError
-            If there is no such topic, or it is part of another; as for every change.
+        Like every change, raises ``InputError`` if the topic does not exist or was merged into another one.
         """
         return self.edit(lambda edits: edits.label(topic, name))
 
@@ -132,28 +120,29 @@ class TopicModel:
         return self.edit(lambda edits: edits.unmerge(topic))
 
     def hide(self, *topics: int) -> TopicModel:
-        """Do not show these topics."""
+        """Hide these topics."""
         return self.edit(lambda edits: edits.hide(*topics))
 
     def unhide(self, *topics: int) -> TopicModel:
-        """Show these topics again; all without arguments."""
+        """Show these topics again; all topics if none is given."""
         return self.edit(lambda edits: edits.unhide(*topics))
 
     def documents(
         self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
     ) -> pd.DataFrame:
-        """The top documents of a topic, or with ``by`` or without ``topic``, mean shares by the values of a column.
+        """Return the top documents of a topic or, with ``by`` or without ``topic``, mean shares by a column.
 
-        See ``documents_of_topic`` and ``shares_by``; ``shares`` is what ``transform`` wrote with this model.
+        See ``documents_of_topic`` and ``shares_by``; ``shares`` is the file that ``transform`` wrote with this model.
         """
         if topic is not None and by is None:
             return documents.documents_of_topic(self, shares, topic, number)
         return documents.shares_by(self, shares, by, topic)
 
     def transform(self, source: Any) -> pd.DataFrame:
-        """Topic shares of documents, with edits applied: a row for each document, a column for each topic number.
+        """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        All rows are in memory; for more use the function ``transform``, whose source and errors are the same.
+        All rows are in memory; for more documents use the function ``transform``, which has the same sources and
+        errors.
         """
         with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
             path = Path(folder) / "shares.parquet"
@@ -168,16 +157,13 @@ class TopicModel:
         by: str | None = None,
         height: int = 800,
     ) -> ShownReport:
-        """The report in a notebook; arguments and errors as the function ``show``."""
+        """Show the report in a notebook; arguments and errors are those of the function ``show``."""
         return show(self, words=words, shares=shares, by=by, height=height)
 
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
-        """Write the model and its edits to another path, and return the model there; its corpus and moments stay.
+        """Write the model and its edits, but not its corpus and moments, to ``path``, and return the new model.
 
-        Raises
-        ------
-        InputError
-            If something is at ``path``, unless it is a model that may be overwritten.
+        Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set.
         """
         target, edits = store_path(path, "a model"), self.edits
         with sole_writer(target):
@@ -202,7 +188,7 @@ class TopicModel:
         )
 
     def edit(self, change: Callable[[TopicEdits], TopicEdits]) -> TopicModel:
-        """Apply several changes at once, or none: ``model.edit(lambda edits: edits.merge([3, 7]).hide(5))``."""
+        """Apply several changes in one step: ``model.edit(lambda edits: edits.merge([3, 7]).hide(5))``."""
         edit_topics(self.path, self._read(), change)
         return self
 
@@ -223,53 +209,44 @@ def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) 
 def fit(
     source: Any, path: str | Path | None = None, n_topics: int | Sequence[int] | None = None, **options: Any
 ) -> TopicModel | Fitted:
-    """Find the topics of a corpus, or of anything that ``ingest`` reads: a scan, the inference, polish.
+    """Find the topics of a corpus, or of any source of ``ingest``: scan, infer and polish.
 
-    One number of topics writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same
-    call completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result has
-    the same bits as that of ``streaming-jsmf fit``.
+    A single K writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same call
+    completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result is
+    bit-identical to that of ``streaming-jsmf fit``. Returns a ``TopicModel``, or for a sequence of K ``Fitted`` with
+    the paths of the store and the models.
+
+    Raises ``InputError`` and ``StoreError`` as ``ingest``, ``scan`` and ``infer``; before any work if a model exists
+    or ``n_topics`` is not a number. Warns if the source is a list of texts, each of which is the path of an existing
+    file.
 
     Parameters
     ----------
     source
-        Path or URL of a corpus, or an open one; or any source of ``ingest``: texts, tables, files, whose corpus is
-        written to ``path`` with ``.corpus`` appended, unless an earlier run has done so.
+        Path or URL of a corpus, or an open corpus; or any source of ``ingest`` (texts, tables, files), whose corpus is
+        written to ``path`` with ``.corpus`` appended, unless an earlier run wrote it.
     path
         Path or URL of the result. None: a temporary directory, removed with the returned model; ``save`` keeps it.
     n_topics
         K, or several of them. None: that of ``infer_settings``, or 20.
     ingest_request
-        How a source becomes a corpus; not for a corpus.
+        How to ingest a source; not allowed for a corpus.
     scan_settings, infer_settings
-        Everything but the numbers of topics. With ``StodSettings`` the tensor engine, for which the scan gets the third
+        All settings except the numbers of topics. ``StodSettings`` select the tensor engine and a scan with the third
         moment.
     polish
-        Whether, or how, passes over the documents polish the topics. None: those of LR-JSMF are polished, those of
-        the tensor engine are not, since polish does not always improve them.
+        Whether, or how, to polish the topics by passes over the documents. None: only for LR-JSMF, since polish does
+        not always improve the topics of the tensor engine.
     moments
-        Path of the moments store; None: ``path`` with ``.moments`` appended. An existing store of more topics and
-        otherwise equal settings is used.
+        Path of the moments store. None: ``path`` with ``.moments`` appended. A store of more topics and otherwise
+        equal settings is reused.
     execution, threads
         How the scan and the inference run; the result does not depend on it.
-    **options
-        The fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. A ``seed``
-        is that of the scan, the engine and polish.
     overwrite
-        Replace models that exist.
-
-    Returns
-    -------
-    The model; for a sequence of K ``Fitted``: where the store and the models are.
-
-    Raises
-    ------
-    InputError, StoreError
-        See ``ingest``, ``scan`` and ``infer``; before any work if a model exists or ``n_topics`` is no number.
-
-    Warns
-    -----
-    UserWarning
-        If the source is a list of texts and each of them is the path of an existing file.
+        Replace existing models.
+    **options
+        Fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. ``seed``
+        applies to the scan, the engine and polish.
 
     Examples
     --------

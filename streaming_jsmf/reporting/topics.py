@@ -1,4 +1,4 @@
-"""The topics of a model for people: share, label and words of each, as values, text, HTML and data frames."""
+"""Topics of a model for display: share, label and words of each, as values, text, HTML and data frames."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Arrays that every engine writes, and those that some do; ``word_topic`` is read in panels.
+#: Arrays of every engine, and those of some engines; ``word_topic`` is read in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
 OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_words", "lambda")
 
-#: Width of the table in a terminal, and the indentation of words.
+#: Width of the table in a terminal, and indentation of the words.
 WIDTH, _INDENT = 80, " " * 14
 
 _HTML = """\
@@ -47,25 +47,11 @@ _HTML = """\
 
 
 def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool = True) -> tuple[Topic, ...]:
-    """The topics of a model of any engine with the edits applied, by number. No pass over documents.
+    """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
-    Characteristic words are by exact rows of C if ``evaluate`` has counted the training corpus.
-
-    Parameters
-    ----------
-    path
-        Path of the model.
-    words
-        Number of words of each topic. None: 10.
-    probabilities
-        Whether to read those of the words, which reads all of ``word_topic``; otherwise they are NaN.
-
-    Raises
-    ------
-    InputError
-        If there is no model, or ``words`` is below 1.
-    StoreError
-        If it is damaged.
+    Characteristic words use exact rows of C if ``evaluate`` counted the training corpus. ``words`` is the number of
+    words of each topic, by default 10. Without ``probabilities``, which need all of ``word_topic``, those of the words
+    are NaN. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if it is damaged.
     """
     count = require_word_count(words)
     shown = read_edited_topics(model_path(path), NEEDED, OPTIONAL)
@@ -82,7 +68,7 @@ def edited_topics(
     counts: StoredCounts | None = None,
     npmi: Sequence[float] | None = None,
 ) -> tuple[Topic, ...]:
-    """As ``topics_of``, of the edited topics; ``counts`` and ``npmi`` are of the stored ones."""
+    """``topics_of`` the edited topics; ``counts`` and ``npmi`` refer to the stored topics."""
     if counts is not None and counts.characteristic_words is not None:
         counts = replace(counts, characteristic_words=shown.rows(counts.characteristic_words, -1))
     scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan)
@@ -101,7 +87,7 @@ def topics_of(
     counts: StoredCounts | None = None,
     npmi: NDArray[np.float64] | None = None,
 ) -> tuple[Topic, ...]:
-    """The topics of a model in memory, with the words ``listed`` and their ``probability``, both (K, n)."""
+    """Topics of a model in memory, with the words ``listed`` and their ``probability``, both (K, n)."""
     arrays = {**model.arrays, "prominent_words": listed}
     if counts is not None and counts.characteristic_words is not None:
         arrays["characteristic_words"] = counts.characteristic_words
@@ -135,18 +121,12 @@ def topics_of(
 
 
 def by_share(topics: Sequence[Topic]) -> list[Topic]:
-    """Topics by descending share; equal ones by number."""
+    """Sort topics by descending share; ties are broken by number."""
     return sorted(topics, key=lambda topic: (-topic.share, topic.number))
 
 
 def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
-    """The topics of a model in memory as a table, see ``frame_of``.
-
-    Raises
-    ------
-    InputError
-        If ``words`` is below 1.
-    """
+    """Topics of a model in memory as a table, see ``frame_of``; raises ``InputError`` if ``words`` is below 1."""
     count = require_word_count(words)
     listed = np.asarray(model.arrays["prominent_words"][:, :count])
     if count > listed.shape[1]:
@@ -156,10 +136,7 @@ def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
 
 
 def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
-    """Topics as a table, by descending share: ``topic``, ``share``, ``label``, ``words``.
-
-    ``words`` are pairs of a word and p(word | topic).
-    """
+    """Topics as a table by descending share; ``words`` are pairs of a word and p(word | topic)."""
     import pandas as pd
 
     ordered = by_share(topics)
@@ -174,7 +151,7 @@ def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
 
 
 def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
-    """The topics as text of at most 80 columns, the label first and the words below."""
+    """Format topics as text of at most 80 columns, with the label first and the words below."""
     lines = [f"{'topic':>5} {'share':>6}  label, and most probable words"]
     for topic in topics:
         note = ""
@@ -197,7 +174,7 @@ def _wrapped(text: str, head: str = _INDENT) -> list[str]:
 
 
 def topic_html(topics: Sequence[Topic], caption: str) -> str:
-    """The topics as an HTML table with a caption; all text is escaped."""
+    """Format topics as an HTML table with a caption; all text is escaped."""
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)

@@ -25,21 +25,19 @@ from streaming_jsmf.topics.rectify import rectify
 
 Arrays = dict[str, NDArray[Any]]
 
-#: Number of words listed for each topic, and of words in a label.
+#: Number of words listed for each topic, and in its label.
 LISTED_WORDS, LABEL_WORDS = 20, 3
 
 
 def fit_anchor_words(
     moments: Moments, settings: InferSettings, threads: int, lap: Callable[[str], None], listener: Listener
 ) -> tuple[Arrays, dict[str, Any]]:
-    """Arrays and metrics of a model of LR-JSMF (Algorithm 6 without its scan). No pass over the corpus.
+    """Arrays and metrics of an LR-JSMF model (Algorithm 6 without its scan). No pass over the corpus.
 
-    ``lap`` is called with the name of each stage when it is done.
-
-    Raises ``InputError`` as ``anchor_rules`` and ``rectify``; ``TooFewFactorsError`` if there are fewer eigenvalues or
-    anchor words than topics.
+    ``lap`` is called with the name of each completed stage. Raises ``InputError`` as ``anchor_rules`` and ``rectify``;
+    ``TooFewFactorsError`` if there are fewer eigenvalues or anchor words than topics.
     """
-    anchor_rules(moments, settings)  # refuses given anchors before the rectification
+    anchor_rules(moments, settings)  # rejects given anchors before the rectification
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
@@ -61,8 +59,8 @@ def anchored_topics(
 ) -> AnchorWordTopics:
     """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus.
 
-    Raises ``DegenerateAnchorsError`` if there are fewer anchor words than topics; ``InputError`` if a given anchor word
-    is rejected.
+    Raises ``DegenerateAnchorsError`` if there are fewer anchor words than topics; ``InputError`` if a given anchor
+    word is rejected.
     """
     try:
         return low_rank_anchor_words(
@@ -79,10 +77,7 @@ def anchored_topics(
 
 
 def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
-    """How anchors are chosen from the words of a store.
-
-    Raises ``InputError`` if a given word is unknown or too rare.
-    """
+    """Rules for selecting anchors from the words of a store; ``InputError`` if a given word is unknown or rare."""
     return AnchorRules(
         settings.anchors,
         settings.anchor_floor(moments.n_documents),
@@ -103,9 +98,9 @@ def given_anchors(
     n_documents: int,
     source: str,
 ) -> tuple[tuple[int, ...], ...]:
-    """Ids of the given anchor words, one group for each topic; ``source`` is the corpus or store of the words.
+    """Ids of the given anchor words, one group per topic; ``source`` names the corpus or store in messages.
 
-    Raises ``InputError`` if a word is unknown, or in too few documents (checked if ``document_frequency`` is known).
+    Raises ``InputError`` if a word is unknown or, if ``document_frequency`` is known, in too few documents.
     """
     if not settings.anchor_groups:
         return ()
@@ -132,14 +127,10 @@ def _rejected(source: str, words: Sequence[str], error: RejectedAnchorError) -> 
 def word_lists(
     moments: Moments, scores: NDArray[np.floating[Any]], anchors: NDArray[np.int64] | None = None
 ) -> Arrays:
-    """Vocabulary, word counts and word lists of a model, for any engine.
+    """Vocabulary, word counts and word lists of a model of any engine.
 
-    Parameters
-    ----------
-    scores
-        (N, K); the prominent words of a topic have the largest ones.
-    anchors
-        (K,) words whose rows of C give the characteristic words. None: the most prominent word of each topic.
+    ``scores`` (N, K) are largest for the prominent words of a topic. ``anchors`` (K,) are words whose rows of C give
+    the characteristic words, by default the most prominent word of each topic.
     """
     listed = min(LISTED_WORDS, len(moments.words))
     prominent = prominent_words(scores, listed)
@@ -201,16 +192,12 @@ def _metrics(
 
 
 def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) -> dict[str, Any]:
-    """Certificates of the eigenpairs. Memory: basis and projection of the store. No pass over the corpus.
+    """Certificates of the eigenpairs. No pass over the corpus; memory for the basis and projection of the store.
 
-    Returns
-    -------
-    dict
-        ``eigenvalue_gap``: (lambda_K - lambda_K+1) / lambda_K; None without a further eigenvalue.
-        ``ritz_residual``: the largest ||C q - theta q|| / theta of the K leading Ritz pairs of the basis of the last
-        scan, with the exact C q of that scan. ``range_change``: ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F for the eigenpairs
-        Y1 of scan 1 and those used, Y. Both are None without a second scan of the same documents, or if the whole C
-        was counted.
+    ``eigenvalue_gap`` is (lambda_K - lambda_K+1) / lambda_K, None without a further eigenvalue. ``ritz_residual`` is
+    the largest ||C q - theta q|| / theta of the K leading Ritz pairs of the last scan's basis, with exact C q.
+    ``range_change`` is ||Y Y' - Y1 Y1'||_F / ||Y1 Y1'||_F, where Y1 uses the eigenpairs of scan 1 and Y the final
+    ones. The latter two are None without a second scan of the same documents, or if the whole C was counted.
     """
     values = pairs.values
     gap = float(1 - values[n_topics] / values[n_topics - 1]) if values.size > n_topics else None
@@ -226,7 +213,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     ritz, rotation = ritz[::-1][:n_topics], rotation[:, ::-1][:, :n_topics]
     squared, widths = np.zeros(ritz.size), (first.size, last.size)
     old, new, mixed = (np.zeros((widths[i], widths[j])) for i, j in ((0, 0), (1, 1), (1, 0)))
-    # A few rows at a time: basis and projection are large.
+    # Process a few rows at a time because basis and projection are large.
     for rows in panels(basis.shape[0]):
         residual = product[rows] @ rotation - (basis[rows] @ rotation) * ritz
         squared += np.einsum("ij,ij->j", residual, residual)

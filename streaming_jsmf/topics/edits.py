@@ -1,6 +1,6 @@
-"""Edits of a model's topics: labels, merged and hidden topics, and the topics as the edits show them.
+"""Edits of a model's topics (labels, merged and hidden topics), and the topics with the edits applied.
 
-They are stored at ``MODEL/edits``, a Zarr group without arrays, which is a single file and replaced in one step.
+Edits are stored at ``MODEL/edits``, a Zarr group without arrays: a single file that is replaced atomically.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streaming_jsmf.topics.store import Model, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
 
-#: Group of a model that holds the edits.
+#: Group of a model that contains the edits.
 EDITS = "edits"
 
 #: Maximum length of a label.
@@ -33,10 +33,10 @@ MOST_CHARACTERS = 200
 #: Default number of words of a topic.
 DEFAULT_WORDS = 10
 
-#: Arrays that are summed over merged topics, by their number of topic axes.
+#: Arrays that are summed over merged topics, with their number of topic axes.
 _SUMS = {"topic_probability": 1, "alpha": 1, "topic_topic": 2, "topic_topic_of_documents": 2}
 
-#: Arrays of stored topics only, with the value for merged topics.
+#: Arrays that only stored topics have, with the value for merged topics.
 _STORED_ONLY = {"anchors": -1, "characteristic_words": -1, "label_words": -1, "lambda": np.nan}
 
 
@@ -44,19 +44,9 @@ _STORED_ONLY = {"anchors": -1, "characteristic_words": -1, "label_words": -1, "l
 class TopicEdits:
     """Labels, merged and hidden topics of a model with ``n_topics`` stored topics. Every change returns new edits.
 
-    Attributes
-    ----------
-    labels
-        Names by topic.
-    merged
-        Disjoint groups of at least two topics. A group is shown under the number of its first topic.
-    hidden
-        Topics that are not shown; of a group its first.
-
-    Raises
-    ------
-    InputError
-        From every change, if a topic does not exist or was merged into another one.
+    ``labels`` maps topics to names. ``merged`` are disjoint groups of at least two topics, shown under the number of
+    their first topic. ``hidden`` are topics, or the first topics of groups, that are not shown. Every change raises
+    ``InputError`` if a topic does not exist or was merged into another one.
 
     Examples
     --------
@@ -116,7 +106,7 @@ class TopicEdits:
         return replace(self, merged=tuple(group for group in self.merged if group[0] != known))
 
     def hide(self, *topics: int) -> TopicEdits:
-        """Do not show these topics."""
+        """Hide these topics."""
         hidden = {*self.hidden, *map(self._checked, topics)}
         edited = replace(self, hidden=tuple(sorted(hidden)))
         if not edited.groups:
@@ -124,7 +114,7 @@ class TopicEdits:
         return edited
 
     def unhide(self, *topics: int) -> TopicEdits:
-        """Show these topics again; all, if none is given."""
+        """Show these topics again; all topics if none is given."""
         shown = {self._checked(topic) for topic in topics} or set(self.hidden)
         return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in shown))
 
@@ -137,7 +127,6 @@ class TopicEdits:
         }
 
     def _checked(self, topic: int) -> int:
-        """The number of a topic that is shown or hidden under its own number."""
         try:
             known = operator.index(topic)
         except TypeError:
@@ -163,10 +152,7 @@ def _checked_name(name: object) -> str:
 
 
 def read_edits(path: StorePath, model: Model) -> TopicEdits:
-    """The edits of the model at ``path``; edits of another model that was at the same path are ignored.
-
-    Raises ``StoreError`` if they are damaged.
-    """
+    """Read the edits of the model at ``path``, ignoring those of an earlier model; ``StoreError`` if damaged."""
     n_topics, place = int(model.arrays["topic_probability"].size), path / EDITS
     if not node_exists(place):
         return TopicEdits(n_topics)
@@ -191,9 +177,10 @@ def read_edits(path: StorePath, model: Model) -> TopicEdits:
 
 
 def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]) -> TopicEdits:
-    """Change the edits of the model at ``path`` and write them in one step.
+    """Change the edits of the model at ``path`` and write them atomically.
 
-    Raises ``InputError`` from ``change``, or if another process is writing the edits; ``StoreError`` as ``read_edits``.
+    Raises ``InputError`` from ``change``, or if another process is writing the edits; ``StoreError`` as
+    ``read_edits``.
     """
     place = path / EDITS
     with sole_writer(place):
@@ -212,17 +199,10 @@ def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], To
 
 @dataclass(frozen=True)
 class EditedTopics:
-    """The K' topics of a model that are shown.
+    """The K' shown topics of a model: ``path``, the arrays that were read (``stored``) and its ``edits``.
 
-    The share of a merged topic is the sum of the shares of its parts, and p(word | topic) their mean, weighted by these
-    shares. Merged topics have no anchor, characteristic words and label words.
-
-    Attributes
-    ----------
-    path, stored
-        The model: its path, and the arrays that were read.
-    edits
-        Labels, merged and hidden topics.
+    The share of a merged topic is the sum over its parts, and its p(word | topic) their mean weighted by share. Merged
+    topics have no anchor, characteristic words or label words.
     """
 
     path: StorePath
@@ -231,12 +211,12 @@ class EditedTopics:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """(K',) the stored topics of each."""
+        """The stored topics of each shown topic, (K',)."""
         return self.edits.groups
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """(K',) the numbers under which they are shown."""
+        """The displayed topic numbers, (K',)."""
         return tuple(group[0] for group in self.groups)
 
     @cached_property
@@ -257,7 +237,7 @@ class EditedTopics:
         return replace(self.stored, arrays=arrays)
 
     def rows(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
-        """Values of stored topics as those of the shown ones; ``missing`` for merged topics."""
+        """Convert values of stored topics to those of shown topics; ``missing`` for merged topics."""
         chosen = values[list(self.numbers)]
         chosen[[len(group) > 1 for group in self.groups]] = missing
         return chosen
@@ -271,10 +251,7 @@ class EditedTopics:
         return (panel @ weights for panel in panels)
 
     def listed_words(self, count: int) -> NDArray[np.int64]:
-        """Ids of the ``count`` most probable words of each topic, (K', count) or fewer columns with fewer words.
-
-        ``word_topic`` is read only if the model lists fewer words.
-        """
+        """Ids of the most probable words, (K', at most ``count``); reads ``word_topic`` if the model lists fewer."""
         listed = self.model.arrays["prominent_words"]
         if count <= listed.shape[1]:
             return np.asarray(listed[:, :count])
@@ -294,7 +271,7 @@ class EditedTopics:
         return len(self.groups) == self.edits.n_topics
 
     def _weights(self) -> NDArray[np.float64]:
-        """(K, K'): the share of each stored topic in the shown one; equal weights if all shares are 0."""
+        """Weight of each stored topic in each shown topic, (K, K'); equal weights if all shares are 0."""
         shares = self.stored.arrays["topic_probability"]
         weights = np.zeros((len(shares), len(self.groups)))
         for column, group in enumerate(map(list, self.groups)):
@@ -309,7 +286,7 @@ class EditedTopics:
         return values
 
     def _duplicates(self, larger: NDArray[Any]) -> NDArray[Any]:
-        """The number under which the larger topic is shown; -1 if it is hidden or part of the same topic."""
+        """Displayed number of the larger topic; -1 if it is hidden or part of the same topic."""
         shown = {member: group[0] for group in self.groups for member in group}
         found = [shown.get(int(other), -1) for other in self.rows(larger, -1)]
         return np.array([-1 if one == own else one for one, own in zip(found, self.numbers, strict=True)])
@@ -326,16 +303,13 @@ class EditedTopics:
 def read_edited_topics(
     path: StorePath, names: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> EditedTopics:
-    """Read a model and its edits, as ``read_model``; ``topic_probability`` must be among ``names``."""
+    """Read a model and its edits, as ``read_model``; ``names`` must include ``topic_probability``."""
     model = read_model(path, names, optional)
     return EditedTopics(path, model, read_edits(path, model))
 
 
 def require_word_count(words: int | None) -> int:
-    """The number of words of each topic; None: 10.
-
-    Raises ``InputError`` if it is below 1.
-    """
+    """Number of words of each topic, 10 for None; raises ``InputError`` if it is below 1."""
     if words is not None and words < 1:
         raise InputError(f"--words is {words}; give a whole number of at least 1")
     return DEFAULT_WORDS if words is None else words

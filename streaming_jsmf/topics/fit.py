@@ -1,4 +1,4 @@
-"""Fit: from a source or corpus to models, with one scan for every number of topics."""
+"""Fit: from a source or corpus to models, with one scan for all numbers of topics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DEFAULT_TOPICS = 20
 
 @dataclass(frozen=True)
 class Fitted:
-    """The stores that ``fit`` wrote, the models in the order of the topics, and the root of the corpus."""
+    """Result of ``fit``: the moments store, the models in the order of the topics, and the root of the corpus."""
 
     moments: StorePath
     models: tuple[StorePath, ...]
@@ -55,7 +55,7 @@ class Fitted:
 
 
 def beside(model: StorePath, kind: str) -> StorePath:
-    """The default path of the ``moments`` or the ``corpus`` of a model."""
+    """Default path of the ``moments`` or the ``corpus`` of a model."""
     return model.with_name(f"{model.name}.{kind}")
 
 
@@ -85,10 +85,9 @@ def fit(
     listener: Listener = silent,
     **options: Any,
 ) -> Fitted:
-    """Ingest the source unless it is a corpus, scan it for the largest K, and fit, polish and write a model for each K.
+    """Ingest the source unless it is a corpus, scan it for the largest K, and fit and polish a model for each K.
 
-    ``streaming_jsmf.fit`` (``reporting.topic_model``), which documents the arguments and errors, returns a
-    ``TopicModel`` of the result. ``path`` is required here.
+    ``streaming_jsmf.fit`` documents the arguments and errors, and returns a ``TopicModel``. ``path`` is required here.
     """
     if path is None:
         raise InputError("path is None; give the path of the models")
@@ -141,7 +140,7 @@ def _numbers(
 def _polish_settings(
     given: bool | PolishSettings | None, engine: InferSettings | StodSettings, options: dict[str, Any]
 ) -> PolishSettings | None:
-    """How to polish; None: not at all. By default only models of LR-JSMF are polished."""
+    """Settings of polish, or None for no polish; by default only LR-JSMF models are polished."""
     if given is False or (given is None and isinstance(engine, StodSettings)):
         return None
     settings = None if isinstance(given, bool) else given
@@ -156,7 +155,7 @@ def _corpus(
     listener: Listener,
     overwrite: bool,
 ) -> Corpus:
-    """The corpus, which is made beside the model if the source is not a corpus."""
+    """The corpus; a source that is not a corpus is ingested next to the model."""
     if is_corpus(source):
         if request not in (None, IngestRequest()):
             raise InputError(
@@ -179,7 +178,7 @@ def _corpus(
 def _require_feasible(
     corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
 ) -> None:
-    """Refuse before the scan: too many topics, given anchors that are rejected, a rectification that needs all of C."""
+    """Refuse, before the scan, too many topics, rejected anchors, and a rectification that needs the whole C."""
     n_documents, n_words = corpus.n_documents, corpus.n_words
     if n_topics > min(n_documents, n_words):
         raise InputError(

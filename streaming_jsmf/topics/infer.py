@@ -1,4 +1,4 @@
-"""Inference: from a moments store to one or several models, by either engine."""
+"""Inference: one or several models from a moments store, by either engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from streaming_jsmf.topics.store import (
 )
 from streaming_jsmf.topics.tensor import fit_tensor
 
-#: Increased when the tensor engine finds other topics from the same moments and settings.
+#: Increase when the tensor engine computes other topics from the same moments and settings.
 STOD_ALGORITHM = 2
 
 
@@ -48,26 +48,15 @@ def infer(
     listener: Listener = silent,
     **options: Any,
 ) -> Model:
-    """Fit one model from a moments store and write it. No pass over the corpus.
+    """Fit a model from a moments store and write it. No pass over the corpus.
 
-    By eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan), or with ``StodSettings`` by tensor
-    decomposition. The result does not depend on ``threads``.
+    Uses eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan) or, with ``StodSettings``, tensor
+    decomposition. ``settings`` may be the number of topics; their fields, and ``engine``, are also keyword arguments.
+    ``partitions`` are labels of the partitions to use (``select_partitions``), by default all. ``threads`` do not
+    affect the result; the default is one per core.
 
-    Parameters
-    ----------
-    settings
-        Settings of the engine, or the number of topics. Their fields are also keyword arguments, as is ``engine``.
-    partitions
-        Labels of the partitions to use (``select_partitions``). None: all.
-    threads
-        None: one for each core.
-
-    Raises
-    ------
-    InputError
-        If ``model`` exists, or the scan or the corpus does not support K topics.
-    StoreError
-        If the moments store is incomplete or damaged.
+    Raises ``InputError`` if ``model`` exists, or the scan or the corpus does not support K topics; ``StoreError`` if
+    the moments store is incomplete or damaged.
     """
     if isinstance(settings, int):
         settings = engine_settings_of(settings, None, options)
@@ -99,7 +88,7 @@ def infer_each(
 ) -> tuple[StorePath, ...]:
     """Fit a model for each number of topics, and return their paths (``model_targets``). No pass over the corpus.
 
-    An interrupted run is completed by the same call. Other arguments and errors are those of ``infer``.
+    The same call completes an interrupted run. Other arguments and errors are those of ``infer``.
     """
     targets = model_targets(store_path(model, "a model"), topics, overwrite)
     opened = _opened(moments, partitions)
@@ -124,7 +113,7 @@ def fit_moments(
     threads: int | None = None,
     listener: Listener = silent,
 ) -> Model:
-    """Fit one model in memory; see ``infer``."""
+    """Fit a model in memory; see ``infer``."""
     if threads is not None and threads < 1:
         raise InputError(f"workers is {threads}; give a whole number of at least 1")
     workers = threads or os.cpu_count() or 1
@@ -137,7 +126,7 @@ def fit_moments(
         stages[stage] = {"seconds": round(now - last, 3), "peak_memory": peak_memory()}
         last = now
 
-    # The bits of a product depend on the number of BLAS threads; our own threads compute fixed blocks instead.
+    # The bits of a product depend on the number of BLAS threads; our threads compute fixed blocks instead.
     with single_blas_thread():
         if isinstance(settings, StodSettings):
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)

@@ -1,4 +1,4 @@
-"""The parameters that a pass over documents needs of a model, and counts of a corpus over the words of the model."""
+"""The model parameters needed by passes over documents, and counts of a corpus over the words of a model."""
 
 from __future__ import annotations
 
@@ -19,29 +19,17 @@ from streaming_jsmf.topics.store import Model
 
 Floats = NDArray[np.float64]
 
-#: Bytes of a nonzero while its row group is read and matched to the words of the model.
+#: Bytes per nonzero while a row group is read and matched to the words of the model.
 BYTES_PER_NONZERO_READ = 48
 
-#: Arrays of a model from which its parameters are made: those of every engine, and those of some.
+#: Arrays of a model from which its parameters are made: those of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "topic_probability", "term_count")
 OPTIONAL = ("alpha", "topic_topic")
 
 
 @dataclass(frozen=True)
 class TopicParameters:
-    """Topics and prior of a model.
-
-    Attributes
-    ----------
-    words
-        N words.
-    word_topic
-        B, N x K, p(word | topic).
-    prior
-        alpha, (K,), positive: Dirichlet prior of the topic shares of a document.
-    term_count
-        (N,) number of tokens of each word in the training corpus.
-    """
+    """Words, topics B (N, K), Dirichlet prior alpha (K,) and training word counts (N,) of a model."""
 
     words: tuple[str, ...]
     word_topic: Floats
@@ -50,7 +38,7 @@ class TopicParameters:
 
     @classmethod
     def of(cls, model: Model) -> TopicParameters:
-        """The parameters of a model that has the arrays ``NEEDED`` and one of ``OPTIONAL``."""
+        """Read the parameters of a model that has the arrays ``NEEDED`` and one of ``OPTIONAL``."""
         arrays = model.arrays
         return cls(
             tuple(map(str, arrays["word"])),
@@ -70,14 +58,11 @@ class TopicParameters:
         return _fingerprint(self.words, self.word_topic)
 
     def ids(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """The id in this model of each of ``words``, matched as strings; -1 if it is not in the model."""
+        """Ids of ``words`` in this model, matched as strings; -1 for missing words."""
         return word_ids(words, self.words)
 
     def ids_of_corpus(self, corpus: Corpus) -> NDArray[np.int64]:
-        """``ids`` of the words of a corpus.
-
-        Raises ``InputError`` if none of them is in the model.
-        """
+        """``ids`` of the words of a corpus; raises ``InputError`` if none of them is in the model."""
         ids = self.ids(corpus.vocabulary().words)
         if not (ids >= 0).any():
             raise InputError(
@@ -93,7 +78,7 @@ def _fingerprint(words: tuple[str, ...], *arrays: Floats) -> str:
 
 
 def missing_parameter(model: Model) -> str | None:
-    """The first array that ``TopicParameters.of`` needs and the model does not have; None if it has all."""
+    """The first array that ``TopicParameters.of`` needs and the model lacks; None if it has all."""
     missing = [name for name in NEEDED if name not in model.arrays]
     if not any(name in model.arrays for name in OPTIONAL):
         missing.append("alpha")
@@ -101,7 +86,7 @@ def missing_parameter(model: Model) -> str | None:
 
 
 def prior_of(model: Model) -> Floats:
-    """The prior alpha (K,) of a model: the one it stores, or else the one implied by the topic correlations."""
+    """The prior alpha (K,) that a model stores, or else the one implied by its topic correlations."""
     arrays = model.arrays
     if "alpha" in arrays:
         return np.asarray(arrays["alpha"], np.float64)

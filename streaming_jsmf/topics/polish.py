@@ -1,14 +1,9 @@
-"""Polish: from a model and a corpus to the same topics, improved by deterministic steps of CVB0 over the documents.
+"""Polish: improve the topics of a model by deterministic steps of CVB0 over the documents of a corpus.
 
-The job has three parts, which run in a work store beside the result:
-
-1. ``draw``: one pass over all documents copies two small random sets of them, the held-out documents, which no step
-   sees, and a sample;
-2. ``sampled``: the first steps, on the sample, in the memory of one task;
-3. ``step-1``, ``step-2``, ...: the last steps, each a pass over all documents but the held-out ones.
-
-If the corpus is no larger than a sample, all steps run on the sample. Each part is committed, a killed job resumes at
-the first part that is not, and the bits do not depend on the scheduler.
+One pass (``draw``) copies held-out documents, which no step uses, and a sample; the first steps use the sample
+(``sampled``), the last ones (``step-1``, ...) a pass over all other documents each. If the corpus is no larger than a
+sample, all steps use the sample. A killed job resumes at the first part that was not committed, and results are
+bit-identical for all schedulers.
 """
 
 from __future__ import annotations
@@ -64,7 +59,7 @@ from streaming_jsmf.topics.store import (
     require_free_model,
 )
 
-#: Names of the values in ``polish_topics``' ``watched``.
+#: Names of the columns of ``watched`` in the result of ``polish_topics``.
 WATCHED = ("step", "perplexity", "unigram_perplexity", "documents")
 
 
@@ -82,13 +77,14 @@ def polish(
 ) -> Model:
     """Improve the topics of a model of any engine by a few passes over the documents, and write them to ``out``.
 
-    Each step is CVB0 (Asuncion et al. 2009) within the documents, given the topics of the previous step and the prior
-    of the model, which is kept. Anchors and topic correlations are those of the start; correlations by the topic shares
-    of documents are added. The metrics hold the log-likelihood at each step and the perplexity of documents that no
-    step saw.
+    Each step applies CVB0 (Asuncion et al. 2009) within documents, given the topics of the previous step and the
+    model's prior, which stays fixed. Anchors and topic correlations are kept; correlations from the topic shares of
+    documents are added. The metrics include the log-likelihood at each step and the perplexity of held-out documents.
 
-    One pass over the documents to draw a sample, and one for each of the last five steps. An interrupted run is
-    completed by the same call. The result does not depend on ``execution``.
+    Makes one pass over the documents to draw a sample, and one for each of the last five steps. The same call
+    completes an interrupted run. The result does not depend on ``execution``. Raises ``InputError`` if ``out`` exists,
+    the corpus has none of the model's words or a bad record, or memory is too small; ``StoreError`` if the model, a
+    shard, or the work of an interrupted run is damaged.
 
     Parameters
     ----------
@@ -97,16 +93,9 @@ def polish(
     corpus
         The training corpus, or another one with some of its words, which are matched as strings.
     out
-        Path or URL of the result; ``model`` itself only with ``overwrite``.
+        Path or URL of the result; may be ``model`` itself only with ``overwrite``.
     settings
         None: the defaults of ``PolishSettings``. Its fields, and those of ``Execution``, are also keyword arguments.
-
-    Raises
-    ------
-    InputError
-        If ``out`` exists, the corpus has none of the model's words or a bad record, or memory is too small.
-    StoreError
-        If the model, a shard, or the work of an interrupted run is damaged.
 
     Examples
     --------
@@ -129,7 +118,7 @@ def polish(
 
 
 def _start_fingerprint(model: Model, target: StorePath, committed: str) -> str:
-    """The fingerprint of the model before polish, which a killed run may have replaced already."""
+    """Fingerprint of the model before polish, which a killed run may have replaced already."""
     start = model.provenance.get("start")
     if start is None or committed != model.fingerprint or not has_fingerprint(target, model.fingerprint):
         return model.fingerprint
@@ -145,7 +134,7 @@ def polish_model(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> Model:
-    """``polish`` for a model in memory called ``name``; writes only the work beside ``target``, whose lock is held."""
+    """``polish`` for a model in memory; writes only the work store of ``target``, whose lock the caller holds."""
     began, topics = time.perf_counter(), TopicParameters.of(start)
     scan_settings = start.provenance.get("scan_settings") or {}
     request = PolishRequest(topics, corpus, settings, scan_settings.get("partition_nonzeros"))
@@ -176,7 +165,7 @@ def polish_model(
 
 
 def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
-    """sha256 of what determines a polished model: the fingerprint of its start, the corpus and the settings."""
+    """sha256 of the fingerprint of the start, the corpus and the settings, which determine a polished model."""
     return fingerprint({"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()})
 
 
@@ -185,7 +174,6 @@ def _n_documents(found: PartialResult) -> int:
 
 
 def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDArray[Any]]:
-    """The arrays of the start, with those that depend on the topics replaced."""
     arrays, word_topic = dict(start.arrays), found.arrays["word_topic"]
     topic_probability = found.arrays["shares"] / _n_documents(found)
     prominent = prominent_words(word_topic, arrays["prominent_words"].shape[1])
@@ -212,18 +200,15 @@ def polish_topics(
 ) -> PartialResult:
     """Polish topics on the documents of a corpus, or resume an interrupted run in the store ``work``.
 
-    Passes over the data: one, and one more for each full step. The same request gives the same bits on every scheduler.
-    The caller removes ``work`` when the result is written.
+    Makes one pass over the data, and one more for each full step. Results are bit-identical for all schedulers. The
+    caller removes ``work`` after writing the result. Raises ``InputError`` if memory is too small, or if the corpus
+    has none of the model's words or a bad record, in which case ``work`` is removed; ``StoreError`` if a shard or
+    ``work`` is damaged.
 
-    Raises ``InputError`` if the corpus has none of the model's words or a bad record, in which case ``work`` is
-    removed, or memory is too small; ``StoreError`` if a shard or ``work`` is damaged.
-
-    Returns
-    -------
-    PartialResult
-        ``word_topic`` (N x K, columns sum to 1); ``shares`` (K,) and ``pairs`` (K x K), the sums of topic shares and of
-        their products over the ``n_documents`` documents of the last step; ``log_likelihood`` of a token at each step;
-        ``watched``, the number of steps and the held-out perplexity after the sampled steps and after each full step.
+    The result has ``word_topic`` (N, K), columns sum to 1; ``shares`` (K,) and ``pairs`` (K, K), the sums of topic
+    shares and their products over the ``n_documents`` documents of the last step; ``log_likelihood`` per token at each
+    step; and ``watched``, the number of steps and held-out perplexity after the sampled steps and after each full
+    step.
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     ids = request.topics.ids_of_corpus(request.corpus)
@@ -242,8 +227,6 @@ def polish_topics(
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of the job, on a scheduler."""
-
     request: PolishRequest
     store: Workspace
     partitions: tuple[Partition, ...]
@@ -256,7 +239,7 @@ class _Run:
         documents = drawn()
         held_out, longest = block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
         state = self.store.checkpoints("topics")
-        # All sampled steps are one move, each full step is one.
+        # The sampled steps are one move together; each full step is a move.
         full = self.request.steps[len(sampled) :]
         moves = [sampled] * bool(sampled) + [(step,) for step in full]
 
@@ -315,7 +298,7 @@ class _Run:
         return PartialResult(arrays, {"n_documents": sums.scalars["n_documents"]})
 
     def _watched(self, before: PartialResult, found: PartialResult, held_out: Counts) -> PartialResult:
-        """The result of a move with the history of all moves; reports its steps."""
+        """Add the history of earlier moves to the result of a move, and report its steps."""
         history = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
         for number in range(before.arrays["log_likelihood"].size, history.size):
             measures = {"log_likelihood": float(history[number])}
@@ -326,9 +309,9 @@ class _Run:
         return PartialResult({**found.arrays, "log_likelihood": history, "watched": watched}, found.scalars)
 
     def _perplexity(self, word_topic: Floats, held_out: Counts) -> tuple[float, ...]:
-        """Perplexity of the held-out documents, by the model and by word frequencies, and their number.
+        """Perplexity of the held-out documents by the model and by word frequencies, and their number.
 
-        Empty without held-out tokens, or if counts are fractions, which cannot be split into halves.
+        Empty without held-out tokens, and for fractional counts, which cannot be split into halves.
         """
         if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
             return ()

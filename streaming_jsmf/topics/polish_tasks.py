@@ -1,4 +1,4 @@
-"""What the tasks of polish compute: the draw of documents, the sampled steps, and one full step."""
+"""The tasks of polish: the draw of documents, the sampled steps, and one full step."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ from streaming_jsmf.topics.parameters import (
 
 Counts = csr_array[Any]
 
-#: Reads a committed result.
+#: Function that reads a committed result.
 Read: TypeAlias = Callable[[], PartialResult]
 
-#: Increased when the same request gives other bits.
+#: Increase when the same request gives other bits.
 ALGORITHM_VERSION = 3
 
-#: Bytes of a nonzero of the sample: a word id and a count.
+#: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
 
-#: Largest share of the documents that is held out.
+#: Maximum share of the documents that is held out.
 MOST_HELD_OUT = 0.02
 
-#: N x K float64 arrays that a worker holds: topics in both precisions, and sums of blocks, partition and fold.
+#: N x K float64 arrays per worker: topics in both precisions, and sums of blocks, partition and fold.
 TALL_ARRAYS = 6
 
-#: Numbers of the draws, which are numbered like steps: held-out documents, and the sample of the first step.
+#: Numbers of the random draws, which share the numbering of steps: held-out documents, and the first step's sample.
 HELD_OUT_DRAW, SAMPLE_DRAW = -1, 0
 
 
 @dataclass(frozen=True)
 class PolishRequest:
-    """Which topics are polished on which corpus, and how."""
+    """The topics to polish, the corpus, and the settings."""
 
     topics: TopicParameters
     corpus: Corpus
@@ -67,24 +67,23 @@ class PolishRequest:
 
     @property
     def budget(self) -> int:
-        """Nonzeros of a partition, as in a scan."""
         scan = ScanSettings(partition_nonzeros=self.partition_nonzeros)
         return scan.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Each step with the share of the documents that it sees."""
+        """Each step with its share of the documents."""
         return plan_steps(self.corpus.nonzeros, self.settings.steps, self.settings.rounds)
 
     @property
     def sampled_steps(self) -> tuple[Step, ...]:
-        """The steps on the sample: all, if the corpus is no larger."""
+        """The steps on the sample: all steps if the corpus is no larger."""
         whole = self.corpus.nonzeros <= polish_step.SAMPLE_NONZEROS
         return tuple(step for step in self.steps if whole or step.share < 1)
 
     @property
     def held_out(self) -> float:
-        """Probability of a document to be held out."""
+        """Probability that a document is held out."""
         return min(self.settings.held_out / max(self.corpus.n_documents, 1), MOST_HELD_OUT)
 
     @property
@@ -110,9 +109,9 @@ class PolishRequest:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What all tasks read: arrays in the work store by their digests, and counts over the N words of the model.
+    """Inputs of all tasks: arrays in the work store by their digests, and counts over the model's N words.
 
-    ``hint`` ends a message about damage; ``held_out`` and ``seed`` determine the documents that are held out.
+    ``hint`` ends messages about damage; ``held_out`` and ``seed`` determine the held-out documents.
     """
 
     store: StorePath
@@ -123,11 +122,10 @@ class Inputs:
     seed: int
 
     def read(self, name: str) -> NDArray[Any]:
-        """An array of the work store."""
         return read_array(self.store, name, self.digests[name], hint=self.hint)
 
     def blocks(self, partition: Partition) -> Iterator[tuple[str, Counts, NDArray[np.bool_]]]:
-        """Content hash, counts (documents x N) and which documents are held out, of each row group."""
+        """Yield content hash, counts (documents x N) and the mask of held-out documents of each row group."""
         ids = self.read("ids")
         for unit in partition.units:
             block = over_vocabulary(read_block(unit, ids.size), ids, self.n_words)
@@ -137,7 +135,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class DrawReduction:
-    """Held-out and sampled documents in the order of the corpus, and the sums of ``log_lengths`` over all documents."""
+    """Held-out and sampled documents in corpus order, and the sums of ``log_lengths`` over all documents."""
 
     inputs: Inputs
     share: float
@@ -171,7 +169,7 @@ class DrawReduction:
 
 
 def longest_of(drawn: PartialResult) -> float:
-    """Number of tokens of a document that count in a step."""
+    """Maximum number of tokens of a document that count in a step."""
     return longest_document(drawn.scalars["log_length"], int(drawn.scalars["n_documents"]))
 
 
@@ -195,7 +193,7 @@ class SampledReduction:
     name: str = "sampled"
 
     def compute(self, steps: Sequence[Step]) -> PartialResult:
-        """No pass over the corpus: reads the sample."""
+        """Run the steps on the sample, without a pass over the corpus."""
         topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
         drawn = self.drawn()
         sample, longest = block_of(drawn, "sample", self.inputs.n_words), longest_of(drawn)
@@ -222,7 +220,7 @@ class SampledReduction:
         return PartialResult(arrays, {"n_documents": sums.n_documents})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """There is one part."""
+        """There is only one part."""
         del folded
         return partial
 

@@ -1,4 +1,4 @@
-"""The rectification of the co-occurrences of a moments store, by each method, and what it costs."""
+"""The rectification of the co-occurrences of a moments store by each method, and its cost."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from streaming_jsmf.rectification.result import OnIteration, Rectification, unre
 
 logger = logging.getLogger(__name__)
 
-#: Number of N x N matrices that each rectification of the whole C holds at once.
+#: Number of N x N matrices that each rectification of the whole C keeps in memory.
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
 
-#: Number of words from which a rectification of the whole C is announced, and of topics from which ENN is.
+#: Number of words from which the cost of rectifying the whole C is announced, and of topics for ENN.
 _MANY_WORDS, _MANY_TOPICS = 5_000, 300
 
-#: Number of N x K arrays that ENN and its surroundings hold at once, and its operations per second on one core;
+#: Number of N x K arrays in memory during ENN, and its operations per second on one core;
 #: measured on KOS with K = 100 and 300.
 _BLOCKS, _OPERATIONS = 15, 1e10
 
 
 def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int | None = None) -> None:
-    """Log the time and memory of a long rectification before the scan, up to a factor of about two.
+    """Log the time and memory of a long rectification before the scan, accurate to a factor of about two.
 
-    Raises ``InputError`` if the machine does not have the memory, or a limit of the process does not allow it.
+    Raises ``InputError`` if the machine lacks the memory, or a limit of the process does not allow it.
     """
     k = settings.n_topics
     needed = _BLOCKS * 8 * n_words * k
@@ -103,9 +103,8 @@ def rectify(
 ) -> Rectification:
     """Rectify the co-occurrences of a store by the method ``settings.rectify``. No pass over the corpus.
 
-    PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md).
-
-    Raises ``InputError`` if the whole C is needed and the store does not have it, or it does not fit into memory.
+    PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md). Raises ``InputError`` if the
+    method needs the whole C and the store lacks it, or it does not fit into memory.
     """
     k, iterations, tolerance = settings.n_topics, settings.max_iterations, settings.tolerance
 
@@ -147,7 +146,7 @@ def _enn(
         acceleration=settings.acceleration,
         threads=threads,
     )
-    # The missing mass goes to the words in proportion to u u', or evenly.
+    # Distribute the missing mass over the words in proportion to u u', or evenly.
     shares = moments.row_sum / moments.row_sum.sum() if settings.missing_mass == "marginals" else None
     return epsilon_nonnegative(pairs, settings.n_topics, options, shares=shares, on_iteration=report)
 
@@ -167,13 +166,13 @@ def _operator(moments: Moments, rectifier: Rectifier) -> SymmetricOperator:
         return matrix_operator(_cooccurrence(moments, rectifier))
     factor = moments.factor()
     if factor is None:
-        # All pairs of the sketch, not only those that PALM starts from.
+        # All pairs of the sketch, not only those with which PALM starts.
         return eigen_operator(moments.eigenpairs(1, extra=moments.settings.basis_width))
     return factor_operator(factor, moments.diagonal)
 
 
 def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]:
-    """The whole C, if the store has it and it fits."""
+    """The whole C, if the store has it and it fits into memory."""
     needed, available = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
     if available is not None and needed > available:
         raise InputError(

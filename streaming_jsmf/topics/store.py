@@ -1,4 +1,4 @@
-"""The model store: one Zarr v3 group for each number of topics K, with arrays and JSON only."""
+"""The model store: one Zarr v3 group of arrays and JSON for each number of topics K."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
 
-#: File in a directory of models of several K with the result of ``choose_k``.
+#: File with the result of ``choose_k`` in a directory of models of several K.
 COMPARISON = "choose-k.json"
 
-#: A model as users give it: its path or URL, or the result of ``open_model`` or ``fit``.
+#: A model as passed by users: its path or URL, or the result of ``open_model`` or ``fit``.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 
 
@@ -51,12 +51,8 @@ AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 class Model:
     """A fitted model in memory.
 
-    Attributes
-    ----------
-    arrays
-        By the names in ``MODEL_VARIABLES``, or ``STOD_VARIABLES`` for the tensor engine.
-    settings, metrics, provenance
-        JSON values: the settings of the engine, certificates of the result, and how the model was made.
+    ``arrays`` are named as in ``MODEL_VARIABLES``, or ``STOD_VARIABLES`` for the tensor engine. ``settings`` of the
+    engine, ``metrics`` (certificates of the result) and ``provenance`` (how the model was made) are JSON values.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -124,10 +120,7 @@ class JsonAttribute(Mapping[str, Any], str):
 
 
 def model_path(model: AnyModel) -> StorePath:
-    """The path of a model given as a path, a URL, or the result of ``open_model`` or ``fit``.
-
-    Raises ``InputError`` if it is something else, or was not opened from a store.
-    """
+    """The path of a model given as a path, URL, or result of ``open_model`` or ``fit``; otherwise ``InputError``."""
     encoding = getattr(model, "encoding", None)
     if isinstance(encoding, Mapping):  # an xarray.Dataset
         if "source" not in encoding:
@@ -140,7 +133,7 @@ def model_path(model: AnyModel) -> StorePath:
 
 
 def model_names(path: StorePath) -> list[str]:
-    """Names (``k=5``, ...) of the models below ``path`` that were fitted for several numbers of topics."""
+    """Sorted names (``k=5``, ...) of the models of several K below ``path``."""
     names = [name for name in child_names(path, "k=") if name[2:].isdigit() and node_exists(path / name)]
     return sorted(names, key=lambda name: (len(name), name))
 
@@ -155,7 +148,7 @@ def models_at(path: AnyModel) -> tuple[StorePath, ...]:
 def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
     """The path of the model of each K: ``root`` itself, or ``root/k=5``, ``root/k=10``, ... for several.
 
-    Raises ``InputError`` if ``topics`` is empty, or a path is taken. With several K, existing models are checked later
+    Raises ``InputError`` if ``topics`` is empty or a path is taken; existing models of several K are checked later
     (``is_done``).
     """
     if not topics:
@@ -170,10 +163,9 @@ def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> di
 
 
 def require_free_model(path: StorePath, overwrite: bool) -> None:
-    """Refuse a path that exists before any work, unless a killed run may have written the model there.
+    """Refuse an existing path before any work, unless a killed run may have written the model there.
 
-    Raises ``InputError`` if ``path`` exists, unless it is a model outside the working directory and ``overwrite`` is
-    set.
+    Raises ``InputError`` unless ``overwrite`` is set and ``path`` is a model outside the working directory.
     """
     if not is_left(path):
         _require_free(path, overwrite)
@@ -190,17 +182,11 @@ def _require_free(path: StorePath, overwrite: bool) -> None:
 
 
 def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:
-    """Whether the model with the fingerprint ``wanted`` is at ``target``; reads and verifies it.
+    """Whether the model with fingerprint ``wanted`` is at ``target``; reads and verifies it.
 
-    Raises ``InputError`` if ``target`` is something else that must not be replaced; ``StoreError`` if the model is
-    damaged. It is not replaced by itself, since labels and counts are stored below it.
-
-    Parameters
-    ----------
-    committed
-        The fingerprint that a killed run had announced (``sole_writer``); a model that it wrote is not replaced.
-    overwrite
-        Whether another model is to be replaced.
+    It is not replaced, since labels and counts are stored below it, unless ``overwrite`` is set and no killed run had
+    announced it (``committed``, see ``sole_writer``). Raises ``InputError`` if ``target`` is something else that must
+    not be replaced; ``StoreError`` if the model is damaged.
     """
     if is_free(target):
         return False
@@ -213,12 +199,11 @@ def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) 
 
 
 def has_fingerprint(target: StorePath, wanted: str) -> bool:
-    """Whether a model with this fingerprint is at ``target``."""
     return node_exists(target) and read_model(target, ()).fingerprint == wanted
 
 
 def commit_model(target: StorePath, model: Model, *, overwrite: bool, work: bool = False) -> None:
-    """Write a model under the lock of ``target``, then remove the work beside it if there is any (``work``)."""
+    """Write a model under the lock of ``target``, then remove its work store if there is one (``work``)."""
     announce_commit(target, model.fingerprint, work=work)
     write_model(target, model, overwrite=overwrite)
     if work:
@@ -226,11 +211,10 @@ def commit_model(target: StorePath, model: Model, *, overwrite: bool, work: bool
 
 
 def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
-    """Write a model beside ``path`` and rename it; behind a URL write it in place, its root last.
+    """Write a model atomically: by renaming a temporary store, or behind a URL by writing its root last.
 
-    The caller holds the lock of ``path``.
-
-    Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set.
+    The caller holds the lock of ``path``. Raises ``InputError`` if ``path`` exists, unless it is a model and
+    ``overwrite`` is set.
     """
     _require_free(path, overwrite)
     variables = model.variables()
@@ -275,21 +259,9 @@ def read_model(
 ) -> Model:
     """Read a model into memory and verify each array against its digest.
 
-    Parameters
-    ----------
-    names
-        Arrays to read; None: all.
-    optional
-        Further arrays to read if the model has them, since they depend on the engine.
-    hint
-        End of a message about damage.
-
-    Raises
-    ------
-    InputError
-        If there is no model at ``path``.
-    StoreError
-        If an array is missing, truncated or altered; the message names it.
+    ``names`` are the arrays to read, None for all; ``optional`` arrays are read if the model has them; ``hint`` ends a
+    message about damage. Raises ``InputError`` if there is no model at ``path``; ``StoreError``, naming the array, if
+    one is missing, truncated or altered.
     """
     path = store_path(path, "a model")
     attributes = _read_attributes(path)
@@ -302,7 +274,7 @@ def read_model(
 def read_model_panels(path: StorePath, name: str) -> Iterator[NDArray[Any]]:
     """Yield the rows of a numeric array of a model in order, some MiB at a time.
 
-    Raises ``InputError``, ``StoreError`` as ``read_model``; altered values are reported after the last panel.
+    Raises ``InputError`` and ``StoreError`` as ``read_model``; altered values are reported after the last panel.
     """
     digests = _digests_of(path, _read_attributes(path)["digests"], (name,))
     for _, values in read_panels(path, name, digests[name]):
@@ -319,12 +291,8 @@ def _digests_of(path: StorePath, digests: Mapping[str, Any], wanted: Sequence[st
 def open_model(path: AnyModel) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset`` with the words as a coordinate.
 
-    Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text.
-
-    Raises
-    ------
-    InputError
-        If there is no model at ``path``.
+    Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises
+    ``InputError`` if there is no model at ``path``.
     """
     import xarray as xr
 
@@ -339,7 +307,7 @@ def open_model(path: AnyModel) -> xr.Dataset:
 
 
 def dataset_of(model: Model) -> xr.Dataset:
-    """A model in memory as ``open_model`` shows it, without copying arrays and without their digests."""
+    """A model in memory as ``open_model`` returns it, without copying arrays and without their digests."""
     import xarray as xr
 
     variables = model.variables()

@@ -26,7 +26,7 @@ from streaming_jsmf.moments.stages.third_moment import TensorMoments
 from streaming_jsmf.topics.anchor_words import anchored_topics, word_lists
 from streaming_jsmf.topics.rectify import rectify
 
-#: Eigenpairs beyond the first K that the rectification for alpha0 starts from.
+#: Number of eigenpairs beyond the first K with which the rectification for alpha0 starts.
 EXTRA_PAIRS = 10
 
 
@@ -35,12 +35,11 @@ def fit_tensor(
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays and metrics of a model of the tensor engine (STOD, Algorithm 2 after its scans). No pass over the corpus.
 
-    ``lap`` is called with the name of each stage when it is done.
-
-    Raises ``InputError`` if the store has no third moment; ``TooFewFactorsError`` if K exceeds the width of the basis,
-    the corpus holds no topic, or too few anchor words to estimate alpha0.
+    ``lap`` is called with the name of each completed stage. Raises ``InputError`` if the store has no third moment;
+    ``TooFewFactorsError`` if K exceeds the width of the basis, the corpus has no topic, or there are too few anchor
+    words to estimate alpha0.
     """
-    # Not kept in memory while alpha0 is estimated.
+    # Do not keep these moments in memory while alpha0 is estimated.
     width = moments.tensor_moments().basis.shape[1]
     if settings.n_topics > width:
         raise TooFewFactorsError(
@@ -76,11 +75,10 @@ def _alpha0(moments: Moments, settings: StodSettings, threads: int, listener: Li
 
 
 def estimate_alpha0(moments: Moments, n_topics: int, threads: int, listener: Listener) -> float:
-    """The prior sum implied by the refined topic correlations of LR-JSMF with default settings. No pass.
+    """Prior sum implied by the refined topic correlations of LR-JSMF with default settings. No pass over the corpus.
 
-    For ``n_topics``, or as many as C has positive eigenvalues.
-
-    Raises ``TooFewFactorsError`` if C has no positive eigenvalue, or there are too few anchor words.
+    Uses ``n_topics``, or as many as C has positive eigenvalues. Raises ``TooFewFactorsError`` if C has no positive
+    eigenvalue, or there are too few anchor words.
     """
     pairs = moments.eigenpairs(1, extra=n_topics - 1 + EXTRA_PAIRS)
     settings = InferSettings(min(n_topics, pairs.positive), correlations="refined")

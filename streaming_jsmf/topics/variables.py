@@ -1,4 +1,4 @@
-"""The arrays of a model store: dimensions, symbol in the papers, and meaning."""
+"""The arrays of a model store: dimensions, symbols in the papers, and meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Variable:
     meaning: str
 
     def attributes(self) -> dict[str, str]:
-        """Attributes of the array, as xarray shows them."""
+        """Attributes of the array in xarray."""
         return {"long_name": self.meaning, **({"symbol": self.symbol} if self.symbol else {})}
 
 
@@ -22,7 +22,7 @@ def _variable(dimensions: str, symbol: str, meaning: str) -> Variable:
     return Variable(tuple(dimensions.split()), symbol, meaning)
 
 
-#: Of the models of every engine; ``alpha`` of LR-JSMF and ``topic_topic_of_documents`` exist after polish only.
+#: Arrays of every engine; ``alpha`` of LR-JSMF and ``topic_topic_of_documents`` exist only after polish.
 _COMMON = {
     "word": _variable("word", "", "vocabulary"),
     "topic_": _variable("topic_", "", "topic number, second axis of topic_topic"),
@@ -39,7 +39,7 @@ _COMMON = {
     ),
 }
 
-#: Of models of LR-JSMF.
+#: Arrays of LR-JSMF models.
 MODEL_VARIABLES: dict[str, Variable] = {
     **_COMMON,
     "topic": _variable("topic", "", "topic number, in the order in which anchors were chosen"),
@@ -60,7 +60,7 @@ MODEL_VARIABLES: dict[str, Variable] = {
     ),
 }
 
-#: Of models of the tensor engine.
+#: Arrays of models of the tensor engine.
 STOD_VARIABLES: dict[str, Variable] = {
     **_COMMON,
     "topic": _variable("topic", "", "topic number, by falling probability"),
