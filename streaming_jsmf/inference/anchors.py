@@ -53,8 +53,9 @@ class DegenerateAnchorsError(ValueError):
 
 
 class RejectedAnchorError(ValueError):
-    """A given anchor word does not meet a requirement; ``reason`` completes a sentence that starts with the ``word``
-    id.
+    """A given anchor word does not meet a requirement.
+
+    ``reason`` completes a sentence that starts with the ``word`` id.
     """
 
     def __init__(self, word: int, reason: str) -> None:

@@ -49,12 +49,11 @@ def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
 
 
 def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:
-    """Label topics with words that are both prominent and characteristic (K, n), each word for one topic; (K, count)
-    ids.
+    """Words of each topic that are both prominent and characteristic, (K, count) ids, each for one topic.
 
-    The score of a word for a topic is the sum of its two ranks; a list without the word contributes its length. Pairs
-    are assigned by ascending score (ties: lower topic, then lower id), so a shared word labels the topic that it fits
-    best. -1 where the lists are exhausted.
+    Both lists are (K, n). The score of a word for a topic is the sum of its two ranks; a list without the word
+    contributes its length. Pairs are assigned by ascending score (ties: lower topic, then lower id), so a shared word
+    labels the topic that it fits best. -1 where the lists are exhausted.
     """
     n_topics, listed = prominent.shape
     offers: list[tuple[int, int, int]] = []

@@ -1,8 +1,8 @@
-"""Least squares over the probability simplex, for very many rows and one set of vertices.
+"""Least squares over the probability simplex, for many rows and one set of vertices.
 
-The third step of Algorithms 1 and 5 of LR-JSMF (Lee et al., ICML 2021): each word is written as the convex combination
-of the anchor words nearest to it. Two methods: a compiled active set, exact to rounding, and exponentiated gradient,
-which the papers use. Both return a certificate for each row.
+The third step of Algorithms 1 and 5 of LR-JSMF (Lee et al., ICML 2021): each word is written as the nearest convex
+combination of the anchor words. Two methods, a compiled active set (exact to rounding) and exponentiated gradient (used
+in the papers); both return a certificate for each row.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 BLOCK_ROWS = 1024
 
 EXPONENTIATED_ITERATIONS = 2_000
-#: Iterations between two evaluations of the gap, each of which costs as much as an iteration.
+#: Iterations between evaluations of the gap, each of which costs as much as an iteration.
 CHECK_EVERY = 10
-#: Factors of the step size of exponentiated gradient after a descent, and otherwise.
+#: Factors applied to the step size of exponentiated gradient: after a descent, and otherwise.
 LONGER, SHORTER = 1.5, 0.5
 
 
@@ -37,9 +37,9 @@ class SimplexSolution:
     weights
         N x K, rows non-negative with sum 1.
     gap
-        (N,) in units of ||x||^2; ||x_i - V'b_i||^2 is at most gap_i above its minimum (Frank-Wolfe gap).
+        (N,), in units of ||x||^2: the Frank-Wolfe gap, which bounds how far ||x_i - V'b_i||^2 is above its minimum.
     iterations
-        The largest number of iterations of any row.
+        Largest number of iterations of any row.
     """
 
     weights: Floats
@@ -64,18 +64,16 @@ def simplex_least_squares(
     Parameters
     ----------
     X
-        N x d; may be float32 and memory-mapped: one block at a time is converted to float64.
+        N x d; may be float32 and memory-mapped, because blocks of rows are converted to float64 one at a time.
     vertices
         V, K x d.
     method
         "active-set" (also "auto") or "exponentiated-gradient".
     tolerance
-        Of exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations
+        For exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations
         (compare the gap). The active set is exact to rounding.
-    block_rows
-        Rows per block.
     threads
-        Blocks solved in parallel; default: one per processor. The result does not depend on it.
+        Blocks of ``block_rows`` rows solved in parallel; None: one per processor. The result does not depend on it.
     """
     rows, corners = _checked(X, vertices)
     if method not in get_args(SimplexMethod):
@@ -87,7 +85,7 @@ def simplex_least_squares(
     iterations = np.zeros(n_rows, dtype=np.int64)
     columns = np.ascontiguousarray(corners.T)
     gram = np.empty((n_vertices, n_vertices))
-    # The same loop as for c = V x, so that a row equal to a vertex has exactly the same inner products.
+    # The same loop as for c = V x, so that a row equal to a vertex has identical inner products.
     inner_products(corners, columns, gram)
     diagonal = np.diag(gram)
     shift = float(np.median(diagonal)) or float(diagonal.mean()) or 1.0
@@ -124,10 +122,10 @@ def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[FloatArray, Floats]:
 def _exponentiated_gradient(
     block: Floats, vertices: Floats, tolerance: float, weights: Floats, gap: Floats, iterations: Integers
 ) -> None:
-    """Multiply the weights by exp(-step x gradient) and rescale them to sum 1, from equal weights, for each row.
+    """Multiply weights by exp(-step x gradient) and rescale them to sum 1, starting from equal weights.
 
-    Each row has its own step size, which grows while the objective falls and is halved where it would rise. No weight
-    becomes exactly zero, and the gap closes slowly where vertices are close to each other.
+    The step size of a row grows while its objective falls and is halved otherwise. No weight becomes exactly zero, and
+    the gap closes slowly if vertices are close to each other.
     """
     gram, linear = vertices @ vertices.T, block @ vertices.T
     target = tolerance * np.einsum("ij,ij->i", block, block)
@@ -146,7 +144,7 @@ def _exponentiated_gradient(
             active, current, product, step, gradient = (
                 values[unfinished] for values in (active, current, product, step, gradient)
             )
-        # The exponent may be shifted by a constant per row: the largest becomes 0 and nothing overflows.
+        # Shift the exponents of each row so that the largest is 0, which avoids overflow.
         exponent = -step[:, None] * (gradient - gradient.min(axis=1)[:, None])
         trial = current * np.exp(exponent)
         trial /= trial.sum(axis=1)[:, None]
