@@ -144,14 +144,11 @@ def pivoted_anchors(
 
     Parameters
     ----------
-    rows
-        X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis. Overwritten.
-    ids
-        (n,), word ids of the rows, ascending.
-    given
-        Anchors that come first, in this order. Their words must be among ``ids``.
-    mass
-        d of the rows, (n,), for tandem anchors; see ``group_means``.
+    rows, ids
+        X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis (overwritten), and their word
+        ids, ascending.
+    given, mass
+        Anchors that come first, in this order, from ``ids``; d of the rows, (n,), for tandem anchors (``group_means``).
     """
     if ids.size < n_topics:
         raise DegenerateAnchorsError(

@@ -15,14 +15,10 @@ CHECK_EVERY = 20
 
 @dataclass(frozen=True)
 class RefinedCorrelations:
-    """The joint-stochastic A that minimises ||Y Y' - B A B'||_F, with its optimality gap.
+    """The joint-stochastic A (K x K) that minimises ||Y Y' - B A B'||_F, with its optimality gap.
 
-    Attributes
-    ----------
-    topic_topic
-        A, K x K, symmetric, non-negative, sum 1.
-    gap
-        Frank-Wolfe gap: bounds how far ||Y Y' - B A B'||_F^2 is above its minimum, relative to ||Y Y'||_F^2.
+    ``gap`` is the Frank-Wolfe gap: it bounds how far ||Y Y' - B A B'||_F^2 is above its minimum, relative to ||Y
+    Y'||_F^2.
     """
 
     topic_topic: Floats

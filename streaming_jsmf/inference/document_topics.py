@@ -38,17 +38,10 @@ TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 class DocumentTopics:
     """Topic shares of documents.
 
-    Attributes
-    ----------
-    shares
-        M x K, positive, rows sum to 1.
-    iterations
-        (M,), number of steps; rounds for ``cvb0``.
-    remaining
-        (M,). ``map``: bound on the sum of absolute differences from the most probable shares, up to rounding; infinite
-        if unknown. ``cvb0``: the sum of absolute changes in the last round.
-    tolerance
-        The requested maximum of ``remaining``.
+    ``shares`` are M x K, positive, rows sum to 1; ``iterations`` (M,) are steps, or rounds for ``cvb0``. ``remaining``
+    (M,) is, for ``map``, a bound on the sum of absolute differences from the most probable shares (up to rounding;
+    infinite if unknown), and for ``cvb0`` the sum of absolute changes in the last round. ``tolerance`` is its requested
+    maximum.
     """
 
     shares: Floats
@@ -81,10 +74,8 @@ def document_topics(
     ----------
     counts
         Documents x N, non-negative; not necessarily integers.
-    word_topic
-        N x K, p(word | topic).
-    prior
-        (K,), alpha, positive.
+    word_topic, prior
+        p(word | topic), N x K, and alpha, (K,), positive.
     method
         ``map``: the most probable shares. ``cvb0``: better for documents of about ten words.
     tolerance, max_iterations

@@ -113,11 +113,7 @@ def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
 
 @inlined
 def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> float:
-    """Scale the probabilities of each word to sum 1 and copy them to ``single``; return the tokens of known words.
-
-    Scaling does not change the shares. Words without a topic get a count of 0 and equal probabilities, like the
-    padding.
-    """
+    """Scale the probabilities of each word to sum 1 (words without a topic to 1 / K, count 0); return the known tokens."""
     for w in range(sums.size):
         sums[w] = 0.0
     for k in range(rows.shape[0]):
@@ -262,10 +258,7 @@ def slope(
 def step_length(
     counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> Any:
-    """A step along y that decreases f: 1, the largest that keeps shares positive, or a value found by bracketing.
-
-    f is convex along the step and still decreasing at the lower end of the bracket.
-    """
+    """A step along y that decreases the convex f: 1, the largest that keeps shares positive, or found by bracketing."""
     lowest = topics[4, : prior.size].min()
     high = TO_ZERO / -lowest if lowest < -TO_ZERO else 1.0
     at_low = slope(counts, prior, weight, shares, words, topics, counts.dtype.type(0))

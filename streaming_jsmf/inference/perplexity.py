@@ -31,16 +31,12 @@ class Completion:
 
     Attributes
     ----------
-    documents
-        Documents with scored tokens.
-    too_short
-        Documents of fewer than two tokens, which cannot be split.
-    tokens
-        Scored tokens.
+    documents, too_short
+        Documents with scored tokens; documents of fewer than two tokens, which cannot be split.
+    tokens, without_mass
+        Scored tokens; those whose word has no topic, so that only the smoothing gives them a probability.
     unseen
         Tokens whose word has probability 0 in the training corpus; they are not scored.
-    without_mass
-        Scored tokens whose word has no topic, so that only the smoothing gives them a probability.
     log_likelihood, unigram_log_likelihood
         Sums of natural logarithms of the probabilities of the scored tokens.
     unconverged
@@ -79,20 +75,11 @@ class Completion:
 
 @dataclass(frozen=True)
 class Completer:
-    """A model for document completion: smoothed topics and prior.
+    """A model for document completion.
 
-    Attributes
-    ----------
-    topics
-        B~, (N, K), columns sum to 1.
-    prior
-        alpha, (K,).
-    unigram
-        p, (N,), sums to 1.
-    has_mass
-        (N,), whether the word has a topic before smoothing.
-    keys
-        (N,), keys of the words for the random split; hashes of the words make it independent of their ids.
+    ``topics`` are B~, (N, K), columns sum to 1; ``prior`` is alpha, (K,); ``unigram`` is p, (N,), sum 1; ``has_mass``
+    (N,) tells whether a word has a topic before smoothing. ``keys`` (N,) determine the random split of words; hashes of
+    the words make it independent of their ids.
     """
 
     topics: Floats

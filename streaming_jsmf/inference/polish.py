@@ -63,16 +63,13 @@ class StepSums:
 
     Attributes
     ----------
-    tokens
-        N x K, expected tokens of each word in each topic.
-    log_likelihood
-        Log-likelihood of the tokens, each predicted from the others of its document (``cvb0.add_documents``).
+    tokens, log_likelihood
+        Expected tokens of each word in each topic, N x K, and the log-likelihood of ``cvb0.add_documents``.
     n_tokens, n_documents
         Size of the data; documents without words do not count.
-    shares
-        (K,), sum of the documents' mean topic shares (n_k + alpha_k) / (n + sum(alpha)); zeros if not requested.
-    pairs
-        K x K, sum of the documents' mean products of two shares under Dirichlet(n + alpha); zeros if not requested.
+    shares, pairs
+        Sums of the documents' mean topic shares (K,) and mean products of two shares (K x K) under Dirichlet(n +
+        alpha); zeros if not requested.
     """
 
     tokens: Floats
@@ -105,10 +102,8 @@ def step_sums(
     ----------
     counts
         Documents x N, positive, not necessarily integers.
-    word_topic
-        B, N x K, non-negative.
-    prior
-        (K,), alpha, positive.
+    word_topic, prior
+        B, N x K, non-negative, and alpha, (K,), positive.
     rounds
         CVB0 rounds per document, at least 2. 10 lower perplexity by another .5 to 1 %, 20 no further.
     longest

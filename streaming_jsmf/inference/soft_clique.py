@@ -29,15 +29,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Clique:
-    """K words and the total weight of their edges.
-
-    Attributes
-    ----------
-    words
-        (K,), word ids, ascending.
-    weights
-        Total weight of the edges after MergeInit and after each exchange; decreasing.
-    """
+    """K words (ids, ascending), and the total edge weights after MergeInit and after each exchange, decreasing."""
 
     words: Integers
     weights: tuple[float, ...]

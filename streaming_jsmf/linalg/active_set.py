@@ -3,14 +3,11 @@
 For each row x, min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1 is solved from G = V V' and c = V x by the primal
 active-set method: start at the nearest vertex, add the vertex with the most negative reduced gradient, solve the
 equality-constrained problem on the *passive* vertices (those of positive weight) with an updated Cholesky factor, and
-step back to the first weight that would become negative.
-
-The factor is that of G + s e e', which changes the objective on the simplex by a constant only and is positive definite
-if the passive vertices are *affinely* independent.
+step back to the first weight that would become negative. The factor is that of G + s e e', which changes the objective
+on the simplex by a constant only and is positive definite if the passive vertices are *affinely* independent.
 
 No BLAS is used and rows are independent, so on one machine the bits depend only on the row and the vertices. Inner
 products are summed in ascending order, so that a row equal to a vertex has exactly the entries of the Gram matrix.
-Names are those of ``passive_set``.
 """
 
 from __future__ import annotations
@@ -51,11 +48,7 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
 def _swap(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, weights: Floats, work: Floats
 ) -> bool:
-    """Replace a passive vertex by a dependent one; return False, and change nothing, if none can be replaced.
-
-    With v = sum_p share_p v_p, weight moves to v from the passive vertices in proportion to their shares until one
-    weight is zero. Call after a failed ``append_vertex``, whose column (``work[0]``) is used.
-    """
+    """Replace a passive vertex by a dependent one (column in ``work[0]``); return False, with no change, if impossible."""
     column, share, sums = work[0], work[1], work[3]
     multiply_transposed(inverse, size, column, share)
     total = share[:size].sum()
@@ -126,10 +119,7 @@ def _entering(
 
 @compiled(nogil=True)
 def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) -> int:
-    """Move weight between the best and worst vertices until the gap is at most ``target``; return the number of steps.
-
-    Needs no factor, so it also handles vertices that are too close to others to be added to one.
-    """
+    """Move weight between the best and worst vertices until the gap is at most ``target``; return the number of steps."""
     n_vertices = gram.shape[0]
     for count in range(20 * n_vertices):
         level = 0.0

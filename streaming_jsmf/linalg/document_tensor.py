@@ -41,18 +41,11 @@ WORD_BLOCK = 1024
 
 @dataclass(frozen=True)
 class TensorSums:
-    """Additive statistics of a set of documents for a given Q, not divided by ``total_weight``.
+    """Additive statistics of a set of documents for a given Q, not divided by ``total_weight``, the sum of w.
 
-    Attributes
-    ----------
-    third
-        (m (m + 1) (m + 2) / 6,), sum of w rho p (x) p (x) p, packed (``linalg.tensor``).
-    triples, pairs
-        (N, m), sums of w rho c p' and of w h c p'.
-    triple_counts, pair_counts, shares
-        (N,), sums of w rho c, of w h c and of w c / l.
-    n_documents, total_weight
-        Number of documents of at least three tokens, and the sum of w.
+    ``third`` is the sum of w rho p (x) p (x) p, packed (``linalg.tensor``). ``triples`` and ``pairs`` (N, m) are the
+    sums of w rho c p' and w h c p'; ``triple_counts``, ``pair_counts`` and ``shares`` (N,) those of w rho c, w h c and
+    w c / l. ``n_documents`` counts documents of at least three tokens.
     """
 
     third: Floats
@@ -83,7 +76,7 @@ class Documents:
 
 
 def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
-    """Sum the contributions of documents, in order; one pass over the batches, one at a time. ``basis`` is Q, N x m.
+    """Sum the contributions of documents in order, in one pass over the batches; ``basis`` is Q, N x m.
 
     Products have the precision of the shares and the basis, which must have the same type; sums are float64.
     """
@@ -154,17 +147,7 @@ def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class BasisMoments:
-    """The first three moments of LDA for STOD.
-
-    Attributes
-    ----------
-    word_mean
-        M1, (N,), mean of c / l.
-    pair_projection
-        E2 Q, N x m.
-    third
-        E3(Q, Q, Q), packed.
-    """
+    """The first three moments of LDA for STOD: M1 (N,), the mean of c / l; E2 Q, N x m; E3(Q, Q, Q), packed."""
 
     word_mean: Floats
     pair_projection: Floats
@@ -201,7 +184,7 @@ def sort_by_word(
 ) -> None:
     """Sort the nonzeros of a CSR matrix (``indptr`` from 0) by word: word x has ``ends[x - 1]`` (or 0) to ``ends[x]``.
 
-    Fills ``ends`` (words,), ``documents`` (nonzeros,), ascending within a word, and ``sorted_values`` (nonzeros,).
+    Fills ``ends`` (words,), ``documents`` (ascending within a word) and ``sorted_values`` (both nonzeros,).
     """
     # ``ends`` first holds the start of each word; every nonzero placed advances it towards the end.
     ends[:] = 0

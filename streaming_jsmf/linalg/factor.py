@@ -46,17 +46,10 @@ def partition_factor(block: csr_array[Any], probes: Single, power_steps: int) ->
     """Randomized factor of H'H with power steps within the partition (Halko et al. 2011, sec. 4.5 and 5.5).
 
     X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2). Without
-    orthonormalisation, directions below 3e-4 of the strongest would be lost, because they are squared twice. Returns
-    (words, r) float32, r <= L, without directions below 1e-7 of the strongest; exact if H has rank at most L.
+    orthonormalisation, directions below 3e-4 of the strongest would be lost, because they are squared twice.
 
-    Parameters
-    ----------
-    block
-        H, documents x words, rows scaled by sqrt(w / (n (n - 1))) (CSR, float32).
-    probes
-        Random test matrix, words x L.
-    power_steps
-        Number of multiplications by H'H, at least 1.
+    H is documents x words (CSR, float32), rows scaled by sqrt(w / (n (n - 1))); X starts as ``probes``, words x L.
+    Returns (words, r) float32, r <= L, without directions below 1e-7 of the strongest; exact if H has rank at most L.
     """
     x: Single = probes
     del probes  # saves an N x L array during the later steps

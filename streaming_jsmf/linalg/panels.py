@@ -41,10 +41,9 @@ def panel_threads(count: int) -> Iterator[None]:
 
 
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """``map`` on the threads of ``panel_threads``, if any; results are in the order of the items.
+    """``map`` on the threads of ``panel_threads``, if any; results are in order, so sums have the same bits.
 
-    Sums of the results therefore have the same bits for any number of threads. At most one result per thread plus one
-    is in memory.
+    At most one result per thread plus one is in memory.
     """
     found = _pool.get()
     if found is None:

@@ -27,11 +27,10 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
 
 
 def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
-    """Test matrix with independent entries, uniform over the odd multiples of 2^-8 in (-1, 1), (n_words, width)
-    float32.
+    """Test matrix of independent entries, uniform over the odd multiples of 2^-8 in (-1, 1); see ``gaussian_probes``.
 
-    As good as a normal one if power steps follow, in a seventh of the time; arguments as for ``gaussian_probes``.
-    Random signs are not used, because a small square matrix of signs is often singular.
+    As good as a normal one if power steps follow, in a seventh of the time. Random signs are not used, because a small
+    square matrix of signs is often singular.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
     for rows, bits in _blocks(probes, seed, label):

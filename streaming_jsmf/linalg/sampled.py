@@ -88,19 +88,9 @@ def sample_eigenpairs(
 ) -> Eigenpairs:
     """The ``min(count, N, rank of H_s)`` largest algebraic eigenpairs of H_s'H_s - diag(D). No pass over the data.
 
-    Block Davidson as in ``eigen.factor_eigenpairs``, starting from H_s'(H_s Omega). A factor of H_s'H_s would take as
-    many products with more columns, and its own decomposition.
-
-    Parameters
-    ----------
-    sample
-        H_s, documents x words (CSR, float32).
-    diagonal
-        D of Eq. 1, (N,), exact.
-    probes
-        Omega, random, N x p; the block has p vectors, see ``eigen.block_width``.
-    steps
-        Maximum number of corrections, each with one product with the sample.
+    Block Davidson as in ``eigen.factor_eigenpairs``, starting from H_s'(H_s Omega), with ``steps`` corrections at most,
+    each with one product with the sample. H_s is documents x words (CSR, float32), D (N,) the exact D of Eq. 1, Omega
+    (``probes``) random, N x p, where p is the block width (``eigen.block_width``).
     """
     n_words = sample.shape[1]
     seen = np.flatnonzero(np.bincount(sample.indices, minlength=n_words))
@@ -144,16 +134,8 @@ class CorrectedMatrix:
         C^ = C_s + (C - C_s) P + P (C - C_s) - P (C - C_s) P = C_s + U Q' + Q U',   P = Q Q',
 
     with U = E - Q (Q'E) / 2 and E = C Q - C_s Q agrees with C on the span of Q, and with C_s between vectors that are
-    orthogonal to it.
-
-    Parameters
-    ----------
-    sample
-        H_s, documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D).
-    diagonal
-        D of Eq. 1, (N,), exact.
-    basis, product
-        Q, orthonormal, and C Q, exact, N x m.
+    orthogonal to it. H_s is documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the
+    exact D of Eq. 1, (N,); ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
     """
 
     def __init__(self, sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats) -> None:
@@ -188,8 +170,7 @@ class CorrectedMatrix:
 def corrected_eigenpairs(
     sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
 ) -> tuple[Eigenpairs, Floats]:
-    """The ``min(count, m)`` largest algebraic eigenpairs of ``CorrectedMatrix``, and their residual norms ||C^ v -
-    lambda v||.
+    """The ``min(count, m)`` largest algebraic eigenpairs of ``CorrectedMatrix`` C^, and their residual norms.
 
     No pass over the data. Outside the span of Q, the error of ``eigen.nystrom_eigenpairs`` is of the size of C there;
     the error of a sample is only its noise. Block Davidson as in ``eigen.factor_eigenpairs``, starting from (theta_j +
@@ -205,11 +186,9 @@ def corrected_eigenpairs(
 
 
 def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Single:
-    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs of C in the span of Q, as unit columns.
-
-    An eigenvector satisfies v = (lambda + D)^-1 (C + D) v. A power step C Q would also amplify large negative
-    eigenvalues of C, which corpora of short documents have many of.
-    """
+    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs in the span of Q, as unit columns."""
+    # Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v. A power step C Q would also amplify large negative eigenvalues
+    # of C, which are common for corpora of short documents.
     core = gram(basis, product)
     values, rotation = np.linalg.eigh((core + core.T) / 2)
     values, rotation = values[-count:], rotation[:, -count:]
@@ -229,14 +208,10 @@ def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Si
 class SampleCertificate:
     """Error estimate for eigenpairs from a sample.
 
-    Attributes
-    ----------
-    estimated_error
-        Approximate upper bound of ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F, with Y from these pairs and Y* from as many of C.
-        It holds in nine of ten cases and is typically 1.5 to 6 times the error (``benchmarks.sample_error``). It fails
-        if the last eigenvalues are nearly tied and few documents determine them.
-    outside_basis
-        Share of ||Y Y'||_F^2 outside the span of Q.
+    ``estimated_error`` is an approximate upper bound of ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F, with Y from these pairs and
+    Y* from as many of C. It holds in nine of ten cases and is typically 1.5 to 6 times the error
+    (``benchmarks.sample_error``). It fails if the last eigenvalues are nearly tied and few documents determine them.
+    ``outside_basis`` is the share of ||Y Y'||_F^2 outside the span of Q.
     """
 
     estimated_error: float
@@ -255,19 +230,11 @@ def certify(
 
     For a Ritz pair of C^, the residual C v - lambda v is the sum of C^ v - lambda v, which is known, and (I - P)(C -
     C_s) w with w = (I - P) v. Documents enter the sample independently, so the expected square of the second term is a
-    sum over documents, regardless of their order. The held-out documents, which w does not depend on, estimate it.
+    sum over documents, regardless of their order. The held-out documents, which are independent of w, estimate it.
 
-    Parameters
-    ----------
-    parts
-        Parts of the sample; C^ was computed from ``fitted``.
-    share
-        Fraction of all documents in the sample.
-    basis, product
-        Q, orthonormal, and C Q, N x m.
-    corrected
-        Result of ``corrected_eigenpairs`` with more than ``count`` pairs, since the last wanted pairs may mix with the
-        next.
+    C^ must have been computed from ``parts.fitted``; ``share`` is the fraction of all documents in the sample.
+    ``corrected`` is the result of ``corrected_eigenpairs`` with more than ``count`` pairs, since the last ones may mix
+    with the next.
     """
     pairs, residuals = corrected
     thin = basis.astype(np.float32)
@@ -292,11 +259,7 @@ def _sampling_variance(parts: SampleParts, share: float, basis: Single, outside:
 
 
 def _lost(values: Floats, squared: Floats, bottom: float, count: int) -> Floats:
-    """First-order squared sines of the angles between the first ``count`` Ritz vectors and their eigenvectors.
-
-    ``values`` (descending) and ``squared`` are all Ritz values and their squared residual norms; eigenvalues outside
-    the span of the Ritz vectors are at most ``bottom``.
-    """
+    """First-order squared sines of the angles between the first ``count`` Ritz vectors and their eigenvectors."""
     lengths = np.sqrt(squared)
     # A Ritz value differs from an eigenvalue by at most the norm of its residual.
     distances = np.maximum(np.maximum(values - bottom, lengths), np.finfo(float).tiny)

@@ -32,14 +32,8 @@ LONGER, SHORTER = 1.5, 0.5
 class SimplexSolution:
     """Convex combinations and their certificates.
 
-    Attributes
-    ----------
-    weights
-        N x K, rows non-negative with sum 1.
-    gap
-        (N,), in units of ||x||^2: the Frank-Wolfe gap, which bounds how far ||x_i - V'b_i||^2 is above its minimum.
-    iterations
-        Largest number of iterations of any row.
+    ``weights`` are N x K with non-negative rows of sum 1. ``gap`` (N,) is the Frank-Wolfe gap: ||x_i - V'b_i||^2 is at
+    most gap_i above its minimum. ``iterations`` is the maximum over rows.
     """
 
     weights: Floats
@@ -58,22 +52,18 @@ def simplex_least_squares(
 ) -> SimplexSolution:
     """Minimise ||x_i - V'b_i||^2 over the probability simplex for every row x_i of X.
 
-    Raises ``ValueError`` if shapes do not match, entries are not finite, the method is unknown, or ``block_rows``,
-    ``threads`` or ``tolerance`` is not positive.
+    X is N x d and may be float32 and memory-mapped, because blocks of ``block_rows`` rows are converted to float64 one
+    at a time; V (``vertices``) is K x d. Raises ``ValueError`` if shapes do not match, entries are not finite, or an
+    option is invalid.
 
     Parameters
     ----------
-    X
-        N x d; may be float32 and memory-mapped, because blocks of rows are converted to float64 one at a time.
-    vertices
-        V, K x d.
     method
-        "active-set" (also "auto") or "exponentiated-gradient".
+        "active-set" (also "auto"), exact to rounding, or "exponentiated-gradient".
     tolerance
-        For exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations
-        (compare the gap). The active set is exact to rounding.
+        For exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations.
     threads
-        Blocks of ``block_rows`` rows solved in parallel; None: one per processor. The result does not depend on it.
+        Blocks solved in parallel; None: one per processor. The result does not depend on it.
     """
     rows, corners = _checked(X, vertices)
     if method not in get_args(SimplexMethod):
@@ -122,11 +112,7 @@ def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[FloatArray, Floats]:
 def _exponentiated_gradient(
     block: Floats, vertices: Floats, tolerance: float, weights: Floats, gap: Floats, iterations: Integers
 ) -> None:
-    """Multiply weights by exp(-step x gradient) and rescale them to sum 1, starting from equal weights.
-
-    The step size of a row grows while its objective falls and is halved otherwise. No weight becomes exactly zero, and
-    the gap closes slowly if vertices are close to each other.
-    """
+    """Multiply weights by exp(-step x gradient) and rescale them to sum 1, with one step size per row."""
     gram, linear = vertices @ vertices.T, block @ vertices.T
     target = tolerance * np.einsum("ij,ij->i", block, block)
     active = np.arange(len(block))

@@ -25,10 +25,7 @@ SLAB = 8
 
 @dataclass(frozen=True)
 class _Slab:
-    """Entries (i, j, k) for start <= i <= j, first <= j < last and k from ``first`` on; ``total`` is pairs x columns.
-
-    In slabs of the second half, the columns of the first half follow k = m - 1.
-    """
+    """Entries (i, j, k) for start <= i <= j, first <= j < last and k from ``first`` on (then the first half)."""
 
     start: int
     first: int
@@ -169,10 +166,7 @@ def cube(vector: Floats) -> Floats:
 def pair_products(
     left: FloatArray, right: FloatArray, start: int, first: int, last: int, out: FloatArray
 ) -> None:
-    """Set ``out`` (rows x pairs) to left_xj right_xi for first <= j < last and start <= i <= j, in that order.
-
-    ``left`` and ``right`` are rows x m; all arrays are in C order.
-    """
+    """Set ``out`` (rows x pairs) to left_xj right_xi for first <= j < last and start <= i <= j; arrays in C order."""
     for row in range(left.shape[0]):
         place = 0
         for j in range(first, last):

@@ -33,23 +33,11 @@ def alternating_projection(
 ) -> Rectification:
     """AP on the complete C, O(N^2 K) per iteration, warm-started from the eigenvectors of the previous one.
 
-    Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if there are
-    fewer than K eigenpairs.
-
-    Parameters
-    ----------
-    matrix
-        C, N x N, symmetric.
-    pairs
-        Leading algebraic eigenpairs of C, at least K; more speed up the iteration.
-    max_iterations, tolerance
-        Stop once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F, or after this many iterations.
-    overwrite
-        Whether to overwrite ``matrix``.
-    threads
-        Panels computed in parallel; the bits do not depend on it.
-    on_iteration
-        Called with the number and the relative change of each iteration.
+    ``matrix`` is C, N x N, symmetric, and is overwritten if ``overwrite``; ``pairs`` are its leading algebraic
+    eigenpairs, at least K (more speed up the iteration). Stops once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F;
+    ``on_iteration`` receives the number and the relative change of each iteration. The bits do not depend on
+    ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if
+    there are fewer than K eigenpairs.
     """
     require_pairs(pairs, n_topics, "alternating projections")
     c = matrix if overwrite else matrix.copy()

@@ -36,19 +36,10 @@ def diagonal_completion(
 ) -> Rectification:
     """C with a completed, non-negative diagonal, scaled to sum 1; O(N^2 K) per halving.
 
-    Returns C* as ``matrix``, the nearest Y Y' as ``rectified``, and the change of the diagonal relative to ||C||_F.
-    Raises ``ValueError`` if there are fewer than 2 K words.
-
-    Parameters
-    ----------
-    matrix
-        C, N x N, symmetric, N >= 2 K.
-    halvings, seed
-        Number of random halvings, and the seed of their counter-based generator.
-    overwrite
-        Whether to overwrite ``matrix``.
-    on_iteration
-        Called with the number of each halving and the change of its diagonal, relative to ||C||_F.
+    ``matrix`` is C, N x N, symmetric, and is overwritten if ``overwrite``; ``seed`` determines the random halvings.
+    ``on_iteration`` receives the number of each halving and the change of its diagonal, relative to ||C||_F. Returns C*
+    as ``matrix``, the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. Raises
+    ``ValueError`` if there are fewer than 2 K words.
     """
     n = matrix.shape[0]
     if n < 2 * n_topics:

@@ -92,17 +92,10 @@ def epsilon_nonnegative(
 ) -> Rectification:
     """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
-    The topic correlations A of an unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer
-    than K eigenpairs.
-
-    Parameters
-    ----------
-    pairs
-        Leading algebraic eigenpairs of C, at least K; more speed up the first steps.
-    shares
-        (N,), sum 1: distribution of the missing mass over the words, such as row sums of C. None: uniform (the paper).
-    on_iteration
-        Called with the number and the relative change of each step.
+    ``pairs`` are leading algebraic eigenpairs of C, at least K (more speed up the first steps). ``shares`` (N,), sum 1,
+    distribute the missing mass over the words, for example row sums of C; None: uniform, as in the paper.
+    ``on_iteration`` receives the number and the relative change of each step. The topic correlations A of an
+    unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer than K eigenpairs.
     """
     options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")

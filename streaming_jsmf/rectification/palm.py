@@ -68,16 +68,10 @@ def eigen_operator(pairs: Eigenpairs) -> SymmetricOperator:
 
 @dataclass(frozen=True)
 class PALMOptions:
-    """Options of PALM.
+    """Options of PALM; ``penalty`` is s.
 
-    Attributes
-    ----------
-    inertial
-        Extrapolate each step from the last two points; if that raises J, a plain step is taken instead.
-    max_iterations, tolerance
-        Stop once the relative change of Y Y' is below ``tolerance``, or after this many steps on both X and Y.
-    penalty
-        s.
+    Iterations stop once the relative change of Y Y' is below ``tolerance``, or after ``max_iterations`` steps on both X
+    and Y. With ``inertial``, each step is extrapolated from the last two points, unless that raises J.
     """
 
     inertial: bool = False

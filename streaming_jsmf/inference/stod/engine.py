@@ -28,17 +28,7 @@ EIGENVALUE_FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class CoreMoments:
-    """The moments with all words in the basis; independent of alpha0 and K.
-
-    Attributes
-    ----------
-    mean
-        Q'M1, (m,).
-    pairs
-        Q'E2 Q, m x m, symmetric.
-    third
-        E3(Q, Q, Q), m x m x m, symmetric.
-    """
+    """The moments with all words in the basis, independent of alpha0 and K: Q'M1, Q'E2 Q and E3(Q, Q, Q), symmetric."""
 
     mean: Floats
     pairs: Floats
@@ -56,14 +46,8 @@ def core_moments(moments: BasisMoments, basis: Floats) -> CoreMoments:
 class Whitening:
     """Leading eigenpairs of M2 in the basis.
 
-    Attributes
-    ----------
-    values
-        (k,), largest algebraic eigenvalues above the floor, descending; k may be less than K.
-    vectors
-        (m, k), in the basis.
-    rest
-        The other eigenvalues, descending.
+    ``values`` (k,) are the largest algebraic eigenvalues above the floor, descending, where k may be less than K;
+    ``vectors`` are (m, k); ``rest`` are the other eigenvalues, descending.
     """
 
     values: Floats
@@ -152,16 +136,9 @@ class NoTopicsError(ValueError):
 class TensorTopics:
     """Result of STOD.
 
-    Attributes
-    ----------
-    recovered
-        At most K topics, by descending probability.
-    alpha0
-        Sum of the prior.
-    whitening, residuals
-        Eigenpairs of M2, and the error of each due to the basis, relative to its eigenvalue.
-    components
-        All components of the whitened tensor.
+    ``recovered`` has at most K topics, by descending probability; ``alpha0`` is the sum of the prior. ``whitening`` has
+    the eigenpairs of M2, ``residuals`` the relative error of each due to the basis. ``components`` are those of the
+    whitened tensor.
     """
 
     recovered: Recovered

@@ -25,14 +25,8 @@ Float = TypeVar("Float", np.float32, np.float64)
 class Components:
     """T ~ sum over t of ``values[t]`` v_t (x) v_t (x) v_t, in the order in which the components were found.
 
-    Attributes
-    ----------
-    values
-        (k,), non-negative.
-    vectors
-        (k, k), unit columns v_t.
-    largest_step
-        Largest last step of a polished vector.
+    ``values`` (k,) are non-negative, ``vectors`` (k, k) have unit columns v_t, and ``largest_step`` is the largest last
+    step of a polished vector.
     """
 
     values: Floats

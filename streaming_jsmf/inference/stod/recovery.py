@@ -29,16 +29,12 @@ class Recovered:
 
     Attributes
     ----------
-    word_topic
-        phi, N x k; columns sum to 1. Mixed by ``probability`` they reproduce the word probabilities of the corpus
-        exactly, so every word of the corpus has a topic.
-    probability
-        (k,), share of each topic in the corpus; sums to 1.
-    eigenvalues
-        (k,), lambda* of each topic's component.
-    shares
-        (k,), 1 / lambda*^2, the paper's topic shares. They sum to 1 if K and alpha0 match the corpus; noise components
-        have large ones.
+    word_topic, probability
+        phi, N x k, columns sum to 1, and the share of each topic in the corpus, (k,), sum 1. Mixed, they reproduce the
+        word probabilities of the corpus exactly, so every word of the corpus has a topic.
+    eigenvalues, shares
+        (k,), lambda* of each topic's component, and 1 / lambda*^2, the paper's topic shares. These sum to 1 if K and
+        alpha0 match the corpus; noise components have large ones.
     listing
         N x k, float32, scores for word lists; see ``listing_scores``.
     noise_taken_off
@@ -79,18 +75,9 @@ def recover(
 ) -> Recovered:
     """phi_t = lambda*_t M2 W v_t (line 1.13, corrected), denoised, non-negative, and scaled to mix to the corpus.
 
-    Parameters
-    ----------
-    product
-        M2 W, N x k.
-    components
-        Components of M3(W, W, W).
-    word_mean
-        M1, (N,); the noise of a word grows with its square root.
-    word_probability
-        (N,), word frequencies; used where M1 is 0, for words that occur only in documents too short for the moments.
-    threshold
-        Multiple of the noise above which a word leads the list of a topic.
+    ``product`` is M2 W, N x k; ``components`` are those of M3(W, W, W); ``word_mean`` is M1, (N,). Where M1 is 0, for
+    words that occur only in documents too short for the moments, the word frequencies ``word_probability`` (N,) are
+    used. Words lead the list of a topic if they exceed ``threshold`` times the noise.
     """
     values = components.values
     # The eigenvalue of a single component is 1 up to noise.
