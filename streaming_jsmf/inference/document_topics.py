@@ -4,7 +4,7 @@ The default method maximises, for counts c, topics B (words x topics) and prior 
 
     sum_w c_w log (B theta)_w + sum_k alpha_k log theta_k
 
-over the simplex. This concave function is the posterior density of the logarithms of the shares. (For the shares
+over the simplex. This concave function is the log posterior density of the logarithms of the shares. (For the shares
 themselves the exponents are alpha_k - 1, and there is no maximum for prior entries below 1.) The iteration is in
 ``map_shares``; it stops at a bound on the distance from the maximum, because with similar topics the size of the last
 step is a poor estimate of that distance. CVB0 (``cvb0``) approximates the posterior mean instead, which predicts the

@@ -48,7 +48,7 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
 def _swap(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, weights: Floats, work: Floats
 ) -> bool:
-    """Replace a passive vertex by a dependent one (column in ``work[0]``); return False, with no change, if impossible."""
+    """Replace a passive vertex by a dependent one (column in ``work[0]``); return False, unchanged, if impossible."""
     column, share, sums = work[0], work[1], work[3]
     multiply_transposed(inverse, size, column, share)
     total = share[:size].sum()
@@ -119,7 +119,7 @@ def _entering(
 
 @compiled(nogil=True)
 def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) -> int:
-    """Move weight between the best and worst vertices until the gap is at most ``target``; return the number of steps."""
+    """Move weight between the best and worst vertices until the gap is at most ``target``; return the step count."""
     n_vertices = gram.shape[0]
     for count in range(20 * n_vertices):
         level = 0.0

@@ -27,7 +27,7 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 #: One in this many documents of the sample is held out, to estimate the error of the eigenpairs.
 HELD_OUT = 8
 
-#: Parts of a sample that may be multiplied in parallel; products are added in order. Affects the bits.
+#: Parts of a sample that may be multiplied in parallel. Products are added in order; the number affects the bits.
 ROW_PARTS = 2
 
 #: Ratio of the bound to the first-order estimate of the error, chosen so that the bound holds in nine of ten cases of

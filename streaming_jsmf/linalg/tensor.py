@@ -37,9 +37,8 @@ class CubeSum:
     """Sum of symmetric tensors of width m, in slabs: each is one matrix product of pairs of columns with columns.
 
     Two of three indices are in the same half of 0, ..., m - 1, so pairs within the halves suffice: half of all pairs,
-    each with twice as many third indices. This matters because forming and packing pairs slows BLAS down. Needs a sixth
-    of the m^3 multiplications per summand, and a few redundant ones. Products have the given precision, sums are
-    float64.
+    each with twice as many third indices. This matters because forming and packing pairs slows BLAS down. A summand
+    needs about m^3 / 6 multiplications. Products have the given precision, sums are float64.
     """
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
