@@ -113,7 +113,7 @@ def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
 
 @inlined
 def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> float:
-    """Scale each word's probabilities to sum 1 (equal ones, count 0, for words without a topic); return known tokens."""
+    """Scale each word's probabilities to sum 1 (all 1 with count 0 for words without a topic); return known tokens."""
     for w in range(sums.size):
         sums[w] = 0.0
     for k in range(rows.shape[0]):

@@ -109,7 +109,7 @@ BLOCK_ROWS = 32
 
 @dataclass(frozen=True)
 class OmittedMass:
-    """Sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences, with standard error."""
+    """Sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences, and its error."""
 
     value: float
     standard_error: float
