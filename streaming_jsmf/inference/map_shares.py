@@ -295,8 +295,8 @@ def newton_solve(
 ) -> tuple[int, float]:
     """Iterate from ``shares``, in place, until the error bound is within ``tolerance``; return (steps, bound).
 
-    Takes ``first`` steps of expectation-maximisation, then Newton steps, at most ``most`` in total. Also stops when a
-    Newton step changes no share by more than ``smallest`` (relative). Padded topics stay 0.
+    Takes ``first`` steps of expectation-maximisation, then Newton steps, at most ``most`` in total, until one changes
+    no share by more than ``smallest`` (relative). Padded topics stay 0.
     """
     bound = np.inf
     y, one = topics[4], rows.dtype.type(1)

@@ -155,10 +155,7 @@ def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
 
 
 def topic_correlations(sums: StepSums) -> Floats:
-    """A, K x K, sums to 1: the mean over documents of the products of two topic shares.
-
-    A_kl is the probability that two tokens drawn from the mixture of a random document have topics k and l.
-    """
+    """A, K x K, sums to 1: the mean over documents of the products of two topic shares."""
     return sums.pairs / max(sums.n_documents, 1)
 
 

@@ -16,9 +16,8 @@ logger = logging.getLogger(__name__)
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """``numba.njit(cache=True, **options)``, or without the cache if no directory for it is writable.
 
-    Numba raises if it can write neither next to the source nor to the user's cache directory; then every process
-    compiles again. Raises ``ValueError`` for ``fastmath``: it lets the order of a sum depend on the compiler and on
-    array addresses, so bits differ between processes. Use ``linalg.lanes`` for fast sums in a fixed order.
+    Raises ``ValueError`` for ``fastmath``: it lets the order of a sum depend on the compiler and on array addresses, so
+    bits differ between processes. Use ``linalg.lanes`` for fast sums in a fixed order.
     """
     if "fastmath" in options:
         raise ValueError("with fastmath, results depend on memory addresses; use linalg.lanes for fast sums")

@@ -78,10 +78,9 @@ def with_fixed_signs(values: Floats, vectors: Floats) -> Eigenpairs:
 def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigenpairs:
     """The min(count, N, rank of F) largest algebraic eigenpairs of C ~ F F' - diag(D). No pass over the data.
 
-    F is N x L; D (N,) is the exact D of Eq. 1. Uses block Davidson from the left singular vectors of F. The
-    eigenvectors satisfy v = (lambda + D)^-1 F F'v, so the correction (lambda_j + D)^-1 r_j of a residual is the
-    fixed-point step of that equation. Lanczos, which reads F once per vector, takes ten times as long for a hundred
-    pairs.
+    F is N x L; D (N,) is the exact D of Eq. 1. Uses block Davidson from the left singular vectors of F: eigenvectors
+    satisfy v = (lambda + D)^-1 F F'v, so the correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of
+    that equation. Lanczos reads F once per vector and takes ten times as long for a hundred pairs.
     """
     n = factor.shape[0]
     if n <= DENSE_WORDS:

@@ -80,10 +80,9 @@ def _halving_estimate(matrix: Floats, old: Floats, n_topics: int, permutation: I
 
 
 def completed_diagonal(matrix: Floats, basis: Floats, start: Floats) -> Floats:
-    """The d for which M + diag(d) has the same diagonal as its projection by U U'.
+    """The d for which M + diag(d) has the same diagonal as its projection by U U' (``basis``, n x r, orthonormal).
 
-    ``matrix`` is M, n x n, symmetric with a zero diagonal; ``basis`` is U, n x r, orthonormal. The equation does not
-    determine d for words in the subspace (P_ii = 1); these keep their values of ``start`` (n,).
+    M is n x n, symmetric with a zero diagonal. Words in the subspace (P_ii = 1) keep their values of ``start`` (n,).
     """
     target = np.einsum("ij,ij->i", basis, basis @ (basis.T @ (matrix @ basis)))
 

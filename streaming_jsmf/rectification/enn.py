@@ -173,7 +173,7 @@ class _State:
             return self._block_step()
         # The symmetric root R, so that Y keeps its rotation from one step to the next.
         root = (vectors / np.sqrt(values)) @ vectors.T
-        # The step (Y G + D) R - Y equals Y T + D R, which is small, so rounding errors are too.
+        # The step (Y G + D) R - Y equals Y T + D R, which is small, so its rounding errors are small too.
         turn = own @ root - np.eye(self.n_topics)
         if not self._advance(momentum, point, turn, added, root):
             # The momentum would continue uphill.

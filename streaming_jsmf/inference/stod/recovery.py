@@ -109,10 +109,7 @@ def recover(
 
 
 def noise_of(topics: Floats, word_mean: Floats) -> Floats:
-    """Noise level s of each topic of the tensor, (k,): the noise of a word is s sqrt(M1).
-
-    Negative entries are noise: s is the root mean square of (negative entry / sqrt(M1)), or 0 without negative entries.
-    """
+    """Noise levels s (k,), where the noise of a word is s sqrt(M1): root mean squares of negative entries / sqrt(M1)."""
     scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
     found = np.zeros(topics.shape[1])
     for topic, column in enumerate(topics.T):
@@ -149,8 +146,7 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
 def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
     """Scores of words in the topics of the tensor, N x k: the part above ``noise`` (k,) times ``deviation`` (N,).
 
-    Frequent words have more noise, so fewer of them lead the lists. Words below their noise get negative scores, in
-    order of probability.
+    Words below their noise get negative scores, in order of probability. Frequent words have more noise, so fewer lead.
     """
     scores = np.empty(topics.shape, dtype=np.float32)
     for topic, column in enumerate(topics.T):
