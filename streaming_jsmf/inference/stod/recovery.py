@@ -109,7 +109,7 @@ def recover(
 
 
 def noise_of(topics: Floats, word_mean: Floats) -> Floats:
-    """Noise levels s (k,), where the noise of a word is s sqrt(M1): root mean squares of negative entries / sqrt(M1)."""
+    """Noise level s of each topic, (k,): the root mean square of its negative entries over sqrt(M1), or 0 without any."""
     scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
     found = np.zeros(topics.shape[1])
     for topic, column in enumerate(topics.T):
