@@ -109,7 +109,7 @@ def recover(
 
 
 def noise_of(topics: Floats, word_mean: Floats) -> Floats:
-    """Noise level s of each topic, (k,): the root mean square of its negative entries over sqrt(M1), or 0 without any."""
+    """Noise level s of each topic, (k,): root mean square of its negative entries over sqrt(M1), or 0 if none."""
     scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
     found = np.zeros(topics.shape[1])
     for topic, column in enumerate(topics.T):
