@@ -1,8 +1,7 @@
-"""Anchor words by column-pivoted QR (LR-JSMF, Algorithms 1 and 5, Lemma 2), with guards against noise.
+"""Anchor words by column-pivoted QR (LR-JSMF, Algorithms 1 and 5, Lemma 2).
 
-Rows of the normalised co-occurrence lie near the hull of the anchors' rows, and pivoting selects the row that is
-farthest from the span of the previous ones. It therefore prefers rows with large noise; ``anchor_candidates`` and
-``shrunken_rows`` prevent that.
+Pivoting selects the row farthest from the span of the previous ones and therefore prefers noisy rows;
+``anchor_candidates`` and ``shrunken_rows`` reduce the effect of noise.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 #: Word ids of each anchor: usually one, several for a tandem anchor.
 Groups = Sequence[Sequence[int]]
 
-#: Below this ratio of a pivot to the largest the anchors no longer span K topics.
+#: If the ratio of a pivot to the largest pivot is below this, the anchors do not span K topics.
 SMALLEST_PIVOT_RATIO = 1e-6
 
-#: Rows projected at a time, so that temporaries are smaller than the matrix of all candidates.
+#: Rows projected at a time, which limits the size of temporaries.
 BLOCK_ROWS = 65_536
 
 
@@ -33,14 +32,13 @@ class Anchors:
     Attributes
     ----------
     words
-        S, (K,), word ids in the order of selection; of a tandem anchor its first word.
+        S, (K,), word ids in the order of selection; the first word of a tandem anchor.
     pivots
         (K,), diagonal of R in the pivoted QR of the (shrunken) rows; decreasing, except for given anchors.
     groups
         K tuples of word ids: one word each, or all words of a tandem anchor.
     cliques, clique_weights
-        Word ids of all cliques that SoftClique found, (C, K), the lightest first, and their weights, (C,); C = 0
-        where anchors were found by pivoting.
+        Word ids (C, K) and weights (C,) of the cliques found by SoftClique, the lightest first; C = 0 for pivoting.
     """
 
     words: Integers
@@ -55,14 +53,9 @@ class DegenerateAnchorsError(ValueError):
 
 
 class RejectedAnchorError(ValueError):
-    """A given anchor word fails a guard.
+    """A given anchor word does not meet a requirement.
 
-    Attributes
-    ----------
-    word
-        Its id.
-    reason
-        The reason, as the rest of a sentence that begins with the word.
+    ``reason`` completes a sentence that starts with the ``word`` id.
     """
 
     def __init__(self, word: int, reason: str) -> None:
@@ -77,11 +70,11 @@ def anchor_candidates(
     min_document_frequency: float,
     min_row_sum: float = ANCHOR_ROW_SUM,
 ) -> Mask:
-    """Words that may be anchors, (N,).
+    """Return a mask (N,) of the words that may be anchors.
 
-    After truncation to rank K, rare words have row sums d near or below zero; divided by them, their rows lie far out,
-    and greedy pivoting selects them first. Hence d > 0.1 u (``min_row_sum``), and a minimum document frequency. The
-    papers have neither; only d > 0 is always required.
+    Truncation to rank K leaves rare words with row sums d near or below zero; division by d makes their rows outliers,
+    which greedy pivoting selects first. Candidates therefore need d > ``min_row_sum`` * u and a minimum document
+    frequency. The papers require only d > 0.
     """
     kept = rectified_row_sum > np.maximum(min_row_sum * row_sum, 0.0)
     return np.asarray(kept & (document_frequency >= min_document_frequency))
@@ -108,7 +101,7 @@ def require_candidates(
 
 
 def require_frequent(given: Groups, document_frequency: Integers, min_document_frequency: float) -> None:
-    """Raise ``RejectedAnchorError`` for the first given word in too few documents; possible before rectification."""
+    """Raise ``RejectedAnchorError`` for the first given word in too few documents. Does not need rectified moments."""
     for word in (word for group in given for word in group):
         if document_frequency[word] < min_document_frequency:
             raise RejectedAnchorError(
@@ -121,12 +114,12 @@ def require_frequent(given: Groups, document_frequency: Integers, min_document_f
 def shrunken_rows(
     rows: Floats, mass: Floats, document_frequency: Integers, ids: Integers, shrinkage: float
 ) -> Floats:
-    """Rows of the words ``ids``, shrunk towards the mean row according to their document frequency, (len(ids), K).
+    """Rows of the words ``ids``, shrunk towards the mean row according to document frequency, (len(ids), K).
 
-    A row is an average over the df documents of its word, so the variance of its noise is of the order of 1 / df. The
-    row becomes c + df / (df + shrinkage) (x - c), with c the mean of all rows weighted by their mass d, if positive:
-    among words in similar directions, pivoting then selects a well-measured one. ``shrinkage`` is in documents; 0
-    leaves the rows unchanged. An orthonormal map of the rows commutes with it, so Lemma 2 holds for shrunken rows too.
+    A row averages over the df documents of its word, so its noise has a variance of the order of 1 / df. It becomes c +
+    df / (df + shrinkage) (x - c), where c is the mean of all rows weighted by their positive mass d. Among words in
+    similar directions, pivoting then selects one with many documents. ``shrinkage`` is in documents; 0 leaves the rows
+    unchanged. Shrinkage commutes with orthonormal maps of the rows, so Lemma 2 still holds.
     """
     chosen: Floats = rows[ids]
     weights = np.maximum(mass, 0.0)
@@ -144,25 +137,18 @@ def shrunken_rows(
 def pivoted_anchors(
     rows: Floats, ids: Integers, n_topics: int, given: Groups = (), mass: Floats | None = None
 ) -> Anchors:
-    """Greedy selection of the row farthest from the span of the previous ones; ties go to the lowest id.
+    """Greedily select the row farthest from the span of the previous ones; ties go to the lowest id.
 
-    The same pivots as LAPACK's ``geqp3`` on X', in 2 n K^2 operations for n candidates.
-
-    Raises ``DegenerateAnchorsError`` if there are fewer candidates than topics, or the pivots fall below 1e-6 of the
-    largest.
+    Selects the same pivots as LAPACK's ``geqp3`` on X', in 2 n K^2 operations for n candidates. Raises
+    ``DegenerateAnchorsError`` if there are fewer candidates than topics, or if a pivot falls below 1e-6 of the largest.
 
     Parameters
     ----------
-    rows
-        X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis. Overwritten.
-    ids
-        (n,), word ids of the rows, ascending.
-    n_topics
-        K.
-    given
-        Anchors that come first, in this order. Their words must be among ``ids``.
-    mass
-        d of the rows, (n,), for tandem anchors: see ``group_means``.
+    rows, ids
+        X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis (overwritten), and their word
+        ids, ascending.
+    given, mass
+        Anchors that come first, in this order, from ``ids``; d of the rows, (n,), for tandem anchors (``group_means``).
     """
     if ids.size < n_topics:
         raise DegenerateAnchorsError(
@@ -197,7 +183,7 @@ def pivoted_anchors(
 
 
 def group_means(rows: Floats, mass: Floats, groups: Groups) -> Floats:
-    """One row for each anchor, (K, width): that of its word, or the mean of its words' rows weighted by mass.
+    """One row per anchor, (K, width): the row of its word, or the mean of the rows of its words weighted by mass.
 
     The weighted mean is the row that the words would have if they were counted as one word.
     """

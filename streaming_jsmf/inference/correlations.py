@@ -9,22 +9,16 @@ import numpy as np
 from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.typing import Floats
 
-#: Iterations between two evaluations of the gap.
+#: Iterations between evaluations of the gap.
 CHECK_EVERY = 20
 
 
 @dataclass(frozen=True)
 class RefinedCorrelations:
-    """The joint-stochastic A nearest to Y Y' through B, and its certificate.
+    """The joint-stochastic A (K x K) that minimises ||Y Y' - B A B'||_F, with its optimality gap.
 
-    Attributes
-    ----------
-    topic_topic
-        A, K x K, symmetric, non-negative, sum 1.
-    gap
-        ||Y Y' - B A B'||_F^2 is at most this share of ||Y Y'||_F^2 above its minimum (Frank-Wolfe gap).
-    iterations
-        Number of iterations.
+    ``gap`` is the Frank-Wolfe gap: it bounds how far ||Y Y' - B A B'||_F^2 is above its minimum, relative to ||Y
+    Y'||_F^2.
     """
 
     topic_topic: Floats
@@ -33,10 +27,10 @@ class RefinedCorrelations:
 
 
 def diagonal_correlations(block: Floats, anchor_mass: Floats, topic_mass: Floats) -> Floats:
-    """A = B_S^-1 C_SS B_S^-1, K x K, non-negative; B_S is diagonal because an anchor belongs to one topic.
+    """A = B_S^-1 C_SS B_S^-1, K x K, non-negative, where B_S is diagonal because each anchor belongs to one topic.
 
-    ``block`` is C_SS between the anchors, whose negative entries become 0, as ENN's correction E makes them. B_S is the
-    ``anchor_mass`` (d of the anchors) over the ``topic_mass``. The sum is 1 only as far as the anchors represent all
+    ``block`` is C_SS between the anchors; its negative entries become 0, as with ENN's correction E. B_S is
+    ``anchor_mass`` (d of the anchors) over ``topic_mass``. The sum of A is near 1 only if the anchors represent all
     words.
     """
     scale = topic_mass / anchor_mass
@@ -55,21 +49,10 @@ def refined_correlations(
 ) -> RefinedCorrelations:
     """Minimise ||Y Y' - B A B'||_F over non-negative A of sum 1, by accelerated projected gradients.
 
-    Uses all words, ``diagonal_correlations`` only the anchors. With G = B'B and T = B'Y (B'Y)' the objective is
-    <A, G A G> - 2 <A, T> plus a constant: O(N K^2) once and O(K^3) per iteration.
-
-    Parameters
-    ----------
-    word_topic
-        B, N x K.
-    rectified
-        Y, N x K.
-    start
-        K x K, non-negative, not zero.
-    tolerance
-        Of the gap, see ``RefinedCorrelations.gap``.
-    max_iterations
-        Maximum number of iterations; compare the gap.
+    Unlike ``diagonal_correlations`` it uses all words. With G = B'B and T = B'Y (B'Y)' the objective is <A, G A G> - 2
+    <A, T> plus a constant: O(N K^2) once and O(K^3) per iteration. B and Y are N x K, ``start`` is K x K, non-negative
+    and not zero. Iterations stop when ``RefinedCorrelations.gap`` is at most ``tolerance``, or after
+    ``max_iterations``.
     """
     gram, half = word_topic.T @ word_topic, word_topic.T @ rectified
     target, own = half @ half.T, rectified.T @ rectified
@@ -86,7 +69,7 @@ def refined_correlations(
         slope = 2.0 * (gram @ point @ gram - target)
         step = _nearest_on_simplex((point - slope / lipschitz).ravel()).reshape(gram.shape)
         step = (step + step.T) / 2
-        # Momentum is reset when it points uphill.
+        # Restart the momentum when it points uphill.
         momentum = 1.0 if np.sum((point - step) * (step - current)) > 0 else momentum
         following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2
         point = step + (momentum - 1.0) / following * (step - current)
@@ -96,7 +79,7 @@ def refined_correlations(
 
 def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Floats) -> float:
     """||Y Y' - B A B'||_F / ||Y Y'||_F, without N x N matrices."""
-    # || [Y, B] diag(I, -A) [Y, B]' || = || R diag(I, -A) R' ||: exact where the two are close.
+    # || [Y, B] diag(I, -A) [Y, B]' || = || R diag(I, -A) R' || is accurate even where the two matrices are close.
     upper, k = stacked_qr(rectified, word_topic), rectified.shape[1]
     own = upper[:, :k] @ upper[:, :k].T
     other = upper[:, k:] @ topic_topic @ upper[:, k:].T
@@ -104,19 +87,19 @@ def reconstruction_error(word_topic: Floats, topic_topic: Floats, rectified: Flo
     return float(np.linalg.norm(own - other)) / size if size > 0 else 0.0
 
 
-#: Range of an estimated sum of a prior.
+#: Limits for the estimated sum of a prior.
 LOWEST_SUM, HIGHEST_SUM = 0.01, 50.0
 
-#: Smallest share of a topic in a prior: with 0 no document could have the topic.
+#: Minimum share of a topic in a prior; with 0, no document could have the topic.
 LEAST_SHARE = 1e-6
 
 
 def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
-    """Sum of the Dirichlet prior of mean p = ``topic_probability`` that gives the topic correlations A their trace.
+    """Sum of the Dirichlet prior with mean p = ``topic_probability`` that reproduces the trace of the correlations A.
 
-    Under a prior of sum a the second moment of the shares, whose entries sum to 1, has the trace (1 + a |p|^2) / (1 +
-    a): the smaller a, the more a document concentrates on one topic. Limited to ``LOWEST_SUM`` (each document has one
-    topic, or K = 1) and ``HIGHEST_SUM`` (also for correlations that no prior has).
+    Under a prior of sum a, the second moment of the shares (normalised to sum 1) has the trace (1 + a |p|^2) / (1 + a).
+    The result is clipped to [``LOWEST_SUM``, ``HIGHEST_SUM``]: a trace of 1 or more gives the lower limit, a trace that
+    no prior can produce the upper limit.
     """
     trace = float(np.trace(topic_topic) / topic_topic.sum())
     squared_mean = float(topic_probability @ topic_probability)
@@ -128,14 +111,14 @@ def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
 
 
 def dirichlet_prior(topic_probability: Floats, total: float) -> Floats:
-    """alpha (K,) with the given sum, proportional to the shares of topics; no entry is 0."""
+    """Return alpha (K,) with the given sum, proportional to the topic probabilities; all entries are positive."""
     shares = np.maximum(topic_probability, LEAST_SHARE)
     prior: Floats = total * shares / shares.sum()
     return prior
 
 
 def _nearest_on_simplex(point: Floats) -> Floats:
-    """Nearest point of the probability simplex to a vector, by sorting (Held et al. 1974)."""
+    """Project a vector onto the probability simplex by sorting (Held et al. 1974)."""
     descending = -np.sort(-point)
     excess = np.cumsum(descending) - 1.0
     support = np.count_nonzero(descending * np.arange(1, point.size + 1) > excess)

@@ -1,15 +1,14 @@
 """Compiled CVB0 (Asuncion, Welling, Smyth and Teh 2009) within documents, for given topics and prior.
 
-For the distinct words w of a document with counts c_w, and the expected tokens n_k of its topics,
+For the distinct words w of a document with counts c_w, and the expected tokens n_k of its topics, CVB0 iterates
 
     g_wk ~ B_wk max(n_k + alpha_k - previous g_wk, FLOOR),    sum_k g_wk = 1,    n_k = sum_w c_w g_wk
 
-is repeated from n_k = n alpha_k / sum(alpha) on. Subtracting the previous g_wk excludes a token from its own
-prediction; in the first round nothing is subtracted.
+starting from n_k = n alpha_k / sum(alpha). Subtracting the previous g_wk excludes a token from its own prediction; the
+first round subtracts nothing.
 
-All rows are float32, with topics padded by zeros to whole cache lines (``LANE``), so that every loop over topics is a
-whole number of vectors. Shares g are stored before division by their sum over topics; the reciprocal is in ``scales``.
-Helpers process a whole document, because smaller calls would cost more than their work.
+Rows are float32, with topics padded with zeros to full cache lines (``LANE``), so that loops over topics have no
+remainder. Shares g are stored unnormalised; the reciprocals of their sums are in ``scales``.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import add, fill, load, maximum, multiply, multiply_add, store, total
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
-#: Topics of a row come in multiples of this: 64 bytes.
+#: The row width is padded to a multiple of this: 64 bytes.
 LANE = 16
 
-#: Least weight of a topic in a document, before that of the word.
+#: Minimum weight of a topic in a document, before multiplication by the word's probability.
 FLOOR = np.float32(1e-6)
 
-#: Probabilities below this part of a word's largest are set to 0: products with ``FLOOR`` would be subnormal numbers of
-#: single precision, which are very slow.
+#: Probabilities below this fraction of a word's largest are set to 0: their products with ``FLOOR`` would be subnormal
+#: in single precision, which is very slow.
 NEGLIGIBLE = 1e-30
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -42,7 +41,7 @@ inlined = compiled(nogil=True, forceinline=True)
 
 @inlined
 def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Single, scales: Single) -> None:
-    """Shares of the words' tokens in the first round, and the reciprocals of their sums."""
+    """Compute the token shares of the first round and the reciprocals of their sums."""
     for j in range(ids.size):
         row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
         for k in range(0, weights.size, LANE):
@@ -57,7 +56,7 @@ def first_shares(ids: NDArray[Any], topics: Single, weights: Single, shares: Sin
 def next_shares(
     ids: NDArray[Any], counts: Single, topics: Single, weights: Single, shares: Single, scales: Single
 ) -> None:
-    """Shares of the words' tokens from those of the previous round, and the reciprocals of their sums."""
+    """Compute the token shares from those of the previous round, and the reciprocals of their sums."""
     least = fill(FLOOR)
     for j in range(ids.size):
         row, share, sums = topics[ids[j]], shares[j], fill(_ZERO)
@@ -73,7 +72,7 @@ def next_shares(
 
 @inlined
 def invert(scales: Single) -> None:
-    """A separate loop, so that no sum waits for a division."""
+    """Invert in a separate loop, so that sums do not wait for divisions."""
     for j in range(scales.size):
         scales[j] = _ONE / scales[j] if scales[j] > _ZERO else _ZERO
 
@@ -82,7 +81,7 @@ def invert(scales: Single) -> None:
 def weigh_topics(
     counts: NDArray[Any], shares: Single, scales: Single, prior: Single, weights: Single
 ) -> None:
-    """Set ``weights`` to n_k + alpha_k. Four words at a time: it is stored a quarter as often."""
+    """Set ``weights`` to n_k + alpha_k, four words at a time to reduce stores."""
     for k in range(prior.size):
         weights[k] = prior[k]
     fours = counts.size // 4 * 4
@@ -135,12 +134,12 @@ def add_documents(
 ) -> float:
     """Add the expected tokens of documents to their words and topics; return the log-likelihood of the documents.
 
-    For the log-likelihood each token is predicted from the others of its document in the last round:
-    sum_w c_w log(sum_k B_wk (n_k + alpha_k - g_wk) / (n + sum(alpha) - 1)). Words without a topic are ignored.
+    Each token is predicted from the other tokens of its document in the last round: sum_w c_w log(sum_k B_wk (n_k +
+    alpha_k - g_wk) / (n + sum(alpha) - 1)). Words without a topic are ignored.
 
-    Counts (CSR, ``indptr`` from any number) are above 0; B and alpha are padded by zeros; ``rounds`` is at least 2. A
-    document adds at most ``longest`` tokens to ``tokens`` (words x width). ``weights`` (documents x width) is set to
-    n_k + alpha_k. Either result is skipped if it has no rows.
+    Counts are CSR (``indptr`` may start at any offset) and positive; B and alpha are padded; ``rounds`` is at least 2.
+    A document adds at most ``longest`` tokens to ``tokens`` (words x width). ``weights`` (documents x width) is set to
+    n_k + alpha_k. An output without rows is skipped.
     """
     most = 0
     for document in range(indptr.size - 1):
@@ -167,21 +166,21 @@ def add_documents(
 
 
 def padded_topics(word_topic: Floats, prior: Floats) -> tuple[Single, Single]:
-    """``padded`` B and alpha for ``iterate_shares``; each word's probabilities are divided by their maximum."""
+    """Pad B and alpha for ``iterate_shares``; the probabilities of each word are divided by their maximum."""
     largest = word_topic.max(axis=1, keepdims=True)
     scaled = np.divide(word_topic, largest, out=np.zeros_like(word_topic), where=largest > 0)
     return padded(np.where(scaled > NEGLIGIBLE, scaled, 0.0)), padded(prior[None])[0]
 
 
 def padded(rows: Floats) -> Single:
-    """float32 rows, padded with zeros to a multiple of ``LANE`` columns, aligned to cache lines."""
+    """Copy rows to float32, padded with zeros to a multiple of ``LANE`` columns and aligned to cache lines."""
     filled = aligned_zeros(*rows.shape)
     filled[:, : rows.shape[1]] = rows
     return filled
 
 
 def aligned_zeros(n_rows: int, n_topics: int) -> Single:
-    """Zeros of the shape that ``padded`` gives an n_rows x n_topics matrix."""
+    """Zeros of the padded shape of an n_rows x n_topics matrix, aligned to cache lines."""
     width = -(-n_topics // LANE) * LANE
     memory = np.zeros(n_rows * width + LANE, np.float32)
     start = -(memory.ctypes.data // memory.itemsize) % LANE
@@ -213,7 +212,7 @@ def iterate_shares(
 ) -> None:
     """Topic shares (n_k + alpha_k) / (n + sum(alpha)) of documents; fills the last three arguments.
 
-    Rounds stop when one changes the shares by at most ``tolerance`` in all; no objective is known to increase.
+    Stops when a round changes the shares by at most ``tolerance`` in total; no objective is known to increase.
     """
     longest = 0
     for document in range(starts.size - 1):

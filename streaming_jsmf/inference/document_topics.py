@@ -1,18 +1,14 @@
 """Topic shares of documents for given topics; each document is processed independently.
 
-By default the most probable shares. With counts c of a document, topics B (words x topics) and a prior alpha they
-maximise
+The default method maximises, for counts c, topics B (words x topics) and prior alpha,
 
     sum_w c_w log (B theta)_w + sum_k alpha_k log theta_k
 
-over the simplex: the posterior density of the logarithms of the shares. (For the shares themselves the exponents would
-be alpha_k - 1, and there is no maximum where a prior is below 1, as priors of topics are.) The function is concave.
-
-A few steps of expectation-maximisation are followed by damped Newton steps (``map_shares``), first in single and then
-in double precision. A document is finished when a bound on its distance from the maximum is small enough: with similar
-topics the last step of expectation-maximisation says little about the distance.
-
-CVB0 (``cvb0``) approximates the posterior mean instead, which predicts the words of short documents better.
+over the simplex. This concave function is the log posterior density of the logarithms of the shares. (For the shares
+themselves the exponents are alpha_k - 1, and there is no maximum for prior entries below 1.) The iteration is in
+``map_shares``; it stops at a bound on the distance from the maximum, because with similar topics the size of the last
+step is a poor estimate of that distance. CVB0 (``cvb0``) approximates the posterior mean instead, which predicts the
+words of short documents better.
 """
 
 from __future__ import annotations
@@ -31,10 +27,10 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 ShareMethod = Literal["map", "cvb0"]
 
-#: Documents of a block.
+#: Documents per block.
 BLOCK_DOCUMENTS = 256
 
-#: Defaults of the stopping rule: remaining distance, and maximum number of steps or rounds.
+#: Defaults of the stopping rule: remaining distance and maximum number of steps or rounds.
 TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 
 
@@ -42,17 +38,10 @@ TOLERANCE, MAX_ITERATIONS = 1e-3, 200
 class DocumentTopics:
     """Topic shares of documents.
 
-    Attributes
-    ----------
-    shares
-        M x K, positive, rows sum to 1.
-    iterations
-        (M,) steps of all kinds; rounds of ``cvb0``.
-    remaining
-        (M,) ``map``: bound on the sum of absolute differences between the shares and the most probable ones, up to
-        rounding; infinite where none is known. ``cvb0``: the sum of absolute changes in the last round.
-    tolerance
-        The requested maximum of ``remaining``.
+    ``shares`` are M x K, positive, rows sum to 1; ``iterations`` (M,) are steps, or rounds for ``cvb0``. ``remaining``
+    (M,) is, for ``map``, a bound on the sum of absolute differences from the most probable shares (up to rounding;
+    infinite if unknown), and for ``cvb0`` the sum of absolute changes in the last round. ``tolerance`` is its requested
+    maximum.
     """
 
     shares: Floats
@@ -62,7 +51,7 @@ class DocumentTopics:
 
     @property
     def unconverged(self) -> int:
-        """Number of documents above the tolerance."""
+        """Number of documents whose ``remaining`` exceeds the tolerance."""
         return int((~(self.remaining <= self.tolerance)).sum())
 
 
@@ -76,26 +65,21 @@ def document_topics(
     max_iterations: int = MAX_ITERATIONS,
     threads: int | None = None,
 ) -> DocumentTopics:
-    """Topic shares of each document. The result depends neither on ``threads`` nor on other documents.
+    """Compute the topic shares of each document. The result depends neither on ``threads`` nor on other documents.
 
-    Words without a topic are ignored. A document without other words gets the mean of the prior.
-
-    Raises ``ValueError`` if shapes do not match, the prior or the tolerance is not positive, or the method is unknown.
+    Words without a topic are ignored; a document with no other words gets the mean of the prior. Raises ``ValueError``
+    if shapes do not match, the prior or the tolerance is not positive, or the method is unknown.
 
     Parameters
     ----------
     counts
-        Documents x N, non-negative; integers or not.
-    word_topic
-        N x K, p(word | topic).
-    prior
-        (K,) alpha, positive.
+        Documents x N, non-negative; not necessarily integers.
+    word_topic, prior
+        p(word | topic), N x K, and alpha, (K,), positive.
     method
-        ``map``, the most probable shares, or ``cvb0``, which is better for documents of about ten words.
-    tolerance
-        Of ``DocumentTopics.remaining``.
-    max_iterations
-        Maximum number of steps per document. Documents that need more are counted in ``unconverged``.
+        ``map``: the most probable shares. ``cvb0``: better for documents of about ten words.
+    tolerance, max_iterations
+        Stop at this value of ``DocumentTopics.remaining``, or after this many steps (see ``unconverged``).
     threads
         Blocks of documents processed in parallel; None: one per core.
     """
@@ -108,7 +92,7 @@ def document_topics(
     n_documents = int(counts.shape[0])
     shares = np.empty((n_documents, alpha.size))
     iterations, remaining = np.zeros(n_documents, np.int64), np.zeros(n_documents)
-    # Copies: arrays read from a file are read-only, which would be another type for the compiler.
+    # Copy, because read-only arrays (as read from a file) have another type for the compiler.
     starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
     solve, precision = (most_probable, np.float64) if method == "map" else (iterate_shares, np.float32)
     numbers = np.array(counts.data, precision)

@@ -1,6 +1,6 @@
 """The anchor word algorithm: topics from the compressed co-occurrence (LAW), or from the complete one (AW).
 
-LAW is Algorithm 5 of LR-JSMF, AW steps 3 to 6 of its Algorithm 1; they agree where Y Y' is non-negative.
+LAW is Algorithm 5 of LR-JSMF, AW is steps 3 to 6 of Algorithm 1; they agree where Y Y' is non-negative.
 """
 
 from __future__ import annotations
@@ -39,22 +39,20 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 @dataclass(frozen=True)
 class AnchorRules:
-    """How anchors are selected.
+    """Rules for the selection of anchors.
 
     Attributes
     ----------
     method
         ``pivoted-qr`` or ``soft-clique``.
-    min_document_frequency
-        Of an anchor, in documents; 0 in the papers.
+    min_document_frequency, min_row_sum
+        Minimum number of documents, and minimum d / u; both 0 in the papers, which still require d > 0.
     shrinkage
         In documents, see ``shrunken_rows``; 0 in the papers.
     given
-        Word ids of anchors that come first, several for a tandem anchor. For ``pivoted-qr``.
-    min_row_sum
-        Of an anchor, d over u; 0 in the papers, which still requires d > 0.
+        Word ids of anchors that come first, several for a tandem anchor; only for ``pivoted-qr``.
     cliques, clique
-        For ``soft-clique``: number of searches, and which of the cliques found to use; 1 is the lightest.
+        For ``soft-clique``: number of searches, and rank of the clique to use; 1 is the lightest.
     """
 
     method: AnchorMethod = "pivoted-qr"
@@ -66,7 +64,7 @@ class AnchorRules:
     clique: int = 1
 
 
-#: Pivoted QR among all words of positive row sum.
+#: The rules of the papers: pivoted QR among all words with a positive row sum.
 OF_THE_PAPERS = AnchorRules(min_row_sum=0.0)
 
 
@@ -76,23 +74,17 @@ class AnchorWordTopics:
 
     Attributes
     ----------
-    anchors
-        S and the pivots.
-    word_topic
-        B, N x K, p(word | topic); columns sum to 1.
-    topic_given_word
-        N x K, p(topic | word); rows sum to 1, or to 0 for words without a positive row sum.
+    word_topic, topic_given_word
+        B, N x K, p(word | topic), columns sum to 1; and p(topic | word), rows sum to 1, or 0 where d <= 0.
     topic_topic
-        A, K x K, joint topic probabilities, non-negative. ``diagonal`` ones sum to 1 only as far as the anchors
-        represent all words: a sum above 1.1 is the simplest warning sign. Refined ones sum to 1.
-    rectified_row_sum
-        d = Y(Y'e), (N,).
+        A, K x K, joint topic probabilities, non-negative. The sum is 1 for refined correlations. For ``diagonal`` ones
+        it is near 1 only if the anchors represent all words; a sum above 1.1 is a warning sign.
+    rectified_row_sum, words_without_mass
+        d = Y(Y'e), (N,), and the number of words with d <= 0, which get no topic.
     largest_gap
         Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
-    words_without_mass
-        Number of words with d <= 0, which get no topic.
     correlation_gap
-        Of the refined A, see ``RefinedCorrelations``; otherwise 0.
+        Gap of the refined A, see ``RefinedCorrelations``; otherwise 0.
     """
 
     anchors: Anchors
@@ -106,7 +98,7 @@ class AnchorWordTopics:
 
     @property
     def topic_probability(self) -> Floats:
-        """(K,) share of each topic in the rectified co-occurrences; sums to 1."""
+        """(K,), share of each topic in the rectified co-occurrences; sums to 1."""
         d = self.rectified_row_sum
         mass = np.where(d > 0, d, 0.0) @ self.topic_given_word
         return np.asarray(mass / mass.sum())
@@ -122,27 +114,21 @@ def low_rank_anchor_words(
     correlations: CorrelationMethod = "diagonal",
     threads: int = 1,
 ) -> AnchorWordTopics:
-    """LAW: anchors, topics and topic correlations from C* ~ Y Y', O(N K^2). No pass over the data.
+    """LAW: anchors, topics and topic correlations from C* ~ Y Y', in O(N K^2). No pass over the data.
 
-    Raises ``DegenerateAnchorsError`` if K anchors cannot be found, or a topic gets no word; ``RejectedAnchorError`` if
-    a given anchor fails the guards.
+    Raises ``DegenerateAnchorsError`` if K anchors cannot be found or a topic gets no word, and ``RejectedAnchorError``
+    if a given anchor does not meet the rules.
 
     Parameters
     ----------
     rectified
         Y, N x K.
-    row_sum
-        u = C e, (N,), of the co-occurrence before rectification, which d is compared with.
-    document_frequency
-        (N,), documents that contain the word.
-    rules
-        How anchors are selected.
-    simplex
-        Method of ``simplex_least_squares``.
+    row_sum, document_frequency
+        (N,), u = C e before rectification, and the number of documents that contain each word.
+    simplex, threads
+        Method and threads of ``simplex_least_squares``; the result does not depend on ``threads``.
     correlations
-        ``diagonal``: from the anchors' rows. ``refined``: see ``refined_correlations``.
-    threads
-        For the simplex problems. The bits do not depend on it.
+        ``diagonal``: from the rows of the anchors. ``refined``: see ``refined_correlations``.
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
@@ -170,16 +156,10 @@ def anchor_words(
     simplex: SimplexMethod = "auto",
     threads: int = 1,
 ) -> AnchorWordTopics:
-    """AW: the same from a complete non-negative C, O(N^2 K), for vocabularies whose C fits in memory.
+    """AW: topics from a complete non-negative C in O(N^2 K), for vocabularies whose C fits in memory.
 
-    Parameters
-    ----------
-    cooccurrence
-        C, N x N, symmetric; rectified, or as counted.
-    row_sum, document_frequency, rules, simplex, threads
-        As in ``low_rank_anchor_words``, which raises the same errors.
-    n_topics
-        K.
+    ``cooccurrence`` is C, N x N, symmetric, rectified or as counted. The other parameters and the errors are those of
+    ``low_rank_anchor_words``.
     """
     d = cooccurrence.sum(axis=1)
     rows = _divide_rows(cooccurrence, d)
@@ -199,7 +179,7 @@ def _select_anchors(
     rules: AnchorRules,
     similarity: Callable[[Integers], Similarity],
 ) -> Anchors:
-    """``similarity`` makes the graph among some word ids."""
+    """Select anchors by ``rules``; ``similarity`` builds the graph for SoftClique on given word ids."""
     limits = rules.min_document_frequency, rules.min_row_sum
     candidates = anchor_candidates(d, row_sum, document_frequency, *limits)
     require_candidates(rules.given, candidates, document_frequency, *limits)
@@ -212,7 +192,7 @@ def _select_anchors(
                 f"clique {rules.clique} was requested, but {rules.cliques} searches found {len(cliques)} different "
                 "ones; lower --clique, or raise --cliques"
             )
-        # Pivoting orders the words of the clique, and tests whether they are far enough apart.
+        # Pivoting orders the words of the clique and checks that they are far enough apart.
         ids = cliques[rules.clique - 1].words
     shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
     anchors = pivoted_anchors(shrunken, ids, n_topics, rules.given, d[ids])
@@ -225,12 +205,12 @@ def _select_anchors(
 def _topics(
     rows: Floats, d: Floats, anchors: Anchors, block: Floats, simplex: SimplexMethod, threads: int
 ) -> AnchorWordTopics:
-    """Convex weights, Bayes, A: the common last steps of LAW and AW. ``block`` is C between the anchors, K x K."""
+    """Common last steps of LAW and AW: convex weights, Bayes' rule, A. ``block`` is C between the anchors, K x K."""
     positive = d > 0
     solution = simplex_least_squares(
         rows, group_means(rows, d, anchors.groups), method=simplex, threads=threads
     )
-    # In place where possible: at N = 1,000,000 each of these arrays is almost a gigabyte.
+    # In place where possible: each of these arrays takes almost a gigabyte at N = 1,000,000.
     shares = solution.weights
     shares[~positive] = 0.0
     squared = np.einsum("ij,ij->i", rows, rows)
@@ -255,7 +235,7 @@ def _topics(
 
 
 def _divide_rows(matrix: Floats, d: Floats, out: Floats | None = None) -> Floats:
-    """Rows over d; zero where d is not positive."""
+    """Divide rows by d; rows with d <= 0 become zero."""
     return np.divide(matrix, np.where(d > 0, d, np.inf)[:, None], out=out)
 
 

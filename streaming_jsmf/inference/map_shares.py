@@ -8,15 +8,14 @@ maximum over the simplex is the minimum over theta > 0 of
 whose scaled gradient is theta_k df/dtheta_k = -r_k, r_k = alpha_k + n_k - lam theta_k. A step of
 expectation-maximisation is theta + r / lam. A Newton step solves, for relative changes y,
 
-    (diag(b) + Q' diag(c) Q) y = r,      Q_wk = B_wk theta_k / p_w,
+    (diag(b) + Q' diag(c) Q) y = r,      Q_wk = B_wk theta_k / p_w.
 
-where b belongs to the barrier: alpha_k in Newton's method, max(alpha_k, lam theta_k - n_k) here, the primal-dual rule
-of interior point methods, by which a vanishing topic needs one step instead of a constant factor per step. Conjugate
-gradients solve it, preconditioned by b + n: a product with Q costs as much as a step of expectation-maximisation, and
-no K x K matrix is needed. A line search on p and theta keeps f decreasing.
+The barrier term b_k is max(alpha_k, lam theta_k - n_k), the primal-dual rule of interior point methods, instead of
+Newton's alpha_k: vanishing topics then need one step instead of a constant factor per step. Conjugate gradients,
+preconditioned by b + n, solve the system without a K x K matrix; a product with Q costs as much as a step of
+expectation-maximisation. A line search keeps f decreasing, and ``error_bound`` bounds the distance from the maximum.
 
-The distance from the maximum is bounded, not estimated (``error_bound``). Inner loops run over words, in vector
-registers, on a transposed copy of the document's rows of B: ``rows`` is K x words.
+Inner loops run over words on ``rows``, the transposed copy (K x words) of the document's rows of B.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import divide, dot, fill, load, multiply_add, store, sum_of, total, width
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
-#: Of single or double precision.
+#: Arrays of single or double precision.
 Numbers = NDArray[np.floating[Any]]
 
-#: Topics and words are padded to multiples of these, so that no loop has a remainder.
+#: Topics and words are padded to multiples of these, so that loops have no remainder.
 TOPIC_STEP, WORD_STEP = 4, 16
-#: Steps of expectation-maximisation before the first of Newton.
+#: Steps of expectation-maximisation before the first Newton step.
 FIRST_STEPS = 2
-#: Conjugate gradients stop at this share of the first residual, or after this many steps.
+#: Conjugate gradients stop at this fraction of the first residual, or after this many steps.
 SOLVED, MOST_SOLVES = 0.1, 30
-#: Below this largest relative change of a share, a full Newton step is taken without a line search.
+#: If no share changes by more than this (relative), a full Newton step is taken without a line search.
 NEAR = 0.1
 #: Largest step, relative to the one at which the first share becomes zero.
 TO_ZERO = 0.95
 #: Largest relative change of a share at which single precision is exhausted.
 SINGLE_DONE = 1e-3
 
-#: Probabilities below this part of a word's sum over topics are 0 in single precision: products with them would be
-#: subnormal numbers, which are very slow.
+#: Probabilities below this fraction of a word's sum over topics are set to 0 in single precision: their products would
+#: be subnormal numbers, which are very slow.
 NEGLIGIBLE = 1e-15
 
-#: Rows of the two work arrays.
+#: Numbers of rows of the two work arrays.
 WORD_WORK, TOPIC_WORK = 5, 9
 
 inlined = compiled(nogil=True, error_model="numpy", forceinline=True)
@@ -58,11 +57,11 @@ inlined = compiled(nogil=True, error_model="numpy", forceinline=True)
 
 @inlined
 def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers) -> None:
-    """rows[k, w] = B of the document's words, zero in the padding; four words at a time for whole stores."""
+    """Set rows[k, w] = B of the document's words, zero in the padding; four words at a time to write full vectors."""
     width, size = topics.shape[1], last - first
     whole = size // 4 * 4
     for w in range(0, whole, 4):
-        # Unsigned: no check for negative indices.
+        # Unsigned indices avoid the check for negative ones.
         i, j = np.uint64(words[first + w]), np.uint64(words[first + w + 1])
         m, n = np.uint64(words[first + w + 2]), np.uint64(words[first + w + 3])
         for k in range(width):
@@ -84,7 +83,7 @@ def gather(words: Integers, first: int, last: int, topics: Floats, rows: Numbers
 
 @inlined
 def mix(rows: Numbers, weights: Numbers, out: Numbers) -> None:
-    """out[w] = sum_k weights[k] rows[k, w]."""
+    """Set out[w] = sum_k weights[k] rows[k, w]."""
     step = width(out)
     for w in range(0, out.size, step):
         store(out, w, fill(out.dtype.type(0)))
@@ -98,7 +97,7 @@ def mix(rows: Numbers, weights: Numbers, out: Numbers) -> None:
 
 @inlined
 def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
-    """out[k] = sum_w rows[k, w] weights[w]."""
+    """Set out[k] = sum_w rows[k, w] weights[w]."""
     zero = fill(rows.dtype.type(0))
     for k in range(0, rows.shape[0], 4):
         p, q, r, s = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
@@ -114,10 +113,7 @@ def collect(rows: Numbers, weights: Numbers, out: Numbers) -> None:
 
 @inlined
 def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> float:
-    """Scale each word's probabilities to sum 1 (no share changes), and copy them; return the tokens of known words.
-
-    Words without a topic get a count of 0 and equal probabilities, like the padding.
-    """
+    """Scale each word's probabilities to sum 1 (all 1 with count 0 for words without a topic); return known tokens."""
     for w in range(sums.size):
         sums[w] = 0.0
     for k in range(rows.shape[0]):
@@ -137,7 +133,7 @@ def scale_rows(rows: Floats, counts: Floats, sums: Floats, single: Single) -> fl
 
 @inlined
 def error_bound(prior: Numbers, shares: Numbers, topics: Numbers) -> float:
-    """Bound on the sum of absolute differences between the shares and those of the maximum, after ``explain``.
+    """Bound the sum of absolute differences between the shares and the maximum; call after ``explain``.
 
     For theta and the optimum o, let m_k^2 = theta_k o_k. The difference of the gradients, multiplied by theta - o, is
     at least sum_k alpha_k (theta_k - o_k)^2 / m_k^2, since the words' part is non-negative; applying Cauchy-Schwarz
@@ -184,7 +180,7 @@ def explain(
 
 @inlined
 def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers) -> Any:
-    """Curvature, barrier and first direction after ``explain``; returns the preconditioned norm of the residual."""
+    """Set the curvature, barrier and first direction after ``explain``; return the residual's preconditioned norm."""
     tokens, residual, barrier, front = topics[0], topics[1], topics[2], topics[3]
     y, direction, moved = topics[4], topics[5], topics[7]
     for w in range(words.shape[1]):
@@ -203,7 +199,7 @@ def start_solve(prior: Numbers, weight: float, shares: Numbers, words: Numbers, 
 def newton(
     rows: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> None:
-    """Relative changes y of the shares and the change B (theta y) of p, after ``explain``; overwrites its residual."""
+    """Compute the relative changes y and the change B (theta y) of p after ``explain``; overwrites its residual."""
     curvature, image, change, pulled = words[1], words[2], words[3], words[4]
     residual, barrier, front = topics[1], topics[2], topics[3]
     y, direction, product, moved = topics[4], topics[5], topics[6], topics[7]
@@ -262,10 +258,7 @@ def slope(
 def step_length(
     counts: Numbers, prior: Numbers, weight: float, shares: Numbers, words: Numbers, topics: Numbers
 ) -> Any:
-    """A step along y that decreases f: 1, the largest that keeps shares positive, or one in between.
-
-    f is convex along the step; at the lower end of the bracket it is still decreasing.
-    """
+    """A step along y that decreases the convex f: 1, the largest that keeps shares positive, or found by bracketing."""
     lowest = topics[4, : prior.size].min()
     high = TO_ZERO / -lowest if lowest < -TO_ZERO else 1.0
     at_low = slope(counts, prior, weight, shares, words, topics, counts.dtype.type(0))
@@ -302,8 +295,8 @@ def newton_solve(
 ) -> tuple[int, float]:
     """Iterate from ``shares``, in place, until the error bound is within ``tolerance``; return (steps, bound).
 
-    ``first`` steps of expectation-maximisation, then Newton steps, ``most`` in all; also stops when a Newton step
-    changes no share by more than ``smallest``, relative. ``shares`` includes the padded topics, which stay 0.
+    Takes ``first`` steps of expectation-maximisation, then Newton steps, at most ``most`` in total, until one changes
+    no share by more than ``smallest`` (relative). Padded topics stay 0.
     """
     bound = np.inf
     y, one = topics[4], rows.dtype.type(1)
@@ -351,7 +344,7 @@ def most_probable(
     iterations: Integers,
     bounds: Floats,
 ) -> None:
-    """Shares of each document of a block, in single and then in double precision; fills the last three arguments."""
+    """Compute the shares of a block of documents in single, then double precision; fills the last three arguments."""
     n_topics, width, widest = prior.size, _padded(prior.size, TOPIC_STEP), 0
     for document in range(starts.size - 1):
         widest = max(widest, _padded(starts[document + 1] - starts[document], WORD_STEP))

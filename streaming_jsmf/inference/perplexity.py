@@ -1,10 +1,8 @@
-"""Perplexity of document completion: half of a document's tokens is predicted from the other half.
+"""Perplexity of document completion: one half of each document's tokens is predicted from the other half.
 
-The topics are smoothed with the unigram distribution p of the training corpus, B~ = (1 - s) B + s p, so that all of its
-words are possible. The observed half determines the shares theta of the document, the other half scores
-sum log (B~ theta)_w. Perplexity is exp(- score / tokens): the number of equally likely words with the same uncertainty.
-For comparison there is the perplexity of p alone, and the share of scored tokens whose words have no topic, so that
-their probability comes from the smoothing. All results are sums over documents.
+Topics are smoothed with the unigram distribution p of the training corpus, B~ = (1 - s) B + s p, so that all of its
+words have positive probability. The observed half determines the shares theta; the other half scores sum log (B~
+theta)_w. Perplexity is exp(- score / tokens). The perplexity of p alone is reported for comparison.
 """
 
 from __future__ import annotations
@@ -23,28 +21,24 @@ from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
 Keys = NDArray[np.uint64]
 
-#: s, the part of a topic that is the unigram distribution.
+#: s, the weight of the unigram distribution in a smoothed topic.
 SMOOTHING = 0.01
 
 
 @dataclass(frozen=True)
 class Completion:
-    """Additive sums over documents. ``merge`` in a fixed order gives the same bits.
+    """Additive sums over documents. Merging in a fixed order gives the same bits.
 
     Attributes
     ----------
-    documents
-        Documents with scored tokens.
-    too_short
-        Documents of fewer than two tokens, which cannot be split.
-    tokens
-        Tokens scored.
+    documents, too_short
+        Documents with scored tokens; documents of fewer than two tokens, which cannot be split.
+    tokens, without_mass
+        Scored tokens; those whose word has no topic, so that only the smoothing gives them a probability.
     unseen
-        Tokens to predict whose word has probability 0 in the training corpus; they are not scored.
-    without_mass
-        Tokens scored whose word has no topic.
+        Tokens whose word has probability 0 in the training corpus; they are not scored.
     log_likelihood, unigram_log_likelihood
-        Sums of natural logarithms of the probabilities of the tokens scored.
+        Sums of natural logarithms of the probabilities of the scored tokens.
     unconverged
         Documents whose shares are not known to be accurate enough.
     """
@@ -59,7 +53,7 @@ class Completion:
     unconverged: int = 0
 
     def merge(self, other: Completion) -> Self:
-        """The sums over both, as if the documents of ``other`` came after these."""
+        """Sum of both, as if the documents of ``other`` followed these."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in (f.name for f in fields(self))}
         return type(self)(**sums)
 
@@ -70,7 +64,7 @@ class Completion:
 
     @property
     def unigram_perplexity(self) -> float:
-        """The perplexity of the unigram distribution on the same tokens; NaN without tokens."""
+        """Perplexity of the unigram distribution on the same tokens; NaN without tokens."""
         return math.exp(-self.unigram_log_likelihood / self.tokens) if self.tokens else math.nan
 
     @property
@@ -81,20 +75,11 @@ class Completion:
 
 @dataclass(frozen=True)
 class Completer:
-    """A model for document completion: smoothed topics and prior.
+    """A model for document completion.
 
-    Attributes
-    ----------
-    topics
-        B~, (N, K), columns sum to 1.
-    prior
-        alpha, (K,).
-    unigram
-        p, (N,), sums to 1.
-    has_mass
-        (N,) whether any topic has the word, before smoothing.
-    keys
-        (N,) keys of the words for the random split. Hashes of the words make it independent of their numbering.
+    ``topics`` are B~, (N, K), columns sum to 1; ``prior`` is alpha, (K,); ``unigram`` is p, (N,), sum 1; ``has_mass``
+    (N,) tells whether a word has a topic before smoothing. ``keys`` (N,) determine the random split of words; hashes of
+    the words make it independent of their ids.
     """
 
     topics: Floats
@@ -112,7 +97,7 @@ class Completer:
         keys: Keys | None = None,
         smoothing: float = SMOOTHING,
     ) -> Self:
-        """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, of any positive sum.
+        """Smooth B (N, K) with the word frequencies p (N,) of the training corpus, which need not sum to 1.
 
         Raises ``ValueError`` if shapes do not match, p is negative or all 0, or ``smoothing`` is not between 0 and 1.
         """
@@ -141,16 +126,8 @@ class Completer:
     ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
-        Raises ``ValueError`` if counts are negative or not integers, or have another number of words.
-
-        Parameters
-        ----------
-        counts
-            Documents x N, integers.
-        seed
-            Of the split, see ``observed_half``.
-        method, threads
-            For the shares of the observed halves, see ``document_topics``.
+        ``counts`` is documents x N. ``seed`` determines the split (``observed_half``); ``method`` and ``threads`` are
+        those of ``document_topics``. Raises ``ValueError`` if counts are negative or not integers, or N does not match.
         """
         if counts.shape[1] != len(self.topics):
             raise ValueError(f"the counts have {counts.shape[1]} words, the topics {len(self.topics)}")
@@ -179,11 +156,9 @@ class Completer:
 def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np.float64]:
     """Counts of the observed tokens: a random half of each document, rounded down.
 
-    The split depends on the seed, the ``keys`` (N,) of the document's words and its counts alone, not on the order of
-    documents or words. Observed counts are hypergeometric. Zeros are stored, so that the result has the words of
-    ``counts``.
-
-    Raises ``ValueError`` if counts are negative or not integers.
+    The split depends only on the seed, the ``keys`` (N,) of the document's words and its counts, not on the order of
+    documents or words. Observed counts are hypergeometric. Zeros are stored, so that the sparsity pattern is that of
+    ``counts``. Raises ``ValueError`` if counts are negative or not integers.
     """
     numbers = np.asarray(counts.data, np.float64)
     if (numbers < 0).any() or (numbers != np.rint(numbers)).any():
@@ -196,7 +171,7 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
 
 @compiled(nogil=True)
 def _mixed(bits: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
+    """Finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
     bits += np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -205,7 +180,7 @@ def _mixed(bits: np.uint64) -> np.uint64:
 
 @compiled(nogil=True)
 def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, observed: Floats) -> None:
-    """Give each token a random number from seed, document content, word and occurrence; the lower half is observed."""
+    """Draw a number per token from seed, document content, word and occurrence; the lower half is observed."""
     for document in range(starts.size - 1):
         content, length = np.uint64(0), 0
         for place in range(starts[document], starts[document + 1]):
@@ -232,7 +207,7 @@ def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, 
 def _score(
     starts: Integers, words: Integers, scored: Floats, topics: Floats, shares: Floats, unigram: Floats
 ) -> tuple[Floats, Floats]:
-    """Log-likelihood of the scored tokens of each document, by the topics and by the unigram distribution."""
+    """Log-likelihood of each document's scored tokens, under the topics and under the unigram distribution."""
     ours, alone = np.zeros(starts.size - 1), np.zeros(starts.size - 1)
     for document in range(starts.size - 1):
         for place in range(starts[document], starts[document + 1]):

@@ -1,8 +1,8 @@
-"""Polish: deterministic steps of CVB0 over documents, which improve topics that were found from moments.
+"""Polish: deterministic CVB0 steps over documents that improve topics found from moments.
 
-A step keeps nothing but its sums: no shares of documents, no random state. The sums of a corpus are those of its parts,
-so that it can be read in any parts; only the last digits depend on their order. Early steps need only the right
-direction, so they use a sample of single documents (a corpus is often sorted); the last ones use all documents.
+A step keeps only additive sums, no document shares and no random state, so a corpus can be read in any parts; only the
+last digits depend on their order. Early steps use a sample of single documents (a corpus is often sorted), the last
+ones use all documents.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import philox_key
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
-#: Rounds of CVB0 in a document.
+#: Rounds of CVB0 per document.
 ROUNDS = 5
 
-#: Prior of the topics, in tokens of each word, in all but the last step. With .05 the held-out perplexity is .1 to .3 %
-#: lower on KOS, news and NIPS papers, with .01 as much higher; on simulated corpora that are small relative to their
+#: Prior of the topics, in tokens per word, in all but the last step. Held-out perplexity on KOS, news and NIPS papers
+#: is .1 to .3 % lower with .05 and as much higher with .01; on simulated corpora that are small relative to their
 #: vocabulary, smaller values are more accurate.
 WORD_PRIOR = 0.02
 
-#: The same in the last step, whose prior remains in the result as an error. Perplexity changes by less than .1 %.
+#: The same in the last step, where the prior biases the result. Perplexity changes by less than .1 %.
 LAST_WORD_PRIOR = 0.001
 
-#: Share of word frequencies in the initial topics, so that no word is without a topic.
+#: Weight of the word frequencies in the initial topics, so that every word has a topic.
 START_SMOOTHING = 0.01
 
-#: Multiple of the typical length above which a document's tokens are scaled down. A document of 90,000 tokens among
-#: 2,000 of 60 would otherwise get a topic of its own.
+#: Multiple of the typical length above which a document's tokens are scaled down. Otherwise a document of 90,000 tokens
+#: among 2,000 of 60 tokens would get its own topic.
 LONGEST = 10.0
 
-#: Minimum nonzeros of a block per word: with fewer, adding up blocks would cost more than the documents.
+#: Minimum nonzeros of a block per word: with fewer, adding the blocks costs more than processing the documents.
 NONZEROS_PER_WORD = 16
 
 #: Maximum number of blocks of a call; a power of two.
@@ -50,7 +50,7 @@ MOST_BLOCKS = 16
 SHARE_DOCUMENTS = 4096
 
 
-#: Steps, and how many of the last ones use all documents.
+#: Number of steps, and how many of the last ones use all documents.
 STEPS, FULL_STEPS = 20, 5
 
 #: Approximate number of nonzeros that a sampled step uses.
@@ -59,20 +59,17 @@ SAMPLE_NONZEROS = 2_000_000
 
 @dataclass(frozen=True)
 class StepSums:
-    """Additive (``+``) sums over documents, given topics and a prior.
+    """Sums over documents for given topics and prior; ``+`` adds them.
 
     Attributes
     ----------
-    tokens
-        N x K, expected tokens of each word in each topic.
-    log_likelihood
-        Of the tokens, each predicted from the others of its document (``cvb0.add_documents``).
+    tokens, log_likelihood
+        Expected tokens of each word in each topic, N x K, and the log-likelihood of ``cvb0.add_documents``.
     n_tokens, n_documents
         Size of the data; documents without words do not count.
-    shares
-        (K,) sum of the documents' mean topic shares (n_k + alpha_k) / (n + sum(alpha)); zeros if not requested.
-    pairs
-        K x K, sum of the documents' mean products of two shares under Dirichlet(n + alpha); zeros if not requested.
+    shares, pairs
+        Sums of the documents' mean topic shares (K,) and mean products of two shares (K x K) under Dirichlet(n +
+        alpha); zeros if not requested.
     """
 
     tokens: Floats
@@ -96,22 +93,19 @@ def step_sums(
     with_pairs: bool = False,
     threads: int | None = None,
 ) -> StepSums:
-    """Sums of some documents. One pass over them; the result does not depend on ``threads``.
+    """Sums over documents in one pass; the result does not depend on ``threads``.
 
-    Memory: 8 N K bytes for the sums and 4 N K for each thread and one more, besides float32 topics.
-
-    Raises ``ValueError`` if shapes do not match, the prior is not positive, or there are too few rounds.
+    Memory: 8 N K bytes for the sums, 4 N K for each thread and one more, and the float32 topics. Raises ``ValueError``
+    if shapes do not match, the prior is not positive, or ``rounds`` is below 2.
 
     Parameters
     ----------
     counts
-        Documents x N, above 0, integers or not.
-    word_topic
-        B, N x K, non-negative.
-    prior
-        (K,) alpha, positive.
+        Documents x N, positive, not necessarily integers.
+    word_topic, prior
+        B, N x K, non-negative, and alpha, (K,), positive.
     rounds
-        Of CVB0 in each document, at least 2. 10 lower perplexity by another .5 to 1 %, 20 no further.
+        CVB0 rounds per document, at least 2. 10 lower perplexity by another .5 to 1 %, 20 no further.
     longest
         Maximum number of tokens that a document adds to ``tokens`` (``longest_document``); longer ones are scaled down.
     with_pairs
@@ -142,7 +136,7 @@ def step_sums(
 
 
 def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
-    """B, N x K, columns sum to 1: expected tokens plus the prior of each word, over their sum.
+    """B, N x K: expected tokens plus a word prior, normalised so that columns sum to 1.
 
     The prior is ``WORD_PRIOR``, or ``LAST_WORD_PRIOR`` in the last step.
     """
@@ -152,36 +146,33 @@ def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
 
 
 def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
-    """Initial topics, N x K: the given ones, mixed with a little of the word frequencies (N,), sum 1.
+    """Initial topics, N x K: the given ones mixed with a small part of the word frequencies (N,), which sum to 1.
 
-    Otherwise a word without a topic (a threshold leaves thousands) would not affect the shares of its documents.
+    Without this, words without a topic (a threshold leaves thousands) would not affect the shares of their documents.
     """
     topics: Floats = (1 - START_SMOOTHING) * word_topic + START_SMOOTHING * word_probability[:, None]
     return topics
 
 
 def topic_correlations(sums: StepSums) -> Floats:
-    """A, K x K, sums to 1: the mean over documents of the products of two topic shares.
-
-    The probability that two tokens drawn from the mixture of a random document have topics k and l.
-    """
+    """A, K x K, sums to 1: the mean over documents of the products of two topic shares."""
     return sums.pairs / max(sums.n_documents, 1)
 
 
 def log_lengths(counts: csr_array[Any]) -> tuple[float, int]:
-    """Sum of log n over the documents with words, and their number; additive."""
+    """Sum of log n over non-empty documents, and their number; additive."""
     lengths = counts.sum(axis=1)
     known = lengths[lengths > 0]
     return float(np.log(known).sum()), known.size
 
 
 def longest_document(log_length: float, n_documents: int) -> float:
-    """``LONGEST`` times the geometric mean of the lengths, which is robust to outliers, from ``log_lengths``."""
+    """``LONGEST`` times the geometric mean of document lengths (robust to outliers), from ``log_lengths``."""
     return LONGEST * math.exp(log_length / n_documents) if n_documents else math.inf
 
 
 def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view, like arrays read from a file: one type for the compiler, so that it compiles once."""
+    """Return a read-only view, so that the compiler sees one type, as for arrays read from a file."""
     view = values.view()
     view.flags.writeable = False
     return view
@@ -190,7 +181,7 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
 def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
     """Row pointers of consecutive blocks of documents with about equal nonzeros.
 
-    Their number is a power of two up to ``MOST_BLOCKS``, so that all threads are busy.
+    The number of blocks is a power of two up to ``MOST_BLOCKS``, which keeps all threads busy.
 
     >>> [len(block) - 1 for block in blocks(np.arange(0, 6401, 10), 100)]
     [160, 160, 160, 160]
@@ -229,7 +220,7 @@ def _block_sums(
 
 
 def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
-    """Add the first two moments of Dirichlet distributions with these parameters, documents x width."""
+    """Add the first two moments of Dirichlet distributions with the given parameters, documents x width."""
     given = weights.astype(np.float64)
     mass = given.sum(axis=1)
     shares += (1 / mass) @ given
@@ -240,14 +231,14 @@ def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """A step: the share of the documents that it uses (1 for all), and its rounds of CVB0."""
+    """A step: its share of the documents (1 for all) and its CVB0 rounds."""
 
     share: float
     rounds: int
 
 
 def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple[Step, ...]:
-    """The steps for a corpus of this size: the last ``FULL_STEPS`` use all documents, earlier ones a sample.
+    """Plan the steps for a corpus: the last ``FULL_STEPS`` use all documents, earlier ones a sample.
 
     >>> plan_steps(40_000_000, steps=6)
     (Step(share=0.05, rounds=5), Step(share=1.0, rounds=5), ... five in all)
@@ -262,10 +253,10 @@ def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple
 
 
 def drawn_documents(label: str, n_documents: int, step: int, share: float, seed: int) -> Mask:
-    """Documents of a unit that a step uses, (n_documents,), each with probability ``share``; a pure function.
+    """Mask of the documents of a unit that a step uses, (n_documents,), each with probability ``share``.
 
-    ``label`` identifies the unit, by the digest of its shard and the number of its row group; its position in the
-    corpus depends on other shards. Steps are numbered from 0, and each has its own sample.
+    A pure function. ``label`` identifies the unit by the digest of its shard and the number of its row group, because
+    its position in the corpus depends on other shards. Steps are numbered from 0, each with its own sample.
     """
     generator = np.random.Generator(np.random.Philox(key=philox_key(seed, f"{step}:{label}")))
     drawn: Mask = generator.random(n_documents) < share

@@ -1,12 +1,9 @@
 """SoftClique: anchors as K words that rarely co-occur (He, Wang, Wang, Hopcroft).
 
-Words are the nodes of a graph with co-occurrence probabilities as edges. A K-clique of small total weight is found in
-two steps: MergeInit extends cliques greedily from many words and keeps the K words found most often, LocalSearch then
-exchanges one word at a time. Only rows of the graph are needed, so it need not be stored: ``low_rank_similarity``
-computes them from Y.
-
-The paper starts from random words. Here the starts are evenly spaced among the word ids and ties go to the lowest id,
-so that nothing is random.
+Words are the nodes of a graph with co-occurrence probabilities as edges. MergeInit extends cliques greedily from many
+words and keeps the K words found most often; LocalSearch then exchanges one word at a time. The graph is not stored:
+``low_rank_similarity`` computes its rows from Y. Unlike the paper's random starts, starts are evenly spaced among the
+word ids, and ties go to the lowest id, so the result is deterministic.
 """
 
 from __future__ import annotations
@@ -19,28 +16,20 @@ import numpy as np
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-#: Positions of words among the candidates -> their rows of the graph, (len(positions), n); may be overwritten.
+#: Maps positions among the candidates to their rows of the graph, (len(positions), n), which may be overwritten.
 Similarity = Callable[[Integers], Floats]
 
-#: Maximum number of starts of MergeInit, which are n / K in the paper.
+#: Maximum number of starts of MergeInit; the paper uses n / K.
 MAX_STARTS = 128
-#: Starts extended at a time: the number of rows of n entries in memory.
+#: Starts extended at a time; each needs a row of n entries in memory.
 STARTS_AT_ONCE = 32
-#: A word is exchanged if the weight decreases by more than this share; less is rounding.
+#: A word is exchanged only if the weight decreases by more than this fraction; smaller changes are rounding.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Clique:
-    """K words and the total weight of their edges.
-
-    Attributes
-    ----------
-    words
-        (K,) word ids, ascending.
-    weights
-        Total weight of the edges after MergeInit and after each exchange; decreasing.
-    """
+    """K words (ids, ascending), and the total edge weights after MergeInit and after each exchange, decreasing."""
 
     words: Integers
     weights: tuple[float, ...]
@@ -52,12 +41,12 @@ class Clique:
 
 
 def dense_similarity(cooccurrence: Floats, ids: Integers) -> Similarity:
-    """Rows of C among the words ``ids``. C is N x N, symmetric."""
+    """Rows of C (N x N, symmetric) restricted to the words ``ids``."""
     return lambda positions: np.asarray(cooccurrence[np.ix_(ids[positions], ids)])
 
 
 def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
-    """Rows of max(Y Y', 0) among the words ``ids``, n K operations each. Y is N x K."""
+    """Rows of max(Y Y', 0) restricted to the words ``ids``, n K operations each; Y is N x K."""
     factor = rectified[ids]
     return lambda positions: np.maximum(factor[positions] @ factor.T, 0.0)
 
@@ -65,11 +54,11 @@ def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
 def soft_cliques(
     similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1, max_exchanges: int = 1000
 ) -> tuple[Clique, ...]:
-    """Cliques of K words of small weight, the lightest first, from ``multiple`` searches; equal ones are returned once.
+    """Distinct cliques of K words of small weight from ``multiple`` searches, the lightest first.
 
-    ``similarity`` gives rows of the graph among the candidates, without negative edges. ``candidates`` (N,) should have
-    a minimum document frequency: rare words hardly co-occur with any. Raises ``DegenerateAnchorsError`` if there are
-    fewer candidates than topics.
+    ``similarity`` returns rows of the graph among the candidates, without negative edges. ``candidates`` (N,) should
+    require a minimum document frequency, because rare words hardly co-occur with any word. Raises
+    ``DegenerateAnchorsError`` if there are fewer candidates than topics.
     """
     ids = np.flatnonzero(candidates)
     if ids.size < n_topics:
@@ -90,7 +79,7 @@ def soft_cliques(
 
 
 def _merge_init(similarity: Similarity, n: int, n_topics: int, starts: Integers) -> Integers:
-    """Extend a clique from each start by the word of smallest weight to it; the K words found most often, ascending."""
+    """Extend a clique greedily from each start; return the K words found most often, ascending."""
     found = np.zeros(n, dtype=np.int64)
     for first in range(0, starts.size, STARTS_AT_ONCE):
         latest = starts[first : first + STARTS_AT_ONCE]
@@ -107,12 +96,12 @@ def _merge_init(similarity: Similarity, n: int, n_topics: int, starts: Integers)
 
 
 def _local_search(similarity: Similarity, clique: Integers, max_exchanges: int) -> Clique:
-    """Exchange the pair of words that lowers the weight most, until none does; positions, ascending."""
+    """Exchange the pair of words that lowers the weight most, until no exchange does; positions are ascending."""
     clique, each = clique.copy(), np.arange(clique.size)
     rows = similarity(clique)
     history = [_weight(rows, clique)]
     for _ in range(max_exchanges):
-        # Weight that each word would add in place of each word of the clique; excludes words of the clique.
+        # Weight that each word outside the clique would add in place of each word of the clique.
         outside = rows.sum(axis=0) - rows
         inside = outside[each, clique]
         outside[:, clique] = np.inf

@@ -1,4 +1,4 @@
-"""Words that describe a topic: prominent ones from B, characteristic ones from C, labels from both."""
+"""Words that describe a topic: prominent words from B, characteristic words from C, and labels from both."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from streaming_jsmf.linalg.typing import Floats, Integers
 
 
 def prominent_words(scores: NDArray[np.floating[Any]], count: int) -> Integers:
-    """The ``count`` words of largest score of each topic, (K, count) word ids; ties go to the lowest id.
+    """The ``count`` words with the largest scores of each topic, (K, count) word ids; ties go to the lowest id.
 
-    ``scores``, (N, K): p(word | topic), or another score.
+    ``scores`` (N, K) are p(word | topic) or any other score.
     """
     return _leading(scores.T, count)
 
 
 def longer_lists(listed: Integers, word_topic: Iterable[NDArray[np.floating[Any]]], count: int) -> Integers:
-    """Lists of ``count`` words per topic, (K, count) ids: ``listed`` (K, n), then the most probable of the others.
+    """Extend the lists ``listed`` (K, n) to ``count`` words per topic with the most probable of the other words.
 
-    ``word_topic`` is p(word | topic), N x K, in panels of rows, in order. Fewer columns if there are fewer words. Ties
-    go to the lowest id.
+    ``word_topic`` is p(word | topic), N x K, as consecutive panels of rows. Returns (K, count) ids, with fewer columns
+    if there are fewer words; ties go to the lowest id.
     """
     n_topics, n_listed = listed.shape
     ids, values = np.empty((n_topics, 0), np.int64), np.empty((n_topics, 0))
@@ -43,17 +43,17 @@ def longer_lists(listed: Integers, word_topic: Iterable[NDArray[np.floating[Any]
 def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
     """The ``count`` words that co-occur most with each anchor (LR-JSMF, Table 1), (K, count) word ids.
 
-    ``anchor_rows`` are the anchors' rows of C, (K, N), before rectification: rectified rows give only frequent words.
+    ``anchor_rows`` (K, N) are the anchors' rows of C before rectification; rectified rows favour frequent words.
     """
     return _leading(anchor_rows, count)
 
 
 def label_words(prominent: Integers, characteristic: Integers, count: int) -> Integers:
-    """Words of each topic that are both prominent and characteristic (K, n), each for one topic, (K, count) ids.
+    """Words of each topic that are both prominent and characteristic, (K, count) ids, each for one topic.
 
-    A word's score for a topic is the sum of its two ranks; a list without the word counts as its length. Pairs of topic
-    and word are assigned by ascending score (ties: lower topic, then lower id), so that a shared word labels the topic
-    that it fits best. -1 where the lists are exhausted.
+    Both lists are (K, n). The score of a word for a topic is the sum of its two ranks; a list without the word
+    contributes its length. Pairs are assigned by ascending score (ties: lower topic, then lower id), so a shared word
+    labels the topic that it fits best. -1 where the lists are exhausted.
     """
     n_topics, listed = prominent.shape
     offers: list[tuple[int, int, int]] = []
@@ -75,11 +75,11 @@ def label_words(prominent: Integers, characteristic: Integers, count: int) -> In
 
 
 def _leading(scores: NDArray[np.floating[Any]], count: int) -> Integers:
-    """Column numbers of the largest scores of each row, descending; ties go to the lowest."""
+    """Column indices of the largest scores of each row, descending; ties go to the lowest."""
     count = min(count, scores.shape[1])
     leading = np.empty((len(scores), count), np.int64)
     for row, of_row in zip(leading, np.ascontiguousarray(scores), strict=True):
-        # A partition finds the smallest score required; only scores of at least that are sorted.
+        # Partition to find the smallest required score, then sort only the scores that reach it.
         able = np.flatnonzero(of_row >= np.partition(of_row, -count)[-count])
         row[:] = able[np.argsort(-of_row[able], kind="stable")[:count]]
     return leading

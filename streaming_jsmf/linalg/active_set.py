@@ -1,16 +1,13 @@
 """Compiled active-set solver for least squares over the probability simplex.
 
-For one row x the problem is min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1. It is solved from G = V V' and c = V
-x by the primal active-set method: start at the nearest vertex, let the vertex with the most negative reduced gradient
-enter, solve the equality-constrained problem on the *passive* vertices (those of positive weight) by a Cholesky factor
-that grows with them, and step back to the first weight that would become negative.
+For each row x, min_b ||x - V'b||^2 subject to b >= 0 and sum(b) = 1 is solved from G = V V' and c = V x by the primal
+active-set method: start at the nearest vertex, add the vertex with the most negative reduced gradient, solve the
+equality-constrained problem on the *passive* vertices (those of positive weight) with an updated Cholesky factor, and
+step back to the first weight that would become negative. The factor is that of G + s e e', which changes the objective
+on the simplex by a constant only and is positive definite if the passive vertices are *affinely* independent.
 
-The factor is that of G + s e e'. On the simplex this changes the objective by a constant only, and it is positive
-definite whenever the passive vertices are *affinely* independent, as the problem requires.
-
-No BLAS is called and rows share nothing: on one machine the bits depend on the row and the vertices alone. Only the
-triangular solves may be reassociated (vector registers); inner products are summed in ascending order, so that a row
-equal to a vertex has exactly the entries of the Gram matrix. Names are those of ``passive_set``.
+No BLAS is used and rows are independent, so on one machine the bits depend only on the row and the vertices. Inner
+products are summed in ascending order, so that a row equal to a vertex has exactly the entries of the Gram matrix.
 """
 
 from __future__ import annotations
@@ -29,9 +26,9 @@ from streaming_jsmf.linalg.passive_set import (
 )
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
-#: Gradient differences below this share of the norms involved are rounding, not descent.
+#: Gradient differences below this fraction of the norms involved are rounding errors.
 ROUNDING = 2e-14
-#: Pairwise exchange continues while the gap exceeds this share of ||x||^2.
+#: Pairwise exchange continues while the gap exceeds this fraction of ||x||^2.
 POLISHED = 1e-13
 
 
@@ -51,11 +48,7 @@ def inner_products(rows: Floats, columns: Floats, out: Floats) -> None:
 def _swap(
     shifted: Floats, inverse: Floats, order: Integers, size: int, vertex: int, weights: Floats, work: Floats
 ) -> bool:
-    """Replace a passive vertex by a dependent one; return False, and change nothing, if none can be replaced.
-
-    With v = sum_p share_p v_p, weight moves to v from the passive vertices in proportion to their shares, until one of
-    them is empty. Follows a failed ``append_vertex``, whose column (``work[0]``) it uses.
-    """
+    """Replace a passive vertex by a dependent one (column in ``work[0]``); return False, unchanged, if impossible."""
     column, share, sums = work[0], work[1], work[3]
     multiply_transposed(inverse, size, column, share)
     total = share[:size].sum()
@@ -78,7 +71,7 @@ def _swap(
         return False
     place = 0
     for i in range(size):
-        # The vertex that left is gone from `order`, but not from `share`.
+        # The removed vertex is no longer in `order`, but still in `share`.
         if i != blocking:
             weights[order[place]] = max(weights[order[place]] - amount * share[i], 0.0)
             place += 1
@@ -111,7 +104,7 @@ def _refresh(
 def _entering(
     gradient: Floats, level: float, weights: Floats, lengths: Floats, size_x: float, closed: Mask
 ) -> int:
-    """The vertex outside the passive set with the steepest descent beyond rounding, or -1."""
+    """Vertex outside the passive set with the steepest descent beyond rounding, or -1."""
     best = -1
     steepest = 0.0
     for k in range(gradient.shape[0]):
@@ -126,10 +119,7 @@ def _entering(
 
 @compiled(nogil=True)
 def _exchange(gram: Floats, weights: Floats, gradient: Floats, target: float) -> int:
-    """Move weight between the best and the worst vertex until the gap is at most ``target``; return the steps.
-
-    Needs no factor, so it also serves vertices that are too close to others to enter one.
-    """
+    """Move weight between the best and worst vertices until the gap is at most ``target``; return the step count."""
     n_vertices = gram.shape[0]
     for count in range(20 * n_vertices):
         level = 0.0
@@ -169,7 +159,7 @@ def _admit(
     gradient: Floats,
     work: Floats,
 ) -> int:
-    """Add one vertex to the passive set and minimise over it; return the new size, or 0 if it cannot enter."""
+    """Add a vertex to the passive set and minimise over it; return the new size, or 0 if it cannot enter."""
     order = places[0]
     if append_vertex(shifted, inverse, order, size, entering, work[0], work[1]):
         add_last(inverse, size + 1, work[3])
@@ -184,7 +174,7 @@ def _admit(
 
 @compiled(nogil=True)
 def _nearest(gram: Floats, linear: Floats) -> int:
-    """The vertex nearest to the row; the lowest id among equals."""
+    """Vertex nearest to the row; ties go to the lowest id."""
     best = 0
     for k in range(1, gram.shape[0]):
         if 0.5 * gram[k, k] - linear[k] < 0.5 * gram[best, best] - linear[best]:
@@ -205,7 +195,7 @@ def _search(
     places: Integers,
     closed: Mask,
 ) -> tuple[int, int]:
-    """Let vertices enter until none descends, from one passive vertex; return (passive vertices, steps)."""
+    """Add vertices, from one passive vertex, until none descends; return (passive vertices, steps)."""
     gradient, order = work[2], places[0]
     size = 1
     steps = 0
@@ -213,13 +203,13 @@ def _search(
     work[3, 0] = 0.0
     add_last(inverse, size, work[3])
     fresh = True
-    # The passive set seldom grows beyond a third of the vertices; the bound only stops cycling by rounding.
+    # The passive set seldom exceeds a third of the vertices; the bound only stops cycling due to rounding.
     while steps < 10 * gram.shape[0] + 20:
         entering = _entering(gradient, level, weights, lengths, np.sqrt(square), closed)
         if entering < 0 and fresh:
             break
         if entering < 0:
-            # The gradient is updated from step to step; only a recomputed one may end the search.
+            # The gradient is updated incrementally; only a recomputed gradient may end the search.
             _refresh(gram, linear, order, size, weights, gradient)
             size = minimize(gram, inverse, order, size, weights, gradient, work)
             level = _refresh(gram, linear, order, size, weights, gradient)
@@ -269,7 +259,7 @@ def _solve_row(
 
 @compiled(nogil=True)
 def _gap(gradient: Floats, weights: Floats) -> float:
-    """2 (b'g - min g): ||x - V'b||^2 is at most this far above its minimum (Frank and Wolfe 1956)."""
+    """Frank-Wolfe gap 2 (b'g - min g): bounds how far ||x - V'b||^2 is above its minimum."""
     return float(max(0.0, 2.0 * (dot(weights, gradient, gradient.size) - gradient.min())))
 
 
@@ -277,10 +267,10 @@ def _gap(gradient: Floats, weights: Floats) -> float:
 def solve_block(
     rows: Floats, columns: Floats, gram: Floats, shift: float, weights: Floats, gap: Floats, steps: Integers
 ) -> None:
-    """Solve the rows (n x d) of a block: fills ``weights`` (n x K), ``gap`` (n,) and ``steps`` (n,).
+    """Solve a block of rows (n x d); fills ``weights`` (n x K), ``gap`` (n,) and ``steps`` (n,).
 
-    ``columns`` is V' (d x K), ``gram`` V V', ``shift`` the s > 0 of the factor of G + s e e'. Needs O(K^2) working
-    memory, and n x K for c = V x.
+    ``columns`` is V' (d x K), ``gram`` is V V', ``shift`` is the s > 0 of G + s e e'. Needs O(K^2) working memory and n
+    x K for c = V x.
     """
     n_vertices = gram.shape[0]
     shifted = gram + shift

@@ -14,13 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """``numba.njit(cache=True, **options)``; without the cache where no directory for it is writable.
+    """``numba.njit(cache=True, **options)``, or without the cache if no directory for it is writable.
 
-    Numba raises if it can write neither beside the source nor to the user's cache directory, as in a read-only
-    installation without a home directory. Then every process compiles again.
-
-    Raises ``ValueError`` if ``fastmath`` is among the options: it lets the order of a sum depend on the compiler and on
-    the addresses of arrays, so that bits differ between processes. ``linalg.lanes`` has fast sums in a fixed order.
+    Raises ``ValueError`` for ``fastmath``: it lets the order of a sum depend on the compiler and on array addresses, so
+    bits differ between processes. Use ``linalg.lanes`` for fast sums in a fixed order.
     """
     if "fastmath" in options:
         raise ValueError("with fastmath, results depend on memory addresses; use linalg.lanes for fast sums")

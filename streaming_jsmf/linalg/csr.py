@@ -11,15 +11,16 @@ from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
 
-#: A document of fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
+#: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
 
 
 def pair_scales(lengths: Floats, pairs: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Factors (documents,) of a document's counts in u and of its pairs of tokens in C: w / n and w / (n (n - 1)).
 
-    ``pairs`` are the ``pair_totals``. Where counts are below 1 they exceed n (n - 1), and the first factor is w (n - 1)
-    over them; the words' ``diagonal_excess`` is then added to u with the second. Documents of weight 0 do not count.
+    ``pairs`` are the ``pair_totals``. With counts below 1 they exceed n (n - 1); the factors are then w (n - 1) / pairs
+    and w / pairs, and the words' ``diagonal_excess`` must be added to u with the second factor. Documents of weight 0
+    do not count.
     """
     n = np.maximum(lengths, 2.0)
     whole = n * (n - 1)
@@ -28,10 +29,10 @@ def pair_scales(lengths: Floats, pairs: Floats, weights: Floats) -> tuple[Floats
 
 
 def document_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
-    """Weight of each document of the given lengths (tokens); 0 below two tokens.
+    """Weight of each document from its length (tokens); 0 below two tokens.
 
-    ``uniform`` is the papers' choice (LR-JSMF Eq. 1): all documents count alike, so short ones add all their noise.
-    ``capped`` = min(length, 200) avoids that and is robust against a single huge document, unlike ``length``.
+    ``uniform`` follows the papers (LR-JSMF Eq. 1), but gives the noise of short documents full weight. ``capped`` =
+    min(length, 200) avoids that and, unlike ``length``, is robust against a single huge document.
     """
     if scheme == "uniform":
         weights = np.ones_like(lengths)
@@ -55,7 +56,7 @@ def row_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> Floats:
 
 @compiled(nogil=True)
 def diagonal_excess(counts: NDArray[Any]) -> Floats:
-    """max(c - c^2, 0) of each count: what Eq. 1 subtracts from the diagonal in excess where c is below 1."""
+    """max(c - c^2, 0) of each count: the excess that Eq. 1 subtracts from the diagonal for c below 1."""
     back = np.zeros(counts.size)
     for k in range(counts.size):
         if counts[k] < 1:
@@ -65,7 +66,7 @@ def diagonal_excess(counts: NDArray[Any]) -> Floats:
 
 @compiled(nogil=True)
 def pair_totals(indptr: NDArray[Any], counts: NDArray[Any]) -> Floats:
-    """(rows,) ordered pairs of tokens of each document: n (n - 1), plus ``diagonal_excess`` where counts are below 1.
+    """(rows,), ordered pairs of tokens of each document: n (n - 1), plus ``diagonal_excess`` for counts below 1.
 
     This is the sum of the entries of h h' - diag(min(h, h^2)).
     """
@@ -97,10 +98,10 @@ def add_word_sums(
     sums: Floats,
     document_frequency: Integers,
 ) -> None:
-    """Add sums over documents to ``sums`` (words x 3), and the number of documents to ``document_frequency`` (words,).
+    """Add sums over documents to ``sums`` (words x 3) and document counts to ``document_frequency`` (words,).
 
     H is rows x words (CSR). With X = ``factors`` (rows x 3) and g = ``diagonal_excess(counts)``, a word with count c
-    adds c X_0 + g X_1, (c - g) X_1 and c X_2. Rows with X_0 = 0 are skipped in both sums.
+    adds c X_0 + g X_1, (c - g) X_1 and c X_2. Rows with X_0 = 0 are skipped.
     """
     for row in range(indptr.size - 1):
         if factors[row, 0] == 0.0:
@@ -119,9 +120,9 @@ def add_word_sums(
 def multiply_rows(
     indptr: NDArray[Any], words: NDArray[Any], values: FloatArray, vectors: FloatArray, out: FloatArray
 ) -> None:
-    """Set ``out`` (rows x columns, C order) to H X; H is rows x words (CSR), X words x columns (C order).
+    """Set ``out`` (rows x columns) to H X for H rows x words (CSR) and X words x columns, in C order.
 
-    Additional columns of ``out`` become 0. Four nonzeros at a time: ``out`` is loaded and stored a quarter as often.
+    Extra columns of ``out`` become 0. Processes four nonzeros at a time to reduce loads and stores of ``out``.
     """
     columns = vectors.shape[1]
     for row in range(indptr.size - 1):
@@ -144,7 +145,7 @@ def multiply_rows(
 def add_transposed(
     indptr: NDArray[Any], words: NDArray[Any], values: Single, rows: Single, out: Single
 ) -> None:
-    """Add H'Z to ``out`` (words x columns, C order); H is rows x words (CSR), Z rows x columns (C order)."""
+    """Add H'Z to ``out`` (words x columns) for H rows x words (CSR) and Z rows x columns, in C order."""
     columns = rows.shape[1]
     for row in range(indptr.size - 1):
         for k in range(indptr[row], indptr[row + 1]):

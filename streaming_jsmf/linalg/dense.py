@@ -1,4 +1,4 @@
-"""The complete co-occurrence matrix, for vocabularies that allow it: its sums over documents, and its eigenpairs."""
+"""The complete co-occurrence matrix, for small vocabularies: sums over documents, and eigenpairs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from streaming_jsmf.linalg.eigen import DENSE_WORDS, Eigenpairs, with_fixed_sign
 from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.linalg.typing import Floats
 
-#: Pairs of words in the documents of one sparse product: bounds its memory, and is part of the bits.
+#: Pairs of words in the documents of one sparse product: limits its memory and affects the bits.
 PAIRS_AT_ONCE = 8_000_000
 
 #: Residual at which Lanczos stops, relative to the eigenvalue.
 LANCZOS_TOLERANCE = 1e-10
 
-#: Residual of the wanted pairs at which block iteration stops, relative to the first eigenvalue, and the steps after
-#: which Lanczos takes over.
+#: Residual at which block iteration stops, relative to the first eigenvalue, and maximum number of its steps before
+#: Lanczos is used instead.
 BLOCK_RESIDUAL, BLOCK_STEPS = 1e-9, 12
 
-#: Singular values below this share of the largest are noise.
+#: Singular values below this fraction of the largest are noise.
 RANK_FLOOR = 1e-7
 
 #: Rows that one thread multiplies at a time.
@@ -37,19 +37,19 @@ START_SEED = 20210701
 def gram_rows(block: csr_array[Any], rows: slice) -> Floats:
     """Rows of H'H, (rows, words) dense float64: products in the precision of H, added in float64.
 
-    ``block`` is H, documents x words (CSR), ``rows`` a slice of words with ``start`` and ``stop``. Entry (i, j) is
-    added up in the same order as (j, i) whichever rows are requested, so panels put together are symmetric to the bit.
+    ``block`` is H, documents x words (CSR); ``rows`` is a slice of words with ``start`` and ``stop``. Entries (i, j)
+    and (j, i) are summed in the same order for any ``rows``, so panels together form an exactly symmetric matrix.
     """
     total = np.zeros((rows.stop - rows.start, block.shape[1]))
     for part in _document_chunks(block):
-        # A single document may have more pairs than the limit; its rows are then taken a few at a time.
+        # A single document may have more pairs than the limit; then process a few rows at a time.
         large = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
         height = max(1, PAIRS_AT_ONCE // block.shape[1]) if large else total.shape[0]
         for panel in panels(total.shape[0], height):
             target = total[panel]
             first = rows.start + panel.start
             product = csr_array(part[:, first : first + len(target)].T @ part)
-            # Each entry occurs once in a product, so indexed addition loses none.
+            # Each entry occurs only once in a product, so indexed addition is safe.
             row_ids = np.repeat(np.arange(len(target)), np.diff(product.indptr))
             target[row_ids, product.indices] += product.data
     return total
@@ -66,8 +66,8 @@ def _document_chunks(block: csr_array[Any]) -> Iterator[csr_array[Any]]:
 def symmetric_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
     """The ``min(count, N)`` largest algebraic eigenpairs of a symmetric matrix, to 1e-10.
 
-    Lanczos from a fixed start vector: with one BLAS thread the same matrix gives the same bits. Dense where N is small
-    or most pairs are wanted.
+    Uses a dense solver if N is small or most pairs are wanted, otherwise Lanczos from a fixed start vector: with one
+    BLAS thread the same matrix gives the same bits.
     """
     n = matrix.shape[0]
     if n <= DENSE_WORDS or 2 * count >= n:
@@ -79,7 +79,7 @@ def symmetric_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
 def _lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
     generator = np.random.Generator(np.random.Philox(START_SEED))
     start: Floats = generator.standard_normal((n,))
-    # ARPACK draws further vectors where the rank is low; SciPy before 1.17 draws them from its own state.
+    # ARPACK draws more vectors if the rank is low; SciPy before 1.17 draws them from its own state.
     seeded: dict[str, Any] = {"rng": generator} if "rng" in signature(eigsh).parameters else {}
     values, vectors = eigsh(matrix, count, which="LA", v0=start, tol=LANCZOS_TOLERANCE, **seeded)
     return with_fixed_signs(values, vectors)
@@ -99,9 +99,9 @@ def multiply(matrix: Floats, vectors: Floats) -> Floats:
 def leading_pairs(matrix: Floats, block: Floats, count: int) -> Eigenpairs:
     """At least ``count`` of the largest algebraic eigenpairs of a symmetric matrix, from a block of nearby vectors.
 
-    Power steps, each with a Rayleigh-Ritz step, until the first ``count`` pairs have small residuals. A few are enough
-    where the matrix is of low rank but for a small remainder, as in alternating projections; otherwise Lanczos takes
-    over.
+    Alternates power and Rayleigh-Ritz steps until the first ``count`` pairs have small residuals. A few steps suffice
+    if the matrix is of low rank up to a small remainder, as in alternating projections; otherwise falls back to
+    ``symmetric_eigenpairs``.
     """
     product = multiply(matrix, block)
     for _ in range(BLOCK_STEPS):
@@ -119,7 +119,7 @@ def leading_pairs(matrix: Floats, block: Floats, count: int) -> Eigenpairs:
 
 
 def leading_left_vectors(matrix: Floats, count: int) -> Floats:
-    """Left singular vectors of the ``count`` largest singular values, or of fewer where the rank is lower."""
+    """Left singular vectors of the ``count`` largest singular values, or fewer if the rank is lower."""
     if min(matrix.shape) <= max(DENSE_WORDS, 2 * count):
         left, values, _ = np.linalg.svd(matrix, full_matrices=False)
         return np.asarray(left[:, :count][:, values[:count] > RANK_FLOOR * values[0]])

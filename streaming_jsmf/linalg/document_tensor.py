@@ -1,8 +1,8 @@
-"""Contributions of documents to the moments of LDA in a basis: the sums behind STOD's second and third moment.
+"""Contributions of documents to STOD's moments of LDA in a basis.
 
-Letters of Wang, Liu, Song, Han (ECML-PKDD 2014): c counts of a document, l its length. Q is an orthonormal basis
-(N x m), p = Q'c, w the weight of the document, h = 1 / (l (l - 1)), rho = h / (l - 2). The corrections of the third
-moment for repeated words need no loop over documents: they depend on c p' and c alone (Eqs. 8 to 11).
+Notation of Wang, Liu, Song, Han (ECML-PKDD 2014): c counts of a document, l its length. Q is an orthonormal basis (N x
+m), p = Q'c, w the weight of the document, h = 1 / (l (l - 1)), rho = h / (l - 2). The corrections of the third moment
+for repeated words depend only on sums of c p' and c (Eqs. 8 to 11), so they need no loop over documents.
 """
 
 from __future__ import annotations
@@ -23,36 +23,29 @@ from streaming_jsmf.linalg.tensor import CubeSum
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 from streaming_jsmf.timing import span
 
-#: A document of fewer tokens has no triple of words. It counts in none of the three moments.
+#: A document with fewer tokens has no triple of words and is excluded from all three moments.
 SHORTEST_DOCUMENT = 3
 
-#: Documents per block: their products stay in the cache, and sums in float32 stay short.
+#: Documents per block, so that products stay in the cache and float32 sums stay short.
 DOCUMENT_BLOCK = 4096
 
 #: Nonzeros per block; sorting them by word takes 8 bytes each.
 NONZERO_BLOCK = 2**20
 
-#: Projected documents are padded with zeros to a multiple of this, because compiled loops take the last few one by one.
+#: Projected documents are padded with zeros to a multiple of this, because remainders of compiled loops are slow.
 COLUMN_STEP = 8
 
-#: Words corrected at once.
+#: Words corrected at a time.
 WORD_BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class TensorSums:
-    """Additive statistics of a set of documents, given Q; none is divided by ``total_weight``.
+    """Additive statistics of a set of documents for a given Q, not divided by ``total_weight``, the sum of w.
 
-    Attributes
-    ----------
-    third
-        (m (m + 1) (m + 2) / 6,) sum of w rho p (x) p (x) p, packed (``linalg.tensor``).
-    triples, pairs
-        (N, m) sums of w rho c p' and of w h c p'.
-    triple_counts, pair_counts, shares
-        (N,) sums of w rho c, of w h c and of w c / l.
-    n_documents, total_weight
-        Documents of at least three tokens, and the sum of w.
+    ``third`` is the sum of w rho p (x) p (x) p, packed (``linalg.tensor``). ``triples`` and ``pairs`` (N, m) are the
+    sums of w rho c p' and w h c p'; ``triple_counts``, ``pair_counts`` and ``shares`` (N,) those of w rho c, w h c and
+    w c / l. ``n_documents`` counts documents of at least three tokens.
     """
 
     third: Floats
@@ -66,20 +59,15 @@ class TensorSums:
 
 
 def tensor_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
-    """Weights of documents of these lengths (tokens) in STOD's moments: 0 below three tokens."""
+    """Weights of documents of the given lengths (tokens) in STOD's moments; 0 below three tokens."""
     return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents for ``tensor_sums``.
+    """Documents for ``tensor_sums``: ``shares`` c / l (documents x words, CSR), lengths and ``tensor_weights``.
 
-    Attributes
-    ----------
-    shares
-        c / l, documents x words (CSR). Shares, unlike counts, stay far from the limits of float32.
-    lengths, weights
-        Of the documents; see ``tensor_weights``.
+    Unlike counts, shares stay far from the limits of float32.
     """
 
     shares: csr_array[Any]
@@ -88,9 +76,9 @@ class Documents:
 
 
 def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
-    """Sum the contributions of documents, in order; one pass over the batches, one at a time. ``basis`` is Q, N x m.
+    """Sum the contributions of documents in order, in one pass over the batches; ``basis`` is Q, N x m.
 
-    Products have the precision of the shares and of the basis, which must have the same type; sums are float64.
+    Products have the precision of the shares and the basis, which must have the same type; sums are float64.
     """
     basis = np.ascontiguousarray(basis)
     n_words, width = basis.shape
@@ -100,7 +88,7 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
     for batch in batches:
         n_documents += int(np.count_nonzero(batch.weights))
         total_weight += float(batch.weights.sum())
-        # Shorter documents have weight 0; the maximum only avoids a division by 0.
+        # Shorter documents have weight 0; the maximum only avoids division by 0.
         n = np.maximum(batch.lengths, SHORTEST_DOCUMENT)
         single = batch.weights / (n - 1)
         double = single / (n - 2)
@@ -112,7 +100,7 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
                 block = _csr_rows(batch.shares, rows)
                 projected = np.empty((len(block[0]) - 1, -(-width // COLUMN_STEP) * COLUMN_STEP), basis.dtype)
                 multiply_rows(*block, basis, projected)
-                # A call of its own, which frees the sorted nonzeros.
+                # A separate function, so that the sorted nonzeros are freed when it returns.
                 _add_word_sums(
                     block, projected, product_scales[rows], count_scales[rows], triples, pairs, counts
                 )
@@ -124,7 +112,7 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
 
 
 def _csr_rows(shares: csr_array[Any], rows: slice) -> tuple[NDArray[Any], NDArray[Any], FloatArray]:
-    """CSR buffers of some rows as views, ``indptr`` from 0; scipy's slicing copies them."""
+    """CSR buffers of some rows as views, with ``indptr`` from 0; scipy's slicing would copy them."""
     indptr = shares.indptr[rows.start : rows.stop + 1]
     values = slice(indptr[0], indptr[-1])
     return indptr - indptr[0], shares.indices[values], shares.data[values]
@@ -159,17 +147,7 @@ def _blocks(indptr: NDArray[Any]) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class BasisMoments:
-    """The first three moments of LDA as STOD needs them: exact in words where they are vectors, otherwise in the basis.
-
-    Attributes
-    ----------
-    word_mean
-        M1, (N,): mean of c / l.
-    pair_projection
-        E2 Q, N x m.
-    third
-        E3(Q, Q, Q), packed.
-    """
+    """The first three moments of LDA for STOD: M1 (N,), the mean of c / l; E2 Q, N x m; E3(Q, Q, Q), packed."""
 
     word_mean: Floats
     pair_projection: Floats
@@ -177,21 +155,12 @@ class BasisMoments:
 
 
 def basis_moments(sums: TensorSums, basis: Floats, dtype: type[np.floating[Any]]) -> BasisMoments:
-    """Divide the sums of all documents by their weight, and subtract the contribution of repeated words.
+    """Divide the sums of all documents by their weight and subtract the contribution of repeated words.
 
     E3 = [A1 - sym(A2) + 2 A3] / W. In the basis both corrections are sums over words of f (x) q (x) q over its three
-    positions, with q the word's row of Q and f that of F = G - (2/3) diag(a) Q: A3 is symmetric, so each position gets
-    a third of it.
-
-    Parameters
-    ----------
-    sums
-        Of documents with a total weight above 0. The second moment overwrites ``pairs``, which is as large as the
-        basis.
-    basis
-        Q, N x m.
-    dtype
-        Precision of the products over words.
+    positions, where q is the word's row of Q and f its row of F = G - (2/3) diag(a) Q: A3 is symmetric, so each
+    position gets a third of it. ``sums`` must have a positive total weight; its ``pairs`` are overwritten. ``basis`` is
+    Q, N x m; ``dtype`` is the precision of the products over words.
     """
     corrections, pairs = CubeSum(basis.shape[1], dtype), sums.pairs
     for rows in panels(basis.shape[0], WORD_BLOCK):
@@ -215,9 +184,9 @@ def sort_by_word(
 ) -> None:
     """Sort the nonzeros of a CSR matrix (``indptr`` from 0) by word: word x has ``ends[x - 1]`` (or 0) to ``ends[x]``.
 
-    Fills ``ends`` (words,), ``documents`` (nonzeros,), ascending within a word, and ``sorted_values`` (nonzeros,).
+    Fills ``ends`` (words,), ``documents`` (ascending within a word) and ``sorted_values`` (both nonzeros,).
     """
-    # At first the start of each word; each nonzero placed advances it, finally to the end of the word.
+    # ``ends`` first holds the start of each word; every nonzero placed advances it towards the end.
     ends[:] = 0
     for word in words:
         ends[word] += 1
@@ -242,8 +211,8 @@ def _add_documents(
     triple: FloatArray,
     pair: FloatArray,
 ) -> None:
-    """Add the documents of one word to its two sums (m,); arguments as of ``add_products``."""
-    # Four at once, so that the sums are loaded and stored a quarter as often.
+    """Add the documents of one word to its two sums (m,); arguments as for ``add_products``."""
+    # Four at a time, so that the sums are loaded and stored a quarter as often.
     fours = documents.size // 4 * 4
     for k in range(0, fours, 4):
         a, b, c, d = documents[k], documents[k + 1], documents[k + 2], documents[k + 3]
@@ -273,10 +242,10 @@ def add_products(
     triples: Floats,
     pairs: Floats,
 ) -> None:
-    """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, for S as ``sort_by_word`` leaves it.
+    """triples += S' diag(s_0) P and pairs += S' diag(s_1) P, with S in the form of ``sort_by_word``.
 
-    Sums of a word have the precision of ``values`` and are added in float64. P is ``projected`` (documents x m or more
-    columns, of which m count), s_0 and s_1 are the columns of ``scales`` (documents x 2).
+    Sums of a word have the precision of ``values`` and are added in float64. P is ``projected`` (documents x m, or more
+    columns, which are ignored); s_0 and s_1 are the columns of ``scales`` (documents x 2).
     """
     width = projected.shape[1]
     triple, pair = np.empty(width, projected.dtype), np.empty(width, projected.dtype)
@@ -298,10 +267,10 @@ def add_products(
 def add_counts(
     ends: Integers, documents: NDArray[np.int32], values: FloatArray, weights: Floats, counts: Floats
 ) -> None:
-    """counts += S' V in float64, for S as ``sort_by_word`` leaves it and V ``weights`` (documents x 3)."""
+    """counts += S' V in float64, with S in the form of ``sort_by_word`` and V = ``weights`` (documents x 3)."""
     first = 0
     for word in range(ends.size):
-        # Local variables: a sum in memory would wait until the previous one is stored.
+        # Local variables, because a sum in memory would wait for the previous store.
         x = y = z = 0.0
         for k in range(first, ends[word]):
             value, row = np.float64(values[k]), weights[documents[k]]

@@ -1,7 +1,7 @@
 """Largest algebraic eigenpairs of the co-occurrence matrix from the results of the scans.
 
-C is indefinite from K = 20-50 on: its eigenvalues of largest magnitude include negative ones, which no factorisation
-Y Y' can represent.
+C is indefinite for K above 20 to 50: its eigenvalues of largest magnitude then include negative ones, which no
+factorisation Y Y' can represent.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from streaming_jsmf.linalg.gram import (
 from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
-#: Vocabularies up to this size are decomposed densely.
+#: Vocabularies up to this size use a dense eigensolver.
 DENSE_WORDS = 400
 
-#: Block Davidson: maximum number of steps, vectors iterated beside the wanted ones, and the smallest shift.
+#: Block Davidson: maximum number of steps, additional vectors iterated, and smallest shift.
 DAVIDSON_STEPS, GUARD_VECTORS, SMALLEST_SHIFT = 6, 10, 1e-4
 
-#: Vectors of a block are a multiple of this: compiled products take the remaining columns one by one.
+#: Block widths are a multiple of this, because compiled products process remaining columns one by one.
 BLOCK_COLUMNS = 32
 
-#: Residual at which to stop, relative to the first eigenvalue. The factor is float32, so below the second number
-#: residuals stop decreasing: there another step follows only if the last one halved them.
+#: Residual at which to stop, relative to the first eigenvalue. With a float32 factor, residuals below the second number
+#: may stop decreasing, so there another step follows only if the last one halved them.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 
-#: Writes the product of a symmetric matrix with vectors (first argument, N x k, float32) to the second argument.
+#: Writes the product of a symmetric matrix and its first argument (N x k, float32) to its second argument.
 Times: TypeAlias = Callable[[Single, Single], None]
 
 
@@ -58,7 +58,7 @@ class Eigenpairs:
 
 
 def block_width(count: int) -> int:
-    """Number of vectors to iterate where at least ``count`` are wanted."""
+    """Number of vectors to iterate for at least ``count`` pairs."""
     return -(-count // BLOCK_COLUMNS) * BLOCK_COLUMNS
 
 
@@ -76,12 +76,11 @@ def with_fixed_signs(values: Floats, vectors: Floats) -> Eigenpairs:
 
 
 def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigenpairs:
-    """Largest algebraic eigenpairs of C ~ F F' - diag(D): min(count, N, rank of F) of them. No pass over the data.
+    """The min(count, N, rank of F) largest algebraic eigenpairs of C ~ F F' - diag(D). No pass over the data.
 
-    F is N x L, D (N,) that of Eq. 1, exact. Block Davidson from the left singular vectors of F. The eigenvectors
+    F is N x L; D (N,) is the exact D of Eq. 1. Uses block Davidson from the left singular vectors of F: eigenvectors
     satisfy v = (lambda + D)^-1 F F'v, so the correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of
-    that equation; the Ritz step selects the largest algebraic pairs. Lanczos, which reads F once per vector, takes ten
-    times as long for a hundred pairs.
+    that equation. Lanczos reads F once per vector and takes ten times as long for a hundred pairs.
     """
     n = factor.shape[0]
     if n <= DENSE_WORDS:
@@ -99,12 +98,11 @@ def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigen
 
 
 class RitzBlock:
-    """The ``count`` largest Ritz pairs of the symmetric matrix ``times`` in a space that their corrections extend.
+    """Block Davidson: the ``count`` largest Ritz pairs of the symmetric matrix ``times``.
 
-    This is block Davidson; the space is first spanned by ``start`` (N x p, float32). D is the ``diagonal`` whose
-    subtraction makes the matrix indefinite. Two arrays serve the whole iteration, because new memory costs as much as
-    the arithmetic: the first ``count`` columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the
-    others the extension.
+    The first space is spanned by ``start`` (N x p, float32). ``diagonal`` is the D whose subtraction makes the matrix
+    indefinite. The first ``count`` columns of ``vectors`` and ``product`` hold the Ritz vectors X and C X, the others
+    the extension; both arrays are reused, because allocating memory costs as much as the arithmetic.
     """
 
     def __init__(self, times: Times, diagonal: Floats, start: Single, count: int) -> None:
@@ -120,13 +118,13 @@ class RitzBlock:
         self.values = self._ritz(whiten.shape[1])
 
     def leading(self, count: int, steps: int = DAVIDSON_STEPS) -> Eigenpairs:
-        """The ``count`` largest pairs, or as many as are iterated, once corrections have become small."""
+        """Iterate, then return the ``count`` largest pairs, or as many as are iterated."""
         for _ in range(steps):
             if not self.correct(count):
                 break
         found = min(count, self.values.size)
         vectors = self.vectors[:, :found]
-        # Columns orthonormal in float32 become so in float64 by the Cholesky factor of their Gram matrix.
+        # The Cholesky factor of the Gram matrix turns float32 orthonormality into float64.
         lower = np.linalg.cholesky(gram(vectors))
         refined = np.asarray(vectors.astype(np.float64) @ np.linalg.inv(lower).T)
         return with_fixed_signs(self.values[:found], refined)
@@ -153,14 +151,14 @@ class RitzBlock:
         ):
             return False
         self.residual = worst
-        # A shift above zero keeps the denominators positive where a wanted eigenvalue is not.
+        # A positive shift keeps the denominators positive if a wanted eigenvalue is not.
         shifts = np.maximum(self.values, SMALLEST_SHIFT * self.values[0]).astype(np.float32)
 
         def divide(rows: slice) -> None:
             corrections[rows] /= self.diagonal[rows] + shifts
 
         on_each(divide, panels(len(self.vectors)))
-        # Short columns beside orthonormal ones would be treated as noise.
+        # Without scaling, short columns would be treated as noise.
         corrections /= np.maximum(_lengths(corrections), np.finfo(np.float32).tiny)
         self._times(corrections, self.product[:, k : 2 * k])
         self.values = self._ritz(2 * k)
@@ -171,7 +169,7 @@ class RitzBlock:
         vectors, product = self.vectors[:, :width], self.product[:, :width]
         k = self.values.size
         new, new_product = vectors[:, k:], product[:, k:]
-        # The previous Ritz vectors X are orthonormal and X'C X is diagonal: only the new columns are multiplied.
+        # The previous Ritz vectors X are orthonormal and X'C X is diagonal, so multiply only the new columns.
         overlap = _bordered(np.ones(k), gram(vectors[:, :k], new), gram(new))
         small = _bordered(
             self.values, single_gram(vectors[:, :k], new_product), single_gram(new, new_product)
@@ -217,11 +215,11 @@ def _lengths(columns: Single) -> Single:
 
 
 def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
-    """Positive eigenpairs of C from Q (N x m, orthonormal) and C Q: G = (C Q)(Q'C Q)^(-1/2), eigenpairs from G'G.
+    """Positive eigenpairs of C from Q (N x m, orthonormal) and C Q, by the Nystrom form G = (C Q)(Q'C Q)^(-1/2).
 
-    Half the error of Rayleigh-Ritz on the same data, because C Q holds one more multiplication by C than Q. Returns at
-    most m pairs: negative eigenvalues are dropped, and Ritz pairs (theta, q) whose residual C q - theta q is longer
-    than theta (they would contribute more error than signal to G G').
+    The error is half that of Rayleigh-Ritz on the same data, because C Q includes one more multiplication by C than Q.
+    Returns at most m pairs. Negative eigenvalues are dropped, and so are Ritz pairs (theta, q) with a residual C q -
+    theta q longer than theta, which would contribute more error than signal to G G'.
     """
     core, squares = gram(basis, product.astype(np.float64, copy=False)), gram(product)
     thetas, ritz = np.linalg.eigh((core + core.T) / 2)
@@ -229,7 +227,7 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
     reliable = (thetas > CORE_FLOOR * thetas.max(initial=0.0)) & (lengths <= 2 * thetas**2)
     kept = np.flatnonzero(reliable)[::-1]
     whiten = ritz[:, kept] / np.sqrt(thetas[kept])
-    # G is C Q times a small matrix, so its Gram matrix needs no N x m array.
+    # G is C Q times a small matrix, so its Gram matrix does not need an N x m array.
     small = whiten.T @ squares @ whiten
     values, rotation = np.linalg.eigh((small + small.T) / 2)
     keep = np.flatnonzero(values > 0)[::-1]
@@ -238,11 +236,10 @@ def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
 
 
 def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) -> Eigenpairs:
-    """The one-pass eigendecomposition that LR-JSMF names (Halko et al. 2011, sec. 5.5), with a truncated range.
+    """The one-pass eigendecomposition cited by LR-JSMF (Halko et al. 2011, sec. 5.5), with a truncated range.
 
-    Y = C Omega is the ``sketch``, Omega the ``probes``, both N x L. Q holds the ``rank`` leading left singular vectors
-    of Y, and B solves B (Q'Omega) = Q'Y. Without the truncation the solve is nearly singular, and more probes make it
-    worse.
+    ``sketch`` is Y = C Omega, ``probes`` is Omega, both N x L. Q holds the ``rank`` leading left singular vectors of Y,
+    and B solves B (Q'Omega) = Q'Y. Without truncation the system is nearly singular, and more probes make it worse.
     """
     y, omega = sketch.astype(np.float64), probes.astype(np.float64)
     left, _, _ = np.linalg.svd(y, full_matrices=False)

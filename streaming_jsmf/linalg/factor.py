@@ -1,8 +1,7 @@
-"""Factors of H'H: the result of scanning one partition, and how two of them are merged.
+"""Factors of H'H: the scan result of a partition, and merging of two factors.
 
-A factor F (N x L) of a partition satisfies F F' ~ H'H for its weighted, scaled rows H. Unlike a linear sketch it can be
-improved by power steps while the partition is in memory, and unlike a sum of sketches it can be truncated without
-losing its meaning.
+A factor F (N x L) of a partition satisfies F F' ~ H'H for its weighted, scaled rows H. Unlike linear sketches, factors
+can be improved by power steps while the partition is in memory, and truncated after merging.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 from streaming_jsmf.timing import span
 
-#: Bytes of the temporary H X of one row block, which stays in the cache between its two uses.
+#: Size in bytes of the temporary H X of a row block, so that it stays in the cache between its two uses.
 ROW_BLOCK_BYTES = 8 * 2**20
 
 
 def apply_gram(block: csr_array[Any], vectors: FloatArray, core: Floats | None = None) -> Single:
     """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32).
 
-    Adds (H X)'(H X), columns x columns, to ``core`` if there is one.
+    If ``core`` is given, (H X)'(H X), columns x columns, is added to it.
     """
     n_documents, n_words = block.shape
     x = np.ascontiguousarray(vectors, dtype=np.float32)
@@ -46,21 +45,11 @@ def apply_gram(block: csr_array[Any], vectors: FloatArray, core: Floats | None =
 def partition_factor(block: csr_array[Any], probes: Single, power_steps: int) -> Single:
     """Randomized factor of H'H with power steps within the partition (Halko et al. 2011, sec. 4.5 and 5.5).
 
-    X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2). Without the
-    orthonormalisation, all directions below 3e-4 of the strongest would be lost: they are squared twice.
+    X <- orth(H'(H X)) ``power_steps - 1`` times, then the Nystrom form F = (H'H X) (X' H'H X)^(-1/2). Without
+    orthonormalisation, directions below 3e-4 of the strongest would be lost, because they are squared twice.
 
-    Parameters
-    ----------
-    block
-        H, documents x words, rows scaled by sqrt(w / (n (n - 1))) (CSR, float32).
-    probes
-        Random test matrix, words x L.
-    power_steps
-        Multiplications by H'H, at least 1.
-
-    Returns
-    -------
-    (words, r) float32, r <= L: directions below 1e-7 of the strongest are dropped. Exact when H has rank at most L.
+    H is documents x words (CSR, float32), rows scaled by sqrt(w / (n (n - 1))); X starts as ``probes``, words x L.
+    Returns (words, r) float32, r <= L, without directions below 1e-7 of the strongest; exact if H has rank at most L.
     """
     x: Single = probes
     del probes  # saves an N x L array during the later steps
@@ -81,11 +70,9 @@ def partition_factor(block: csr_array[Any], probes: Single, power_steps: int) ->
 def merge_factors(folded: Single, partition: Single, width: int) -> Single:
     """Best factor of at most ``width`` columns of F F' + F_b F_b', from factors of p and q columns (float32).
 
-    Returns (words, min(width, p + q)), columns orthogonal, strongest first.
-
-    From the eigenvectors V of the small Gram matrix: [F, F_b]'[F, F_b] = V S V', F <- [F, F_b] V_L. Exact while the
-    ranks add up to at most ``width``; otherwise the weakest directions are dropped, which lowers every eigenvalue a
-    little. The result depends on the order of merging.
+    Returns (words, min(width, p + q)), columns orthogonal, strongest first, from [F, F_b]'[F, F_b] = V S V', F <- [F,
+    F_b] V_L. Exact if the ranks add up to at most ``width``; otherwise the weakest directions are dropped, which
+    slightly lowers every eigenvalue. The result depends on the order of merging.
     """
     p = folded.shape[1]
     small = np.empty((p + partition.shape[1],) * 2)
@@ -95,7 +82,7 @@ def merge_factors(folded: Single, partition: Single, width: int) -> Single:
     small[p:, p:] = single_gram(partition)
     values, vectors = np.linalg.eigh(small)
     keep = np.arange(values.size)[::-1][:width]
-    # Eigenvalues at or below the level of rounding are no directions of the data.
+    # Eigenvalues at or below rounding level do not represent directions of the data.
     keep = keep[values[keep] > 1e-12 * max(values[-1], 0.0)] if values.size else keep
     rotation = vectors[:, keep].astype(np.float32)
     merged = np.empty((folded.shape[0], keep.size), dtype=np.float32)

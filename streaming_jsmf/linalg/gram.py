@@ -1,8 +1,8 @@
 """Gram matrices and changes of basis of tall matrices, panel by panel.
 
-Tall matrices are float32, because a scan is bound by memory traffic. Products are accumulated in float64, which keeps
-eigenvalues below 1e-7 of the largest meaningful. Where columns are nearly orthogonal, squares do not cancel, and panels
-may be multiplied in float32.
+Tall matrices are float32, because a scan is limited by memory bandwidth. Products are accumulated in float64, which
+keeps eigenvalues below 1e-7 of the largest meaningful; panels with nearly orthogonal columns may be multiplied in
+float32.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import numpy as np
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 
-#: A matrix whose memory and type the result takes.
+#: Type of a matrix that is overwritten by the result.
 Tall = TypeVar("Tall", Single, Floats)
 
-#: Rows of a panel that is multiplied in float32: few, so that its rounding error stays that of its entries.
+#: Rows of a panel multiplied in float32; few, so that the rounding error stays at the level of the entries.
 SINGLE_ROWS = 1024
 
-#: Eigenvalues of X'AX below this share of the largest are noise of float32 products.
+#: Eigenvalues of X'AX below this fraction of the largest are noise of float32 products.
 CORE_FLOOR = 1e-7
 
-#: The same for a Gram matrix, whose eigenvalues are squares: columns down to 1e-6 of the strongest are kept.
+#: The same for a Gram matrix, whose eigenvalues are squares: directions down to 1e-6 of the strongest are kept.
 GRAM_FLOOR = 1e-12
 
 
 def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
-    """Return left' right (left' left if ``right`` is None) in float64; ``left`` is N x p, ``right`` N x q."""
+    """left' right (left' left if ``right`` is None) in float64; ``left`` is N x p, ``right`` N x q."""
     total = np.zeros((left.shape[1], (left if right is None else right).shape[1]))
 
     def product(rows: slice) -> Floats:
         panel = left[rows].astype(np.float64, copy=False)
-        # The same object on both sides lets BLAS use the symmetric product: half the work.
+        # With the same object on both sides, BLAS computes a symmetric product at half the cost.
         other = panel if right is None else right[rows].astype(np.float64, copy=False)
         return np.asarray(panel.T @ other)
 
@@ -43,10 +43,11 @@ def gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
 
 
 def single_gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
-    """Like ``gram``, with panels multiplied in their own type (float32) and added in float64: a quarter of the time.
+    """Like ``gram``, but panels are multiplied in their own type and added in float64, in a quarter of the time.
 
-    Each entry has an error of about 1e-7 times the lengths of its two columns. This is harmless where weak directions
-    have short columns of their own, as in a factor, and ruinous where long columns hide them, as after a power step.
+    With float32, each entry has an error of about 1e-7 times the norms of its two columns. This is harmless if weak
+    directions have short columns of their own, as in a factor, but not if long columns hide them, as after a power
+    step.
     """
     total = np.zeros((left.shape[1], (left if right is None else right).shape[1]))
 
@@ -62,7 +63,7 @@ def single_gram(left: FloatArray, right: FloatArray | None = None) -> Floats:
 def stacked_qr(*parts: FloatArray) -> Floats:
     """R of the QR decomposition of ``parts`` (each N x p_i) side by side, min(N, p) x p with p the sum of p_i.
 
-    R'R is the Gram matrix, but R keeps small differences of long columns to rounding, the Gram matrix only to its
+    R'R is the Gram matrix, but R preserves small differences of long columns to rounding, the Gram matrix only to its
     square root.
     """
     upper = np.empty((0, sum(part.shape[1] for part in parts)))
@@ -74,7 +75,7 @@ def stacked_qr(*parts: FloatArray) -> Floats:
 
 
 def inverse_square_root(core: FloatArray, floor: float = CORE_FLOOR) -> Floats:
-    """Return R (n x r) with R' core R = I over the directions of ``core`` stronger than ``floor`` x the first.
+    """R (n x r) with R' core R = I on the directions of ``core`` stronger than ``floor`` times the first.
 
     ``core`` is n x n, symmetric up to rounding; r <= n is the number of directions kept, 0 for a zero matrix.
     """
@@ -102,9 +103,9 @@ def rotate(matrix: Tall, basis: FloatArray) -> Tall:
 
 
 def orthonormalise(matrix: Single, floor: float = GRAM_FLOOR) -> Single:
-    """Return an orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p, overwritten), r <= p.
+    """Orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p, overwritten), r <= p.
 
-    Uses one Gram matrix instead of QR: three times as fast, and columns of a rank-deficient matrix are dropped.
-    Orthonormal to about 1e-4 at a condition number of 1e3, which suffices for a power step.
+    Uses one Gram matrix instead of QR, which is three times as fast and drops dependent columns. Orthonormal to about
+    1e-4 at a condition number of 1e3, which suffices for a power step.
     """
     return rotate(matrix, inverse_square_root(gram(matrix), floor))

@@ -1,9 +1,8 @@
-"""SIMD vectors of 64 bytes for compiled functions, with sums in an order that the source fixes.
+"""SIMD vectors of 64 bytes for compiled functions, with sums in a fixed order.
 
 A compiler vectorizes a sum only if it may reorder it (``fastmath``); the order then depends on the processor, the
-surrounding code and even the addresses of the arrays. Here lane i adds the terms i, i + n, i + 2n, ... (n = 16 for
-float32, 8 for float64), and ``total`` adds the lanes pairwise. Arrays must be one-dimensional and contiguous; bounds
-are not checked.
+surrounding code and even array addresses. Here lane i adds the terms i, i + n, i + 2n, ... (n = 16 for float32, 8 for
+float64), and ``total`` adds the lanes pairwise. Arrays must be one-dimensional and contiguous; bounds are not checked.
 """
 # ruff: noqa: ARG001, ARG005  (Numba passes all arguments to the code generators)
 
@@ -38,7 +37,7 @@ class _Model(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def _instruction(emit: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Declare an intrinsic by its typing function; ``emit(context, builder, signature, arguments)`` generates code."""
+    """Declare an intrinsic by its typing function; ``emit`` generates its code."""
 
     def decorate(signature: Callable[..., Any]) -> Any:
         @wraps(signature)

@@ -1,4 +1,4 @@
-"""Tall matrices are processed panel by panel: temporaries stay in the cache, and threads do not change any bit."""
+"""Panel-wise processing of tall matrices: temporaries stay in the cache, and the bits do not depend on threads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PANEL_ROWS = 4096
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Threads for ``each`` in this thread; the threads of the pool have none themselves.
+#: Thread pool that ``each`` uses in this thread; the threads of the pool have no pool themselves.
 _pool: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("panel_threads", default=None)
 
 
 def panels(n_rows: int, height: int | None = None) -> Iterator[slice]:
-    """Consecutive slices that cover ``n_rows`` rows, each of ``height`` (default ``PANEL_ROWS``) rows but the last."""
+    """Consecutive slices that cover ``n_rows`` rows, of ``height`` (default ``PANEL_ROWS``) rows except the last."""
     step = PANEL_ROWS if height is None else height
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
@@ -28,7 +28,7 @@ def panels(n_rows: int, height: int | None = None) -> Iterator[slice]:
 
 @contextmanager
 def panel_threads(count: int) -> Iterator[None]:
-    """Let ``each`` use ``count`` threads where this thread calls it inside the block."""
+    """Let ``each`` use ``count`` threads when called from this thread inside the block."""
     if count <= 1:
         yield
         return
@@ -41,10 +41,9 @@ def panel_threads(count: int) -> Iterator[None]:
 
 
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """``map`` on the threads of ``panel_threads``, if any; results come in the order of the items.
+    """``map`` on the threads of ``panel_threads``, if any; results are in order, so sums have the same bits.
 
-    Sums of the results therefore have the same bits with any number of threads. At most one result per thread and one
-    more are in memory.
+    At most one result per thread plus one is in memory.
     """
     found = _pool.get()
     if found is None:
@@ -61,6 +60,6 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
 
 
 def on_each(function: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """Like ``each``, for functions that write their results themselves."""
+    """Like ``each``, for functions without a result."""
     for _ in each(function, items):
         pass

@@ -1,12 +1,12 @@
 """The passive set of the active-set solver: its inverse Cholesky factor, and the minimum over its affine hull.
 
 W is lower triangular with W P W' = 1, where P is the block of the passive vertices in the shifted Gram matrix. Unlike
-solving with the Cholesky factor, multiplying with W has no chain of divisions; its last row is the contribution of the
-last vertex to P^-1 = W'W, and a vertex is removed by rotations of whole rows. Every loop runs along memory.
+triangular solves, products with W have no chain of divisions; the last row of W is the contribution of the last vertex
+to P^-1 = W'W, and rotations of rows remove a vertex. All loops access memory contiguously.
 
-Compiled into ``active_set``, whose numba cache does not notice changes here: delete ``__pycache__`` after one. Names:
+Compiled into ``active_set``, whose numba cache does not detect changes here: delete ``__pycache__`` after a change.
 ``order[:size]`` are the passive vertices, ``inverse[:size, :size]`` is W, ``gradient`` = G b - c. Rows 0 and 1 of
-``work`` are free, row 2 is the gradient, row 3 holds the ``sums`` W'W 1. Only sums of products may be reassociated.
+``work`` are free, row 2 is the gradient, row 3 holds the ``sums`` W'W 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import dot, sum_of
 from streaming_jsmf.linalg.typing import Floats, Integers
 
-#: A vertex whose Cholesky pivot is below this share of its diagonal depends on the others.
+#: A vertex is dependent on the others if its Cholesky pivot is below this fraction of its diagonal entry.
 SINGULAR = 1e-12
 
 
@@ -44,7 +44,7 @@ def append_vertex(
 ) -> bool:
     """Add a vertex to the factor at position ``size``; return False, and add nothing, if it depends on the others.
 
-    Leaves W p in ``column``, where p holds the inner products of the vertex with those before it: W'W p are the
+    Leaves W p in ``column``, where p holds the inner products of the vertex with the previous ones; W'W p are the
     coefficients of a dependent vertex.
     """
     for i in range(size):
@@ -99,7 +99,7 @@ def remove_vertex(inverse: Floats, order: Integers, size: int, place: int, sums:
 
 @compiled(nogil=True)
 def add_last(inverse: Floats, size: int, sums: Floats) -> None:
-    """Update ``sums`` = W'W 1 from all vertices but the last to all."""
+    """Add the contribution of the last vertex to ``sums`` = W'W 1."""
     total = 0.0
     for j in range(size):
         total += inverse[size - 1, j]
@@ -126,7 +126,7 @@ def _add_columns(gram: Floats, vertices: Integers, count: int, change: Floats, g
 
 @compiled(nogil=True)
 def _blocked(order: Integers, size: int, step: Floats, weights: Floats) -> tuple[float, int]:
-    """Share of ``step`` until a weight reaches zero, and the position of that weight, or -1 for the full step."""
+    """Fraction of ``step`` until a weight reaches zero, and the position of that weight, or -1 for the full step."""
     length = 1.0
     blocking = -1
     for i in range(size):
@@ -143,14 +143,14 @@ def _blocked(order: Integers, size: int, step: Floats, weights: Floats) -> tuple
 def minimize(
     gram: Floats, inverse: Floats, order: Integers, size: int, weights: Floats, gradient: Floats, work: Floats
 ) -> int:
-    """Minimise over the passive vertices from any weights, removing those that reach zero; return the new size."""
+    """Minimise over the passive vertices from any weights; remove those that reach zero and return the new size."""
     step, other, sums = work[0], work[1], work[3]
     while size > 1:
         for i in range(size):
             step[i] = gradient[order[i]]
         multiply(inverse, size, step, other)
         multiply_transposed(inverse, size, other, step)
-        # To the minimum over the affine hull: the step sums to zero.
+        # The step to the minimum over the affine hull sums to zero.
         share = sum_of(step, size) / sum_of(sums, size)
         for i in range(size):
             step[i] = share * sums[i] - step[i]
@@ -178,10 +178,10 @@ def minimize_after_entry(
     work: Floats,
     start: Integers,
 ) -> int:
-    """``minimize`` where all passive vertices but the last have equal gradients, and the last differs by ``slope``.
+    """``minimize`` if all passive vertices have equal gradients, except the last, which differs by ``slope``.
 
-    This remains true after a partial step and after a removal, so the last row of W and ``sums`` give each step, and
-    the gradient is computed once, at the end.
+    This property survives partial steps and removals, so the last row of W and ``sums`` determine each step, and the
+    gradient is computed only once, at the end.
     """
     step, change, sums = work[0], work[1], work[3]
     start_size, entered = size, order[size - 1]

@@ -1,4 +1,4 @@
-"""Random probes from a counter-based generator: any block of rows can be generated anywhere, in any order."""
+"""Random probes from a counter-based generator: blocks of rows can be generated independently, in any order."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.typing import Mask, Single
 
-#: Rows drawn from one counter position. Part of the bits.
+#: Rows drawn from one counter position; affects the bits.
 ROWS_PER_COUNTER = 8192
 
 
 def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
     """Standard normal test matrix Omega (Halko et al. 2011), (n_words, width) float32, a pure function.
 
-    ``label`` is the purpose of the probes, such as the content hash of a partition (not its position): other labels
+    ``label`` is the purpose of the probes, such as the content hash of a partition (not its position); different labels
     give independent probes.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
@@ -27,10 +27,10 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
 
 
 def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
-    """Test matrix of independent entries, uniform over the odd multiples of 2^-8 in (-1, 1), (n_words, width) float32.
+    """Test matrix of independent entries, uniform over the odd multiples of 2^-8 in (-1, 1); see ``gaussian_probes``.
 
-    As good as a normal one where power steps follow, in a seventh of the time; arguments as of ``gaussian_probes``. Not
-    signs: a small square matrix of signs is often singular.
+    As good as a normal one if power steps follow, in a seventh of the time. Random signs are not used, because a small
+    square matrix of signs is often singular.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
     for rows, bits in _blocks(probes, seed, label):
@@ -55,6 +55,6 @@ def _blocks(probes: Single, seed: int, label: str) -> Iterator[tuple[Single, np.
     """Row blocks of a matrix to fill, each with its own generator."""
     key = philox_key(seed, label)
     for block, start in enumerate(range(0, probes.shape[0], ROWS_PER_COUNTER)):
-        # The two high words of the counter name the block; the low ones are the generator's own.
+        # The two high words of the counter identify the block; the generator uses the low ones.
         counter = np.array([0, 0, block, 0], dtype=np.uint64)
         yield probes[start : start + ROWS_PER_COUNTER], np.random.Philox(key=key, counter=counter)

@@ -24,17 +24,17 @@ from streaming_jsmf.linalg.gram import gram, single_gram
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
-#: One of this many documents of the sample is held out of the matrix, to estimate the error of its eigenpairs.
+#: One in this many documents of the sample is held out, to estimate the error of the eigenpairs.
 HELD_OUT = 8
 
-#: Parts of a sample that may be multiplied at the same time; their products are added in order. Part of the bits.
+#: Parts of a sample that may be multiplied in parallel. Products are added in order; the number affects the bits.
 ROW_PARTS = 2
 
 #: Ratio of the bound to the first-order estimate of the error, chosen so that the bound holds in nine of ten cases of
-#: ``benchmarks.sample_error``. Documents of authors with topics of their own need it most.
+#: ``benchmarks.sample_error``. Corpora whose authors have their own topics need it most.
 MARGIN = 2.5
 
-#: Davidson steps; more would gain a tenth of the error due to the noise of the sample.
+#: Davidson steps; more would reduce the error by only a tenth of that due to the noise of the sample.
 CORRECTION_STEPS = 1
 
 
@@ -42,7 +42,7 @@ CORRECTION_STEPS = 1
 class SampleParts:
     """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
 
-    ``fitted`` are seven of eight documents, which make up the matrix; ``held_out`` are the others.
+    ``fitted``, seven of eight documents, determine the matrix; ``held_out`` are the others.
     """
 
     fitted: csr_array[Any]
@@ -50,7 +50,7 @@ class SampleParts:
 
     @classmethod
     def of(cls, sample: csr_array[Any]) -> SampleParts:
-        """Parts of H_s: every eighth document, in the order of the corpus, is held out."""
+        """Split H_s: every eighth document, in the order of the corpus, is held out."""
         held_out = np.arange(sample.shape[0]) % HELD_OUT == HELD_OUT - 1
         return cls(_part(sample, ~held_out), _part(sample, held_out))
 
@@ -86,28 +86,16 @@ def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
 def sample_eigenpairs(
     sample: csr_array[Any], diagonal: Floats, probes: Single, count: int, steps: int
 ) -> Eigenpairs:
-    """Largest algebraic eigenpairs of H_s'H_s - diag(D), ``min(count, N, rank of H_s)``. No pass over the data.
+    """The ``min(count, N, rank of H_s)`` largest algebraic eigenpairs of H_s'H_s - diag(D). No pass over the data.
 
-    Block Davidson as in ``eigen.factor_eigenpairs``, from H_s'(H_s Omega) on. A factor of H_s'H_s would take as many
-    products with more columns, and a decomposition of its own.
-
-    Parameters
-    ----------
-    sample
-        H_s, documents x words (CSR, float32).
-    diagonal
-        D of Eq. 1, (N,), exact.
-    probes
-        Omega, random, N x p: p vectors are iterated, see ``eigen.block_width``.
-    count
-        Eigenpairs wanted.
-    steps
-        Maximum number of corrections, each with one product with the sample.
+    Block Davidson as in ``eigen.factor_eigenpairs``, starting from H_s'(H_s Omega), with ``steps`` corrections at most,
+    each with one product with the sample. H_s is documents x words (CSR, float32), D (N,) the exact D of Eq. 1, Omega
+    (``probes``) random, N x p, where p is the block width (``eigen.block_width``).
     """
     n_words = sample.shape[1]
     seen = np.flatnonzero(np.bincount(sample.indices, minlength=n_words))
     if seen.size < n_words:
-        # Most rare words occur in no document of the sample; their entries are zero.
+        # Most rare words do not occur in the sample; their entries are zero.
         found = sample_eigenpairs(_of_words(sample, seen), diagonal[seen], probes[seen], count, steps)
         vectors = np.zeros((n_words, found.values.size))
         vectors[seen] = found.vectors
@@ -123,7 +111,7 @@ def sample_eigenpairs(
 
 
 def _of_words(sample: csr_array[Any], words: Integers) -> csr_array[Any]:
-    """The sample restricted to the words that occur in it."""
+    """Restrict the sample to the words that occur in it."""
     place = np.zeros(sample.shape[1], dtype=sample.indices.dtype)
     place[words] = np.arange(words.size)
     parts = (sample.data, place[sample.indices], sample.indptr)
@@ -131,7 +119,7 @@ def _of_words(sample: csr_array[Any], words: Integers) -> csr_array[Any]:
 
 
 def _dense_eigenpairs(times: Times, n_words: int, count: int) -> Eigenpairs:
-    """Eigenpairs of a symmetric matrix of few words, from its product with the unit vectors."""
+    """Eigenpairs of a small symmetric matrix, from its product with the unit vectors."""
     dense = np.empty((n_words, n_words), np.float32)
     times(np.eye(n_words, dtype=np.float32), dense)
     values, vectors = np.linalg.eigh((dense.astype(np.float64) + dense.T) / 2)
@@ -141,21 +129,13 @@ def _dense_eigenpairs(times: Times, n_words: int, count: int) -> Eigenpairs:
 class CorrectedMatrix:
     """C estimated from a sample of the documents, corrected by the exact C Q.
 
-    C_s = H_s'H_s - diag(D) is C but for the noise of the sample, while C Q is known exactly. So
+    C_s = H_s'H_s - diag(D) equals C up to sampling noise, and C Q is exact. The matrix
 
         C^ = C_s + (C - C_s) P + P (C - C_s) - P (C - C_s) P = C_s + U Q' + Q U',   P = Q Q',
 
-    with U = E - Q (Q'E) / 2 and E = C Q - C_s Q. It agrees with C on the span of Q, and with C_s between vectors that
-    are orthogonal to it.
-
-    Parameters
-    ----------
-    sample
-        H_s, documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D).
-    diagonal
-        D of Eq. 1, (N,), exact.
-    basis, product
-        Q, orthonormal, and C Q, exact, N x m.
+    with U = E - Q (Q'E) / 2 and E = C Q - C_s Q agrees with C on the span of Q, and with C_s between vectors that are
+    orthogonal to it. H_s is documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the
+    exact D of Eq. 1, (N,); ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
     """
 
     def __init__(self, sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats) -> None:
@@ -163,7 +143,7 @@ class CorrectedMatrix:
         error = apply_sample(sample, self._basis)
 
         def subtract(rows: slice) -> None:
-            # The difference of similar numbers is taken in float64; the result is small compared with C Q.
+            # Subtract similar numbers in float64; the result is small compared with C Q.
             error[rows] = product[rows] - error[rows]
 
         on_each(subtract, panels(len(error)))
@@ -190,16 +170,11 @@ class CorrectedMatrix:
 def corrected_eigenpairs(
     sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
 ) -> tuple[Eigenpairs, Floats]:
-    """Largest algebraic eigenpairs of ``CorrectedMatrix``, ``min(count, m)`` of them. No pass over the data.
+    """The ``min(count, m)`` largest algebraic eigenpairs of ``CorrectedMatrix`` C^, and their residual norms.
 
-    ``eigen.nystrom_eigenpairs`` estimates C outside the span of Q from C Q alone, with an error of the size of C there;
-    the error of a sample is its noise. Block Davidson as in ``eigen.factor_eigenpairs``, from
-    (theta_j + D)^-1 (C + D) q_j of the Ritz pairs in the span of Q on.
-
-    Returns
-    -------
-    tuple
-        The eigenpairs, and the norms of their residuals ||C^ v - lambda v||.
+    No pass over the data. Outside the span of Q, the error of ``eigen.nystrom_eigenpairs`` is of the size of C there;
+    the error of a sample is only its noise. Block Davidson as in ``eigen.factor_eigenpairs``, starting from (theta_j +
+    D)^-1 (C + D) q_j of the Ritz pairs in the span of Q.
     """
     matrix, found = CorrectedMatrix(sample, diagonal, basis, product), min(count, basis.shape[1])
     if len(basis) <= DENSE_WORDS:
@@ -211,11 +186,9 @@ def corrected_eigenpairs(
 
 
 def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Single:
-    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs of C in the span of Q, as unit columns.
-
-    An eigenvector satisfies v = (lambda + D)^-1 (C + D) v. A power step C Q would also bring in large negative
-    eigenvalues of C, of which corpora of short documents have many.
-    """
+    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs in the span of Q, as unit columns."""
+    # Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v. A power step C Q would also amplify large negative eigenvalues
+    # of C, which are common for corpora of short documents.
     core = gram(basis, product)
     values, rotation = np.linalg.eigh((core + core.T) / 2)
     values, rotation = values[-count:], rotation[:, -count:]
@@ -233,16 +206,12 @@ def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Si
 
 @dataclass(frozen=True)
 class SampleCertificate:
-    """How far eigenpairs from a sample can be trusted.
+    """Error estimate for eigenpairs from a sample.
 
-    Attributes
-    ----------
-    estimated_error
-        Approximate upper bound of ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F, with Y from these pairs and Y* from as many of C.
-        It holds in nine of ten cases and is typically 1.5 to 6 times the error (``benchmarks.sample_error``). It
-        fails where the last eigenvalues are nearly tied and few documents determine them.
-    outside_basis
-        Share of the energy of these pairs, ||Y Y'||_F^2, outside the span of Q.
+    ``estimated_error`` is an approximate upper bound of ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F, with Y from these pairs and
+    Y* from as many of C. It holds in nine of ten cases and is typically 1.5 to 6 times the error
+    (``benchmarks.sample_error``). It fails if the last eigenvalues are nearly tied and few documents determine them.
+    ``outside_basis`` is the share of ||Y Y'||_F^2 outside the span of Q.
     """
 
     estimated_error: float
@@ -259,23 +228,13 @@ def certify(
 ) -> SampleCertificate:
     """Estimate the error of the first ``count`` eigenpairs of ``CorrectedMatrix``. No pass over the data.
 
-    For a Ritz pair of C^, the residual C v - lambda v is the sum of C^ v - lambda v, which is known, and
-    (I - P)(C - C_s) w with w = (I - P) v. Documents enter the sample independently, so the expected square of the
-    second term is a sum over documents, in any order of the corpus. The held-out documents, which w does not depend
-    on, estimate it.
+    For a Ritz pair of C^, the residual C v - lambda v is the sum of C^ v - lambda v, which is known, and (I - P)(C -
+    C_s) w with w = (I - P) v. Documents enter the sample independently, so the expected square of the second term is a
+    sum over documents, regardless of their order. The held-out documents, which are independent of w, estimate it.
 
-    Parameters
-    ----------
-    parts
-        Of the sample; C^ was computed from ``fitted``.
-    share
-        Fraction of all documents in the sample.
-    basis, product
-        Q, orthonormal, and C Q, N x m.
-    corrected
-        Result of ``corrected_eigenpairs``, with more pairs than ``count``: those beyond may be exchanged with the last.
-    count
-        Number of pairs to assess.
+    C^ must have been computed from ``parts.fitted``; ``share`` is the fraction of all documents in the sample.
+    ``corrected`` is the result of ``corrected_eigenpairs`` with more than ``count`` pairs, since the last ones may mix
+    with the next.
     """
     pairs, residuals = corrected
     thin = basis.astype(np.float32)
@@ -300,11 +259,7 @@ def _sampling_variance(parts: SampleParts, share: float, basis: Single, outside:
 
 
 def _lost(values: Floats, squared: Floats, bottom: float, count: int) -> Floats:
-    """Squared sines of the angles between the first ``count`` Ritz vectors and their eigenvectors, to first order.
-
-    ``values`` (descending) and ``squared`` are all Ritz values and the squared norms of their residuals; eigenvalues
-    outside the span of the Ritz vectors are at most ``bottom``.
-    """
+    """First-order squared sines of the angles between the first ``count`` Ritz vectors and their eigenvectors."""
     lengths = np.sqrt(squared)
     # A Ritz value differs from an eigenvalue by at most the norm of its residual.
     distances = np.maximum(np.maximum(values - bottom, lengths), np.finfo(float).tiny)

@@ -1,8 +1,8 @@
-"""Least squares over the probability simplex, for very many rows and one set of vertices.
+"""Least squares over the probability simplex, for many rows and one set of vertices.
 
-The third step of Algorithms 1 and 5 of LR-JSMF (Lee et al., ICML 2021): each word is written as the convex combination
-of the anchor words nearest to it. Two methods: a compiled active set, exact to rounding, and exponentiated gradient,
-which the papers use. Both return a certificate for each row.
+The third step of Algorithms 1 and 5 of LR-JSMF (Lee et al., ICML 2021): each word is written as the nearest convex
+combination of the anchor words. Two methods, a compiled active set (exact to rounding) and exponentiated gradient (used
+in the papers); both return a certificate for each row.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 BLOCK_ROWS = 1024
 
 EXPONENTIATED_ITERATIONS = 2_000
-#: Iterations between two evaluations of the gap, each of which costs as much as an iteration.
+#: Iterations between evaluations of the gap, each of which costs as much as an iteration.
 CHECK_EVERY = 10
-#: Factors of the step size of exponentiated gradient after a descent, and otherwise.
+#: Factors applied to the step size of exponentiated gradient: after a descent, and otherwise.
 LONGER, SHORTER = 1.5, 0.5
 
 
@@ -32,14 +32,8 @@ LONGER, SHORTER = 1.5, 0.5
 class SimplexSolution:
     """Convex combinations and their certificates.
 
-    Attributes
-    ----------
-    weights
-        N x K, rows non-negative with sum 1.
-    gap
-        (N,) in units of ||x||^2; ||x_i - V'b_i||^2 is at most gap_i above its minimum (Frank-Wolfe gap).
-    iterations
-        The largest number of iterations of any row.
+    ``weights`` are N x K with non-negative rows of sum 1. ``gap`` (N,) is the Frank-Wolfe gap: ||x_i - V'b_i||^2 is at
+    most gap_i above its minimum. ``iterations`` is the maximum over rows.
     """
 
     weights: Floats
@@ -58,24 +52,18 @@ def simplex_least_squares(
 ) -> SimplexSolution:
     """Minimise ||x_i - V'b_i||^2 over the probability simplex for every row x_i of X.
 
-    Raises ``ValueError`` if shapes do not match, entries are not finite, the method is unknown, or ``block_rows``,
-    ``threads`` or ``tolerance`` is not positive.
+    X is N x d and may be float32 and memory-mapped, because blocks of ``block_rows`` rows are converted to float64 one
+    at a time; V (``vertices``) is K x d. Raises ``ValueError`` if shapes do not match, entries are not finite, or an
+    option is invalid.
 
     Parameters
     ----------
-    X
-        N x d; may be float32 and memory-mapped: one block at a time is converted to float64.
-    vertices
-        V, K x d.
     method
-        "active-set" (also "auto") or "exponentiated-gradient".
+        "active-set" (also "auto"), exact to rounding, or "exponentiated-gradient".
     tolerance
-        Of exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations
-        (compare the gap). The active set is exact to rounding.
-    block_rows
-        Rows per block.
+        For exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations.
     threads
-        Blocks solved in parallel; default: one per processor. The result does not depend on it.
+        Blocks solved in parallel; None: one per processor. The result does not depend on it.
     """
     rows, corners = _checked(X, vertices)
     if method not in get_args(SimplexMethod):
@@ -87,7 +75,7 @@ def simplex_least_squares(
     iterations = np.zeros(n_rows, dtype=np.int64)
     columns = np.ascontiguousarray(corners.T)
     gram = np.empty((n_vertices, n_vertices))
-    # The same loop as for c = V x, so that a row equal to a vertex has exactly the same inner products.
+    # The same loop as for c = V x, so that a row equal to a vertex has identical inner products.
     inner_products(corners, columns, gram)
     diagonal = np.diag(gram)
     shift = float(np.median(diagonal)) or float(diagonal.mean()) or 1.0
@@ -124,11 +112,7 @@ def _checked(X: ArrayLike, vertices: ArrayLike) -> tuple[FloatArray, Floats]:
 def _exponentiated_gradient(
     block: Floats, vertices: Floats, tolerance: float, weights: Floats, gap: Floats, iterations: Integers
 ) -> None:
-    """Multiply the weights by exp(-step x gradient) and rescale them to sum 1, from equal weights, for each row.
-
-    Each row has its own step size, which grows while the objective falls and is halved where it would rise. No weight
-    becomes exactly zero, and the gap closes slowly where vertices are close to each other.
-    """
+    """Multiply weights by exp(-step x gradient) and rescale them to sum 1, with one step size per row."""
     gram, linear = vertices @ vertices.T, block @ vertices.T
     target = tolerance * np.einsum("ij,ij->i", block, block)
     active = np.arange(len(block))
@@ -146,7 +130,7 @@ def _exponentiated_gradient(
             active, current, product, step, gradient = (
                 values[unfinished] for values in (active, current, product, step, gradient)
             )
-        # The exponent may be shifted by a constant per row: the largest becomes 0 and nothing overflows.
+        # Shift the exponents of each row so that the largest is 0, which avoids overflow.
         exponent = -step[:, None] * (gradient - gradient.min(axis=1)[:, None])
         trial = current * np.exp(exponent)
         trial /= trial.sum(axis=1)[:, None]

@@ -1,7 +1,7 @@
-"""Symmetric tensors of third order: sums of cubes by matrix products, their packed form, and changes of basis.
+"""Symmetric third-order tensors: sums of cubes by matrix products, their packed form, and changes of basis.
 
-A symmetric m x m x m tensor has m (m + 1) (m + 2) / 6 free entries. Its packed form, which is added and stored, holds
-the entries with i <= j <= k in the order (0, 0, 0), (0, 0, 1), ...
+The packed form of a symmetric m x m x m tensor has its m (m + 1) (m + 2) / 6 entries with i <= j <= k in the order (0,
+0, 0), (0, 0, 1), ...
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats
 
-#: Summands multiplied at once: enough for BLAS, and few enough that their products of pairs stay in the cache.
+#: Summands multiplied at a time: enough for BLAS, and few enough that pair products stay in the cache.
 ROW_BLOCK = 512
 
-#: Larger indices of the pairs of a slab. More make fewer and larger products, and more redundant entries.
+#: Number of values of j in a slab. Larger slabs mean fewer, larger products, but more redundant entries.
 SLAB = 8
 
 
 @dataclass(frozen=True)
 class _Slab:
-    """Entries (i, j, k) for the pairs start <= i <= j with first <= j < last, and k from ``first`` on.
-
-    ``total`` is pairs x columns; for pairs of the second half the first half follows k = m - 1.
-    """
+    """Entries (i, j, k) for start <= i <= j, first <= j < last and k from ``first`` on (then the first half)."""
 
     start: int
     first: int
@@ -37,18 +34,17 @@ class _Slab:
 
 
 class CubeSum:
-    """Sum of symmetric tensors of a width m, in slabs: each is one matrix product of pairs of columns with columns.
+    """Sum of symmetric tensors of width m, in slabs: each is one matrix product of pairs of columns with columns.
 
-    Of three indices, two are in the same half of 0, ..., m - 1. So pairs within the halves suffice: half of all pairs,
-    each with twice as many third indices. Multiplying and packing pairs is what slows BLAS down. This takes a sixth of
-    the m^3 multiplications per summand, and a few redundant ones (k < j, for all j but the first of a slab). Products
-    have the given precision, sums are float64.
+    Two of three indices are in the same half of 0, ..., m - 1, so pairs within the halves suffice: half of all pairs,
+    each with twice as many third indices. This matters because forming and packing pairs slows BLAS down. A summand
+    needs about m^3 / 6 multiplications. Products have the given precision, sums are float64.
     """
 
     def __init__(self, width: int, dtype: DTypeLike) -> None:
         self.width, self._half = width, (width + 1) // 2
         self._slabs = [*_slabs(0, self._half, width), *_slabs(self._half, width, width + self._half)]
-        # New memory for each product would cost as much as filling it.
+        # Reused, because allocating memory for each product would cost as much as filling it.
         self._pairs = np.empty(ROW_BLOCK * max((len(slab.total) for slab in self._slabs), default=0), dtype)
         self._product = np.empty(max((slab.total.size for slab in self._slabs), default=0), dtype)
 
@@ -67,7 +63,7 @@ class CubeSum:
                 self._add(*three)
 
     def _add(self, left: FloatArray, right: FloatArray, third: FloatArray) -> None:
-        """Add the sum over rows of left_j right_i third_k to each slab; arguments as of ``_extended``, n small."""
+        """Add the sum over rows of left_j right_i third_k to each slab; arguments are from ``_extended``."""
         n = len(third)
         for slab in self._slabs:
             total = slab.total
@@ -82,7 +78,7 @@ class CubeSum:
         return np.concatenate([rows, rows[:, : self._half]], axis=1)
 
     def packed(self) -> Floats:
-        """The sum, (m (m + 1) (m + 2) / 6,)."""
+        """The packed sum, (m (m + 1) (m + 2) / 6,)."""
         m = self.width
         packed = np.empty(packed_size(m))
         for slab in self._slabs:
@@ -109,14 +105,14 @@ def _slabs(start: int, end: int, columns: int) -> list[_Slab]:
 
 def _position(i: Any, j: Any, k: Any, width: int) -> Any:
     """Position of the entries (i, j, k), i <= j <= k, in the packed form; arrays are broadcast."""
-    # All entries of a smaller first index come first, then the rows i to j - 1 of a triangle, then a part of row j.
+    # Preceded by all entries of smaller first index, then rows i to j - 1 of a triangle, then part of row j.
     rest = width - i
     triangle = (rest * (rest + 1) - (width - j) * (width - j + 1)) // 2
     return packed_size(width) - rest * (rest + 1) * (rest + 2) // 6 + triangle + k - j
 
 
 def packed_size(width: int) -> int:
-    """Free entries of a symmetric tensor, m (m + 1) (m + 2) / 6."""
+    """Size of the packed form, m (m + 1) (m + 2) / 6."""
     return width * (width + 1) * (width + 2) // 6
 
 
@@ -136,16 +132,16 @@ def unpacked(packed: Floats, width: int) -> Floats:
 
 
 def in_basis(tensor: Floats, basis: Floats) -> Floats:
-    """T(W, W, W): the tensor (m x m x m, symmetric) in the columns of ``basis`` (m x k), k x k x k."""
+    """T(W, W, W), k x k x k, of a symmetric m x m x m tensor; ``basis`` is W, m x k."""
     m, k = basis.shape
-    # One mode at a time, the last: the tensor is symmetric, so its modes may be rotated in between.
+    # Transform the last mode and rotate the modes, three times.
     for _ in range(3):
         tensor = np.moveaxis((tensor.reshape(-1, m) @ basis).reshape(*tensor.shape[:2], k), 2, 0)
     return symmetrised(tensor)
 
 
 def symmetrised(tensor: Floats) -> Floats:
-    """The mean over the six orders of the modes."""
+    """Mean over the six permutations of the modes."""
     orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
     total = np.zeros_like(tensor)
     for order in orders:
@@ -169,15 +165,12 @@ def cube(vector: Floats) -> Floats:
 def pair_products(
     left: FloatArray, right: FloatArray, start: int, first: int, last: int, out: FloatArray
 ) -> None:
-    """Set ``out`` (rows x pairs, C order) to left_xj right_xi for first <= j < last and start <= i <= j, in that order.
-
-    ``left`` and ``right`` are rows x m (C order).
-    """
+    """Set ``out`` (rows x pairs) to left_xj right_xi for first <= j < last and start <= i <= j; arrays in C order."""
     for row in range(left.shape[0]):
         place = 0
         for j in range(first, last):
             factor = left[row, j]
-            # Slices, because LLVM does not see that an index place + i never wraps around.
+            # Slices, because LLVM cannot prove that the index place + i never wraps around.
             others = right[row, start : j + 1]
             products = out[row, place : place + others.size]
             for i in range(others.size):

@@ -1,6 +1,5 @@
-"""Rectification of moments: low rank, positive semidefinite, non-negative, as moments of topics must be.
+"""Rectification of moments: make them low-rank, positive semidefinite and non-negative, like moments of topics.
 
-``enn`` is the default (LR-JSMF, Algorithm 3), with its products in ``enn_operator``; ``alternating`` (AP, Dykstra),
-``palm`` and ``diagonal`` serve comparisons. All return a ``result.Rectification``. Pure functions of arrays; imports
-``linalg`` and below.
+``enn`` is the default (LR-JSMF, Algorithm 3); ``alternating`` (AP, Dykstra), ``palm`` and ``diagonal`` are for
+comparison. All return a ``result.Rectification``. Pure functions of arrays; imports ``linalg`` and below.
 """

@@ -1,7 +1,7 @@
-"""Alternating projections on the complete C (LR-JSMF, Algorithm 2), and Dykstra's variant of them.
+"""Alternating projections on the complete C (LR-JSMF, Algorithm 2), and Dykstra's variant.
 
-The sets are: positive semidefinite of rank K, sum 1, non-negative. Each iteration recomputes C from Y alone, panel
-by panel and in place, so that one N x N matrix is in memory (two for Dykstra's).
+The sets are: positive semidefinite of rank K, sum 1, non-negative. Each iteration recomputes C from Y in place, panel
+by panel, so only one N x N matrix is in memory (two for Dykstra's variant).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.rectification.result import OnIteration, Rectification, positive_half, require_pairs
 
-#: Rows of C recomputed at a time. Part of the bits: each panel adds to the length of the step.
+#: Rows of C recomputed at a time. Affects the bits, because the norm of the step is summed over panels.
 PANEL_ROWS = 512
 
 
@@ -31,31 +31,13 @@ def alternating_projection(
     threads: int = 1,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
-    """AP on the complete C; O(N^2 K) per iteration, which starts from the eigenvectors of the previous one.
+    """AP on the complete C, O(N^2 K) per iteration, warm-started from the eigenvectors of the previous one.
 
-    Raises ``ValueError`` if there are fewer than K eigenpairs.
-
-    Parameters
-    ----------
-    matrix
-        C, N x N, symmetric.
-    pairs
-        Its leading algebraic eigenpairs, at least K; more speed up the iteration.
-    n_topics
-        K.
-    max_iterations, tolerance
-        Stop once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F, or after this many iterations.
-    overwrite
-        Work in the memory of ``matrix``.
-    threads
-        Panels computed in parallel. The bits do not depend on it.
-    on_iteration
-        Called with the number and the relative change of each iteration.
-
-    Returns
-    -------
-    Rectification
-        ``matrix`` is C*, non-negative; ``rectified`` its nearest Y Y'.
+    ``matrix`` is C, N x N, symmetric, and is overwritten if ``overwrite``; ``pairs`` are its leading algebraic
+    eigenpairs, at least K (more speed up the iteration). Stops once ||C_t+1 - C_t||_F is below ``tolerance`` ||C_t||_F;
+    ``on_iteration`` receives the number and the relative change of each iteration. The bits do not depend on
+    ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if
+    there are fewer than K eigenpairs.
     """
     require_pairs(pairs, n_topics, "alternating projections")
     c = matrix if overwrite else matrix.copy()
@@ -77,7 +59,7 @@ def alternating_projection(
 
 
 def _normalising_shift(y: Floats) -> float:
-    """The constant whose addition to each entry of Y Y' makes the sum 1: the nearest such matrix."""
+    """The constant to add to each entry of Y Y' to make the sum 1, which gives the nearest such matrix."""
     return (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
 
 
@@ -107,14 +89,14 @@ def dykstra_projection(
     threads: int = 1,
     on_iteration: OnIteration | None = None,
 ) -> Rectification:
-    """``alternating_projection`` with Dykstra's corrections: each projection first restores what it removed last time.
+    """``alternating_projection`` with Dykstra's corrections: each projection first restores what it last removed.
 
-    For convex sets this finds the nearest common point instead of any. Matrices of rank K are not convex, so nothing is
-    guaranteed; iterations cost more, because the restored spectrum has no gap. Two N x N matrices are in memory.
-    Parameters, result and errors are those of ``alternating_projection``.
+    For convex sets this finds the nearest common point instead of any one. Matrices of rank K are not convex, so
+    nothing is guaranteed. Iterations are slower, because the restored spectrum has no gap, and two N x N matrices are
+    in memory. Parameters, result and errors are those of ``alternating_projection``.
     """
     require_pairs(pairs, n_topics, "Dykstra's projections")
-    # The positive part is C_t, the negative part what the non-negative projection removed.
+    # The positive part is C_t, the negative part is what the non-negative projection removed.
     signed = matrix if overwrite else matrix.copy()
     # C_t plus what the rank-K projection removed.
     restored = signed.copy()
@@ -154,7 +136,7 @@ def _replace_both(signed: Floats, restored: Floats, y: Floats, shift: float) -> 
 
 
 def _relative_change(panel: Callable[[slice], tuple[float, float]], n: int) -> float:
-    """Relative change of a matrix; ``panel`` replaces rows and returns squared norms of their change and old values."""
+    """Relative change of a matrix; ``panel`` replaces rows and returns squared norms of the change and the old rows."""
     moved = norm = 0.0
     for part, old in each(panel, panels(n, PANEL_ROWS)):
         moved += part

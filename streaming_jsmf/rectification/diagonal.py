@@ -1,13 +1,12 @@
-"""Diagonal completion (Lee, Bindel and Mimno 2015): only the diagonal of C is replaced, from the other entries.
+"""Diagonal completion (Lee, Bindel and Mimno 2015): replace only the diagonal of C, from the other entries.
 
-Bursty words make C_ii too large, words that never repeat make it zero. If C = Y Y' has rank K, any block C_AB of
-disjoint halves A and B of the words is free of the diagonal and has the column space of Y_A; so with the projection P
-onto it, C_AA = P C_AA P. The diagonal d that satisfies this on the diagonal solves
+Bursty words make C_ii too large; words that never repeat make it zero. If C = Y Y' has rank K, the block C_AB of two
+disjoint halves A and B of the words does not contain the diagonal and has the column space of Y_A. With the projection
+P onto it, C_AA = P C_AA P, so the diagonal d solves
 
     d_i - sum_j P_ij^2 d_j = (P C_off P)_ii
 
-with C_off the half without its diagonal. Both halves are completed in this way; each word gets the median over random
-halvings.
+where C_off is C_AA without its diagonal. Each word gets the median over random halvings.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from streaming_jsmf.linalg.dense import leading_left_vectors, symmetric_eigenpai
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.rectification.result import OnIteration, Rectification, positive_half
 
-#: Halvings, each with its own permutation.
+#: Number of halvings, each with its own permutation.
 HALVINGS = 30
 
 #: Conjugate gradients stop at this relative residual, or after this many steps.
@@ -37,25 +36,10 @@ def diagonal_completion(
 ) -> Rectification:
     """C with a completed, non-negative diagonal, scaled to sum 1; O(N^2 K) per halving.
 
-    Raises ``ValueError`` if there are fewer than 2 K words.
-
-    Parameters
-    ----------
-    matrix
-        C, N x N, symmetric, N >= 2 K.
-    n_topics
-        K.
-    halvings, seed
-        Random halvings of the words, from a counter-based generator.
-    overwrite
-        Work in the memory of ``matrix``.
-    on_iteration
-        Called with the number of each halving and the change of its diagonal, relative to ||C||_F.
-
-    Returns
-    -------
-    Rectification
-        ``matrix`` is C*; ``rectified`` the nearest Y Y'; ``change`` that of the diagonal, relative to ||C||_F.
+    ``matrix`` is C, N x N, symmetric, and is overwritten if ``overwrite``; ``seed`` determines the random halvings.
+    ``on_iteration`` receives the number of each halving and the change of its diagonal, relative to ||C||_F. Returns C*
+    as ``matrix``, the nearest Y Y' as ``rectified``, and the final relative change of the diagonal. Raises
+    ``ValueError`` if there are fewer than 2 K words.
     """
     n = matrix.shape[0]
     if n < 2 * n_topics:
@@ -81,7 +65,7 @@ def _permutation(n_words: int, seed: int, number: int) -> Integers:
 
 
 def _halving_estimate(matrix: Floats, old: Floats, n_topics: int, permutation: Integers) -> Floats:
-    """The completed diagonal, in the order of the words."""
+    """Completed diagonal from one halving, in the order of the words."""
     middle = permutation.size // 2
     halves = permutation[:middle], permutation[middle:]
     block = matrix[np.ix_(*halves)]
@@ -96,10 +80,9 @@ def _halving_estimate(matrix: Floats, old: Floats, n_topics: int, permutation: I
 
 
 def completed_diagonal(matrix: Floats, basis: Floats, start: Floats) -> Floats:
-    """The d for which M + diag(d) has the diagonal of its projection U U' onto a subspace.
+    """The d for which M + diag(d) has the same diagonal as its projection by U U' (``basis``, n x r, orthonormal).
 
-    ``matrix`` is M, n x n, symmetric, with a zero diagonal; ``basis`` U, n x r, orthonormal. ``start`` (n,) is the d of
-    words that lie in the subspace (P_ii = 1), which the equation leaves open.
+    M is n x n, symmetric with a zero diagonal. Words in the subspace (P_ii = 1) keep their values of ``start`` (n,).
     """
     target = np.einsum("ij,ij->i", basis, basis @ (basis.T @ (matrix @ basis)))
 

@@ -1,14 +1,14 @@
 """Epsilon non-negative rectification (LR-JSMF, Algorithm 3), with an outer iteration that needs a tenth of the work.
 
-A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. Three things differ here,
-none of which changes the fixed points:
+A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. There are three differences,
+which do not change the fixed points:
 
-- A warm block of K + 10 vectors and one power step replace Lanczos.
+- A warm-started block of K + 10 vectors and one power step replace Lanczos.
 - After a few such steps A is applied once per step, to Y alone: Y <- A Y (Y'A Y)^(-1/2). This is a gradient step on the
   matrices of rank K, and stays within 3e-4 of the paper's path on the KOS entries.
-- Convergence is sublinear, because the gradient of the squared distance to the non-negative matrices vanishes slowly;
-  momentum takes longer steps along the same path. There are many feasible points, and too long steps end at another
-  one; hence the friction is higher than usual.
+- Momentum speeds up the sublinear convergence, which is due to the slowly vanishing gradient of the squared distance to
+  the non-negative matrices. There are many feasible points and too long steps end at another one, so friction is higher
+  than usual.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from streaming_jsmf.rectification.result import (
     scaled_vectors,
 )
 
-#: Steps with the complete block before momentum starts: while E is large, other directions may take over.
+#: Steps with the complete block before momentum starts, because the leading directions may change while E is large.
 BLOCK_STEPS = 5
 
-#: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's 3 ends farther from the limit of the plain iteration.
+#: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's a = 3 ends farther from the limit of plain iteration.
 FRICTION = 5.0
 
-#: Rows of Y updated at a time, in the cache.
+#: Rows of Y updated at a time, so that they stay in the cache.
 STEP_ROWS = 1024
 
-#: Y'A Y is treated as singular if its smallest eigenvalue is below this share of the largest.
+#: Y'A Y is treated as singular if its smallest eigenvalue is below this fraction of the largest.
 RANK_FLOOR = 1e-10
 
 
@@ -54,16 +54,16 @@ class ENNOptions:
     Attributes
     ----------
     max_iterations, tolerance
-        When to stop, see ``Rectification.change``.
+        Stopping rule, see ``Rectification.change``.
     checked_words
-        |I|, rows of largest norm, selected again in each step. None: 10 K + 1000, as in the paper, or more where N is
-        so small that N |I| stays below 15 M.
+        |I|, number of rows of largest norm, selected again in each step. None: 10 K + 1000, as in the paper, or more
+        where N is so small that N |I| stays below 15 M.
     left_out
-        Extend I in each step until ``Rectification.left_out`` is at most this. None: no.
+        Extend I in each step until ``Rectification.left_out`` is at most this; None: do not extend.
     acceleration
         ``momentum``, or ``none`` for the paper's steps.
     block_dtype
-        Of the blocks of Y Y_I' and of all tall arrays but Y. float32 has the same error and is 1.5 x faster.
+        Type of the blocks of Y Y_I' and of all tall arrays but Y. float32 has the same error and is 1.5 x faster.
     threads
         Blocks computed in parallel.
     """
@@ -92,23 +92,10 @@ def epsilon_nonnegative(
 ) -> Rectification:
     """ENN from truncated eigenpairs of C; no pass over the data, O(N |I| K) per step.
 
-    The topic correlations A of an unconverged result have a sum far from 1.
-
-    Raises ``ValueError`` if there are fewer than K eigenpairs.
-
-    Parameters
-    ----------
-    pairs
-        Leading algebraic eigenpairs of C, at least K; more speed up the first steps.
-    n_topics
-        K.
-    options
-        See ``ENNOptions``.
-    shares
-        (N,), sum 1: distribution of the missing mass over the words, such as row sums of C. None: uniform, as in the
-        paper.
-    on_iteration
-        Called after each step.
+    ``pairs`` are leading algebraic eigenpairs of C, at least K (more speed up the first steps). ``shares`` (N,), sum 1,
+    distribute the missing mass over the words, for example row sums of C; None: uniform, as in the paper.
+    ``on_iteration`` receives the number and the relative change of each step. The topic correlations A of an
+    unconverged result have a sum far from 1. Raises ``ValueError`` if there are fewer than K eigenpairs.
     """
     options = options or ENNOptions()
     require_pairs(pairs, n_topics, "ENN")
@@ -117,7 +104,7 @@ def epsilon_nonnegative(
     occurring = pairs.vectors.any(axis=1)
     if occurring.all():
         return _rectified(pairs, n_topics, options, shares, on_iteration)
-    # C has no entries for the other words, and their part of the missing mass would be corrected away again.
+    # C has no entries for the other words; any missing mass given to them would be corrected away again.
     these = Eigenpairs(pairs.values, pairs.vectors[occurring])
     found = _rectified(these, n_topics, options, shares[occurring], on_iteration)
     rectified = np.zeros((n, n_topics))
@@ -155,10 +142,7 @@ def _rectified(
 
 
 class _State:
-    """Y and what the next step needs, at most four times the memory of Y.
-
-    Only Y is float64: the change of a step is small, and keeps its digits in the type of the blocks.
-    """
+    """Y and the data that the next step needs, at most four times the memory of Y; only Y is float64."""
 
     def __init__(self, pairs: Eigenpairs, n_topics: int, options: ENNOptions, shares: Floats) -> None:
         self.y = positive_half(pairs, n_topics)
@@ -185,11 +169,11 @@ class _State:
         mixed, length = single_gram(point, added), single_gram(added)
         values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
-            # A direction is lost; the block may hold another one to replace it.
+            # A direction was lost; the block may contain another one to replace it.
             return self._block_step()
         # The symmetric root R, so that Y keeps its rotation from one step to the next.
         root = (vectors / np.sqrt(values)) @ vectors.T
-        # The step (Y G + D) R - Y is Y T + D R: small, so that rounding does little harm.
+        # The step (Y G + D) R - Y equals Y T + D R, which is small, so its rounding errors are small too.
         turn = own @ root - np.eye(self.n_topics)
         if not self._advance(momentum, point, turn, added, root):
             # The momentum would continue uphill.
@@ -215,15 +199,15 @@ class _State:
         return ahead >= 0
 
     def _block_step(self) -> float:
-        """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z: Z itself need not be orthonormal."""
-        # Momentum would be in another rotation.
+        """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z, so Z need not be orthonormal."""
+        # The stored momentum refers to another rotation of Y.
         self.age = 0
         previous, own = self.y, gram(self.y)
         rows = previous.astype(self.vectors.dtype)
         corrections = self._corrections(rows, own, keep=True)
         block = rows @ gram(rows, self.vectors).astype(rows.dtype)
         block += self._apply(corrections, self.vectors)
-        # Unit columns: as they are nearly orthogonal, their Gram matrix is then well conditioned.
+        # With unit columns, which are nearly orthogonal, the Gram matrix is well conditioned.
         block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(block.dtype).tiny)
         inside = gram(rows, block)
         small = inside.T @ inside + corrections.between(block, self.uniform_mass)

@@ -1,9 +1,8 @@
 """The matrix that a step of ENN adds to Y Y': the sparse E and r w w', multiplied block by block without storing E.
 
-Stored, E reached 48 M nonzeros at N = 40,000 and K = 100; recomputing it takes the same time and no memory. Negative
-entries are few from the first step on, 3 to 15 % on text and under 1 % at the end, so that Y_b Y_I' is usually the only
-dense product, and the two products with E are sparse. Compiled loops find the entries: numpy takes longer for that than
-for multiplying the block.
+A stored E reached 48 M nonzeros at N = 40,000 and K = 100; recomputing it takes the same time and no memory. Few
+entries are negative (3 to 15 % on text in the first step, under 1 % at the end), so Y_b Y_I' is usually the only dense
+product. Compiled loops find these entries, because numpy needs more time for that than for multiplying the block.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from streaming_jsmf.linalg.gram import single_gram
 from streaming_jsmf.linalg.panels import each, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
-#: Rows of Y Y_I' computed at a time: the block stays in the cache between its three uses.
+#: Rows of Y Y_I' computed at a time, so that the block stays in the cache between its three uses.
 BLOCK_ROWS = 256
 
-#: Share of negative entries up to which sparse products of a block are faster than dense ones.
+#: Fraction of negative entries up to which sparse products of a block are faster than dense ones.
 SPARSE_SHARE = 1 / 8
 
-#: Entries of Y Y_I' that are always affordable: small vocabularies are checked almost completely.
+#: Number of entries of Y Y_I' that is always affordable, so small vocabularies are checked almost completely.
 CHECKED_ENTRIES = 15_000_000
 
-#: Maximum number of groups of blocks; each leaves one |I| x columns sum, added in order. Part of the bits.
+#: Maximum number of groups of blocks. Each yields an |I| x columns sum, added in order; affects the bits.
 LARGEST_GROUPS = 64
 
 
 @dataclass(frozen=True)
 class Correction:
-    """(E + r w w') X, N x c; the sum of E; and r, which is 1 minus the mass of Y Y' + E."""
+    """(E + r w w') X, N x c; the sum of E; and r = 1 minus the mass of Y Y' + E."""
 
     product: FloatArray
     correction_mass: float
@@ -45,11 +44,11 @@ class Correction:
 
 @dataclass(frozen=True)
 class Checked:
-    """The rows that are kept non-negative, and bounds of the others.
+    """The rows that are kept non-negative, and bounds for the others.
 
-    ``words`` is I, the ids of the longest rows of Y, ascending. ``epsilon`` is the largest squared length of another
-    row: no entry outside the rows and columns of I is below -epsilon. ``left_out`` is the sum of the squared lengths of
-    the others over ||Y Y'||_F, which bounds the Frobenius norm of their block.
+    ``words`` is I, the ids of the longest rows of Y, ascending. ``epsilon`` is the largest squared norm of the other
+    rows: no entry outside the rows and columns of I is below -epsilon. ``left_out`` is the sum of their squared norms
+    over ||Y Y'||_F, which bounds the relative Frobenius norm of their block.
     """
 
     words: Integers
@@ -65,7 +64,7 @@ def checked_rows(y: FloatArray, own_gram: Floats, size: int, left_out: float | N
     squares = np.einsum("ij,ij->i", y, y).astype(np.float64)
     order = np.argsort(-squares, kind="stable")
     norm = float(np.linalg.norm(own_gram))
-    # Entry i: the sum that is left out if i rows are checked.
+    # Entry i is the sum that is left out if i rows are checked.
     rest = np.append(np.cumsum(squares[order][::-1])[::-1], 0.0)
     if left_out is not None:
         size = max(size, int(np.argmax(rest <= left_out * norm)))
@@ -75,12 +74,11 @@ def checked_rows(y: FloatArray, own_gram: Floats, size: int, left_out: float | N
 
 
 class Corrections:
-    """X -> E X + r w(w'X) with E_ij = max(-Y_i Y_j', 0) wherever i or j is in I.
+    """X -> E X + r w(w'X) with E_ij = max(-Y_i Y_j', 0) if i or j is in I.
 
-    Y is N x K, C order; its type is that of the blocks of Y Y_I' and of all products. ``shares`` is w, (N,): the
-    distribution of the missing mass r over the words. With ``keep``, E is kept for a second product, as long as it has
-    no more entries than Y. Groups of blocks are computed on the threads of ``panels.panel_threads``; neither option
-    changes the bits.
+    Y is N x K in C order and determines the type of all products. ``shares`` is w, (N,), the distribution of the
+    missing mass r over the words. With ``keep``, E is kept for a second product while it has no more entries than Y.
+    Groups of blocks run on the threads of ``panels.panel_threads``. Neither option changes the bits.
     """
 
     def __init__(self, y: FloatArray, checked: Integers, shares: Floats, keep: bool = False) -> None:
@@ -123,7 +121,7 @@ class Corrections:
         return Correction(product, total, uniform)
 
     def between(self, x: FloatArray, uniform_mass: float) -> Floats:
-        """X'(E + r w w')X, c x c. E is symmetric: entries in rows I and other columns are counted twice instead."""
+        """X'(E + r w w')X, c x c. E is symmetric, so rows outside I are counted twice instead of their columns."""
         right, total = -x[self.checked], np.zeros((x.shape[1], x.shape[1]))
 
         def group(start: int) -> FloatArray:
@@ -140,7 +138,7 @@ class Corrections:
         return (total + total.T) / 2 + uniform_mass * weighted.T @ weighted
 
     def _negative_parts(self, start: int) -> Iterator[tuple[slice, _NegativePart]]:
-        """The blocks of a group and their negative parts; each overwrites the previous one unless that is kept."""
+        """Blocks of a group with their negative parts; each overwrites the previous one unless that is kept."""
         workspace = _Workspace(min(BLOCK_ROWS, len(self.y)), self.checked.size, self.y.dtype)
         for first in range(start, min(start + self.group_rows, len(self.y)), BLOCK_ROWS):
             rows = slice(first, min(first + BLOCK_ROWS, len(self.y)))
@@ -155,7 +153,7 @@ class Corrections:
 
 @dataclass(frozen=True)
 class _NegativePart:
-    """N = min(Y_b Y_I', 0) of a block: its nonzeros (CSR) or, if there are too many, the dense block."""
+    """min(Y_b Y_I', 0) of a block: its nonzeros (CSR), or the dense block if there are too many."""
 
     indptr: Integers
     columns: NDArray[np.int32]
@@ -182,7 +180,7 @@ class _NegativePart:
 
 
 class _Workspace:
-    """Memory that is reused for one block after another."""
+    """Memory reused for all blocks of a group."""
 
     def __init__(self, height: int, width: int, dtype: np.dtype[Any]) -> None:
         self.block = np.empty((height, width), dtype)
@@ -192,7 +190,7 @@ class _Workspace:
         self.values = np.empty(room, dtype)
 
     def negative_part(self, rows: FloatArray, columns: FloatArray) -> _NegativePart:
-        """Of Y_b and Y_I'; valid until the next call."""
+        """Negative part of ``rows @ columns``; valid until the next call."""
         size = len(rows)
         block, indptr = self.block[:size], self.indptr[: size + 1]
         np.matmul(rows, columns, out=block)
@@ -201,7 +199,7 @@ class _Workspace:
         return _NegativePart(indptr, self.columns, self.values, dense)
 
 
-#: Neighbours tested together: most groups hold no negative entry, and their combined sign bits skip them.
+#: Entries whose combined sign bits are tested together; most groups contain no negative entry and are skipped.
 GROUP = 8
 
 
@@ -212,8 +210,8 @@ def negative_entries(
     """Write the negative entries of a block (C order) as CSR; return False if there is not enough room.
 
     ``signs`` is the memory of the block as integers of the same width. ``columns`` and ``values`` need room for the
-    entries found and one more row. There are no branches on signs, which the processor cannot predict: each entry is
-    written, and kept if it is negative; likewise groups of entries.
+    entries found and one more row. To avoid unpredictable branches, every entry (and group of entries) is written, and
+    the position advances only if it is negative.
     """
     found, width = 0, block.shape[1]
     whole = width // GROUP

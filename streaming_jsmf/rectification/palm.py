@@ -1,7 +1,7 @@
-"""PALM rectification (LR-JSMF, Algorithm 4) and its inertial version (Pock and Sabach 2016), on an operator X -> C X.
+"""PALM rectification (LR-JSMF, Algorithm 4) and its inertial version (Pock and Sabach 2016).
 
-Minimises J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by alternating proximal gradient steps. C enters
-through C X, C Y and its norm only, so the full matrix, F F' - D and V D V' are interchangeable.
+Minimises J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by alternating proximal gradient steps. Only C
+X, C Y and the norm of C are needed, so C can be the full matrix, F F' - D or V D V'.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from streaming_jsmf.rectification.result import (
     require_pairs,
 )
 
-#: A step is 1 / (gamma L) for the Lipschitz constant L of its gradient.
+#: The step size is 1 / (GAMMA L) for the Lipschitz constant L of the gradient.
 GAMMA = 1.005
 
-#: s, what holds X and Y together.
+#: s, the penalty on the difference between X and Y.
 PENALTY = 1e-4
 
 
@@ -40,12 +40,12 @@ class SymmetricOperator:
 
 
 def matrix_operator(matrix: Floats) -> SymmetricOperator:
-    """C itself, N x N."""
+    """The operator of C, N x N."""
     return SymmetricOperator(lambda x: multiply(matrix, x), float(np.vdot(matrix, matrix)))
 
 
 def factor_operator(factor: FloatArray, diagonal: Floats) -> SymmetricOperator:
-    """F F' - diag(D) for F (N x L) and D (N,): the result of a scan without the complete C."""
+    """The operator of F F' - diag(D) for F (N x L) and D (N,), the result of a scan without the complete C."""
 
     def apply(x: Floats) -> Floats:
         inner, product = gram(factor, x), np.empty_like(x)
@@ -59,7 +59,7 @@ def factor_operator(factor: FloatArray, diagonal: Floats) -> SymmetricOperator:
 
 
 def eigen_operator(pairs: Eigenpairs) -> SymmetricOperator:
-    """V D V'."""
+    """The operator of V D V'."""
     return SymmetricOperator(
         lambda x: pairs.vectors @ (pairs.values[:, None] * (pairs.vectors.T @ x)),
         float(np.sum(pairs.values**2)),
@@ -68,16 +68,10 @@ def eigen_operator(pairs: Eigenpairs) -> SymmetricOperator:
 
 @dataclass(frozen=True)
 class PALMOptions:
-    """Options of PALM.
+    """Options of PALM; ``penalty`` is s.
 
-    Attributes
-    ----------
-    inertial
-        Extrapolate each step from the last two points, unless that raises J; then a plain step is taken instead.
-    max_iterations, tolerance
-        Stop once the relative change of Y Y' is below ``tolerance``, or after this many steps on both X and Y.
-    penalty
-        s.
+    Iterations stop once the relative change of Y Y' is below ``tolerance``, or after ``max_iterations`` steps on both X
+    and Y. With ``inertial``, each step is extrapolated from the last two points, unless that raises J.
     """
 
     inertial: bool = False
@@ -106,32 +100,14 @@ def palm(
 ) -> Rectification:
     """PALM from truncated eigenpairs of C: two multiplications by C per step. J never rises after the first step.
 
-    Y is non-negative, so Y Y' needs no epsilon. Convergence is slow: check ``converged``.
-
-    Raises ``ValueError`` if there are fewer than K eigenpairs.
-
-    Parameters
-    ----------
-    operator
-        C.
-    pairs
-        Its leading algebraic eigenpairs, at least K.
-    n_topics
-        K.
-    options
-        See ``PALMOptions``.
-    on_iteration
-        Called with the number and the relative change of each step.
-
-    Returns
-    -------
-    Rectification
-        With ``objective`` J.
+    Y is non-negative, so Y Y' needs no epsilon. Convergence is slow: check ``converged``. J is returned as
+    ``objective``. ``pairs`` are the leading algebraic eigenpairs of C, at least K; ``on_iteration`` is called with the
+    number and the relative change of each step. Raises ``ValueError`` if there are fewer than K eigenpairs.
     """
     require_pairs(pairs, n_topics, "PALM")
     options = options or PALMOptions()
     half = positive_half(pairs, n_topics)
-    # Eigenvectors have no sign: the first projection is to keep the longer part of each column.
+    # The sign of an eigenvector is arbitrary; choose it so that projection keeps the longer part of each column.
     kept = np.sum(np.maximum(half, 0.0) ** 2, axis=0)
     lost = np.sum(np.minimum(half, 0.0) ** 2, axis=0)
     half = half * np.where(lost > kept, -1.0, 1.0)
@@ -144,7 +120,7 @@ def palm(
         if inertia > 0 and new.objective > point.objective:
             new, age = _step(operator, point, before, 0.0, options.penalty), 0
         change = change_of_grams(new.y.T @ new.y, point.y.T @ point.y, new.y.T @ point.y)
-        # The first point is not feasible, so nothing may be extrapolated from it.
+        # The first point is not feasible, so do not extrapolate from it.
         before, point, age = (point if number > 1 else new), new, age + 1
         if on_iteration is not None:
             on_iteration(number, change)
@@ -169,7 +145,7 @@ def _step(
 def _proximal(
     own: Floats, before: Floats, other: Floats, product: Floats, inertia: float, penalty: float
 ) -> Floats:
-    """The step of one of X and Y, extrapolated by ``inertia``; ``product`` is C times the other."""
+    """Step of X or Y, extrapolated by ``inertia``; ``product`` is C times the other one."""
     start = own + inertia * (own - before) if inertia else own
     curvature = gram(other)
     step = 1.0 / (GAMMA * (float(np.linalg.eigvalsh(curvature)[-1]) + penalty))

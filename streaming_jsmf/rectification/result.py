@@ -1,4 +1,4 @@
-"""The result of every rectification, the omitted negative mass, and small matrices shared by the algorithms."""
+"""The result of a rectification, the omitted negative mass, and small matrices shared by the algorithms."""
 
 from __future__ import annotations
 
@@ -18,26 +18,21 @@ OnIteration = Callable[[int, float], None]
 
 @dataclass(frozen=True)
 class Rectification:
-    """Result of a rectification. Masses and counts that an algorithm does not have are 0, its objective None.
+    """Result of a rectification; quantities that an algorithm does not compute are 0 or None.
 
     Attributes
     ----------
-    rectified
-        Y, N x K, float64: C* ~ Y Y'.
+    rectified, matrix
+        Y, N x K, float64, with C* ~ Y Y'; C*, N x N.
     iterations, change, converged
         Number of steps; relative change of the last one (Frobenius norm); whether it is below the tolerance.
     correction_mass, uniform_mass
-        Sum of E, and the mass that the normalisation adds (usually negative), at the last Y.
-    checked_words
-        |I|: words whose rows are kept non-negative.
-    epsilon
-        No entry of Y Y' + E is below -epsilon: the largest squared length of a row of Y outside I.
+        Sum of E, and the mass added by the normalisation (usually negative), at the last Y.
+    checked_words, epsilon
+        |I|, the number of words whose rows are kept non-negative. No entry of Y Y' + E is below -epsilon, where epsilon
+        is the largest squared norm of a row of Y outside I.
     left_out
         Bound on the Frobenius norm of the remaining negative entries, relative to that of Y Y'.
-    objective
-        The objective of the algorithm, if any.
-    matrix
-        C*, N x N, if the algorithm computes it.
     """
 
     rectified: Floats
@@ -53,7 +48,7 @@ class Rectification:
     matrix: Floats | None = None
 
     def report(self) -> dict[str, Any]:
-        """All fields but the arrays, as JSON values."""
+        """All fields except arrays, as JSON values."""
         arrays = ("rectified", "matrix")
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
 
@@ -67,7 +62,7 @@ def positive_half(pairs: Eigenpairs, n_topics: int) -> Floats:
 
 
 def scaled_vectors(values: Floats, vectors: FloatArray, n_topics: int) -> Floats:
-    """``positive_half`` of eigenvectors of either type."""
+    """``positive_half`` for eigenvectors in float32 or float64."""
     roots = np.sqrt(np.maximum(values[:n_topics], 0.0))
     half = np.zeros((len(vectors), n_topics))
     np.multiply(vectors[:, : roots.size], roots, out=half[:, : roots.size])
@@ -75,16 +70,16 @@ def scaled_vectors(values: Floats, vectors: FloatArray, n_topics: int) -> Floats
 
 
 def require_pairs(pairs: Eigenpairs, n_topics: int, what: str) -> None:
-    """Raise ``ValueError`` if there are fewer than K eigenpairs to start from."""
+    """Raise ``ValueError`` if there are fewer than K eigenpairs."""
     if pairs.values.size < n_topics:
         raise ValueError(f"{pairs.values.size} eigenpairs cannot start {what} for {n_topics} topics")
 
 
 def unrectified(pairs: Eigenpairs, n_topics: int) -> Rectification:
-    """Y = V max(D, 0)^(1/2): the truncated eigenpairs, unchanged.
+    """Y = V max(D, 0)^(1/2) from the truncated eigenpairs, unchanged.
 
-    This is not the baseline of the papers, which is AW on the complete, counted C (``inference.law.anchor_words``):
-    truncation to rank K already removes most of what fails there.
+    The papers' baseline is AW on the complete, counted C (``inference.law.anchor_words``); truncation to rank K already
+    removes most of what fails there.
     """
     y = positive_half(pairs, n_topics)
     mass = float(np.sum(y.sum(axis=0) ** 2))
@@ -99,13 +94,13 @@ def change_of_grams(new: Floats, old: Floats, mixed: Floats) -> float:
 
 
 def change_by_step(own: Floats, along: Floats, squared: Floats) -> float:
-    """The same for Y0 = Y and Y1 = Y + S from Y'Y, Y'S and S'S, without cancellation for small S."""
+    """``change_of_grams`` for Y1 = Y0 + S from Y0'Y0, Y0'S and S'S, without cancellation for small S."""
     moved = 2 * np.sum(own * squared) + 2 * np.sum(along * along.T) + np.sum(squared * (squared + 4 * along))
     old_norm = float(np.sum(own**2))
     return float(np.sqrt(max(float(moved), 0.0) / old_norm)) if old_norm > 0 else 0.0
 
 
-#: Rows drawn; if no more are left, all are used and the result is exact.
+#: Number of sampled rows; if no more remain, all are used and the result is exact.
 SAMPLED_ROWS = 256
 
 #: Rows multiplied at a time.
@@ -114,29 +109,17 @@ BLOCK_ROWS = 32
 
 @dataclass(frozen=True)
 class OmittedMass:
-    """Sum of max(-(Y Y')_ij, 0) over the pairs of words that were not checked, and its standard error.
-
-    The entries of C sum to 1, so this is a share of all co-occurrences.
-    """
+    """Sum of max(-(Y Y')_ij, 0) over unchecked pairs of words, as a share of all co-occurrences, and its error."""
 
     value: float
     standard_error: float
 
 
 def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> OmittedMass:
-    """Estimated negative mass of Y Y' outside the rows and columns that ENN corrects (LR-JSMF, Algorithm 3).
+    """Estimate the negative mass of Y Y' outside the rows and columns that ENN corrects (LR-JSMF, Algorithm 3).
 
-    Rows are drawn with replacement, with probabilities proportional to their norms, and divided by them: an unbiased
-    estimate, O(N K) per row. The draws depend on ``seed`` alone.
-
-    Parameters
-    ----------
-    rectified
-        Y, (N, K).
-    checked_words
-        |I|: the rows of largest norm, which are excluded. 0: none.
-    seed
-        Of the draws.
+    Y is (N, K); the ``checked_words`` rows of largest norm are excluded. Rows are drawn with replacement, with
+    probabilities proportional to their norms: an unbiased estimate, O(N K) per row, deterministic for a given seed.
 
     Examples
     --------

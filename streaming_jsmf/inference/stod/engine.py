@@ -1,6 +1,6 @@
-"""STOD: from moments in a basis to topics and their Dirichlet prior, for one K and alpha0. No pass over the data.
+"""STOD: topics and their Dirichlet prior from moments in a basis, for one K and alpha0. No pass over the data.
 
-Wang, Liu, Song, Han (ECML-PKDD 2014), Eqs. 4 to 6 and 16, within the span of the basis Q of the scan.
+Wang, Liu, Song, Han (ECML-PKDD 2014), Eqs. 4 to 6 and 16, restricted to the span of the basis Q of the scan.
 """
 
 from __future__ import annotations
@@ -22,23 +22,13 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.tensor import cube, in_basis, symmetrised, unpacked, vector_product
 from streaming_jsmf.linalg.typing import Floats
 
-#: Eigenvalues of M2 below this share of the largest are noise, which whitening would amplify.
+#: Eigenvalues of M2 below this fraction of the largest are noise, which whitening would amplify.
 EIGENVALUE_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
 class CoreMoments:
-    """The moments with all words in the basis; independent of alpha0 and K.
-
-    Attributes
-    ----------
-    mean
-        Q'M1, (m,).
-    pairs
-        Q'E2 Q, m x m, symmetric.
-    third
-        E3(Q, Q, Q), m x m x m, symmetric.
-    """
+    """The moments with all words in the basis, independent of alpha0 and K: Q'M1, Q'E2 Q and E3(Q, Q, Q), symmetric."""
 
     mean: Floats
     pairs: Floats
@@ -56,14 +46,8 @@ def core_moments(moments: BasisMoments, basis: Floats) -> CoreMoments:
 class Whitening:
     """Leading eigenpairs of M2 in the basis.
 
-    Attributes
-    ----------
-    values
-        (k,) largest algebraic eigenvalues above the floor, descending; k may be less than K.
-    vectors
-        (m, k) in the basis.
-    rest
-        The other eigenvalues, descending.
+    ``values`` (k,) are the largest algebraic eigenvalues above the floor, descending, where k may be less than K;
+    ``vectors`` are (m, k); ``rest`` are the other eigenvalues, descending.
     """
 
     values: Floats
@@ -72,12 +56,12 @@ class Whitening:
 
     @cached_property
     def matrix(self) -> Floats:
-        """W in the basis, m x k: W'M2 W = I."""
+        """W in the basis, m x k, with W'M2 W = I."""
         return np.asarray(self.vectors / np.sqrt(self.values))
 
     @property
     def gaps(self) -> Floats:
-        """(k,) each eigenvalue over the next; infinite where the next is not positive."""
+        """(k,), ratio of each eigenvalue to the next; infinite if the next is not positive."""
         following = np.concatenate([self.values, self.rest, [0.0]])[1 : self.values.size + 1]
         gaps = np.full(self.values.size, np.inf)
         np.divide(self.values, following, out=gaps, where=following > 0)
@@ -90,7 +74,7 @@ def second_moment(core: CoreMoments, alpha0: float) -> Floats:
 
 
 def whiten(core: CoreMoments, alpha0: float, n_topics: int) -> Whitening:
-    """The ``n_topics`` largest algebraic eigenpairs of M2, or as many as are above the floor (E2 is indefinite)."""
+    """The ``n_topics`` largest algebraic eigenpairs of M2, or as many as exceed the floor (E2 is indefinite)."""
     values, vectors = np.linalg.eigh(second_moment(core, alpha0))
     values, vectors = values[::-1], vectors[:, ::-1]
     floor = EIGENVALUE_FLOOR * np.abs(values).max(initial=0.0)
@@ -109,7 +93,7 @@ def whitened_tensor(core: CoreMoments, whitening: Whitening, alpha0: float) -> F
 
 
 def whitened_product(moments: BasisMoments, core: CoreMoments, whitening: Whitening, alpha0: float) -> Floats:
-    """M2 W, N x k: one more multiplication by E2 than Q W."""
+    """M2 W, N x k. Includes one more multiplication by E2 than Q W."""
     w = whitening.matrix
     product: Floats = (alpha0 + 1) * (moments.pair_projection @ w)
     product -= alpha0 * np.outer(moments.word_mean, core.mean @ w)
@@ -117,22 +101,22 @@ def whitened_product(moments: BasisMoments, core: CoreMoments, whitening: Whiten
 
 
 def ritz_residuals(product: Floats, basis: Floats, whitening: Whitening) -> Floats:
-    """||M2 v - sigma v|| / sigma for each eigenpair, (k,), from M2 W: the error due to the basis."""
+    """||M2 v - sigma v|| / sigma of each eigenpair, (k,), from M2 W: the error due to the basis."""
     roots = np.sqrt(whitening.values)
     squares = np.zeros(roots.size)
     for rows in panels(basis.shape[0]):
-        # M2 v = sqrt(sigma) M2 W, and v = Q u: both over sigma.
+        # M2 v = sqrt(sigma) M2 W and v = Q u, both divided by sigma.
         residual = product[rows] / roots - basis[rows] @ whitening.vectors
         squares += np.einsum("ij,ij->j", residual, residual)
     return np.asarray(np.sqrt(squares))
 
 
-#: Relative accuracy of the search for alpha0, and its restarts and tolerance of vectors, whose shares are then correct
-#: to 1e-8. The topics use all restarts.
+#: Relative accuracy, restarts and vector tolerance of the search for alpha0; shares are then accurate to 1e-8. The
+#: final decomposition uses all restarts.
 ALPHA0_TOLERANCE = 1e-3
 SEARCH_RESTARTS, SEARCH_POLISH = 10, 1e-4
 
-#: Step of the search, in the logarithm, until it has bracketed alpha0.
+#: Step in log(alpha0) while the search brackets the solution.
 ALPHA0_STEP = math.log(4.0)
 
 #: Maximum number of evaluations of the search.
@@ -140,28 +124,21 @@ MAX_EVALUATIONS = 30
 
 OnStep = Callable[[int, float, float], None]
 
-#: Sweeps of the refinement.
+#: Maximum number of sweeps of the refinement.
 REFINE_SWEEPS = 200
 
 
 class NoTopicsError(ValueError):
-    """The moments have no topic at all; the message has the reason."""
+    """The moments contain no topic; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class TensorTopics:
     """Result of STOD.
 
-    Attributes
-    ----------
-    recovered
-        At most K topics, by descending probability.
-    alpha0
-        Sum of the prior that was used.
-    whitening, residuals
-        Eigenpairs of M2, and the error of each due to the basis, relative to its eigenvalue.
-    components
-        All components of the whitened tensor.
+    ``recovered`` has at most K topics, by descending probability; ``alpha0`` is the sum of the prior. ``whitening`` has
+    the eigenpairs of M2, ``residuals`` the relative error of each due to the basis. ``components`` are those of the
+    whitened tensor.
     """
 
     recovered: Recovered
@@ -172,29 +149,18 @@ class TensorTopics:
 
     @property
     def alpha(self) -> Floats:
-        """(k,) the prior: the topics' probabilities times alpha0."""
+        """(k,), the prior: topic probabilities times alpha0."""
         return dirichlet_prior(self.recovered.probability, self.alpha0)
 
 
 def tensor_topics(
     moments: BasisMoments, basis: Floats, word_probability: Floats, settings: StodSettings, alpha0: float
 ) -> TensorTopics:
-    """Whiten, decompose, recover (Algorithm 2 after its scans).
+    """Whiten, decompose and recover (Algorithm 2 after its scans).
 
-    Raises ``NoTopicsError`` if M2 has no eigenvalue above the floor, or no component is a topic.
-
-    Parameters
-    ----------
-    moments
-        In the basis.
-    basis
-        Q, N x m, m at least K.
-    word_probability
-        (N,) word frequencies of the corpus.
-    settings
-        Their ``alpha0`` is not used.
-    alpha0
-        Sum of the prior.
+    ``basis`` is Q, N x m, with m at least K; ``word_probability`` (N,) are the word frequencies of the corpus;
+    ``settings.alpha0`` is ignored. Raises ``NoTopicsError`` if M2 has no eigenvalue above the floor, or no component is
+    a topic.
     """
     core = core_moments(moments, basis)
     whitening = whiten(core, alpha0, settings.n_topics)
@@ -215,16 +181,12 @@ def tensor_topics(
 
 
 def find_alpha0(core: CoreMoments, settings: StodSettings, on_step: OnStep | None = None) -> float:
-    """The alpha0 at which the shares of all components sum to 1; the sum decreases as alpha0 grows.
+    """Find the alpha0 at which the shares of all components sum to 1; the sum decreases as alpha0 grows.
 
-    Exact if K is the number of topics of the corpus; otherwise components of noise enter the sum, and alpha0 is far too
-    high. Its logarithm is bracketed from 1 outwards (far from the solution components do not converge) and then found
-    by Brent's method. ``LOWEST_SUM`` or ``HIGHEST_SUM`` if it lies beyond them.
-
-    Parameters
-    ----------
-    on_step
-        Called after each step of the search, with its number, alpha0, and the sum of the shares.
+    The result is reliable only if K is the number of topics of the corpus; otherwise noise components enter the sum and
+    alpha0 is far too high. log(alpha0) is bracketed from 0 outwards (far from the solution components do not converge),
+    then found by Brent's method, within ``LOWEST_SUM`` and ``HIGHEST_SUM``. ``on_step`` receives the step number,
+    alpha0 and the sum of the shares.
     """
 
     @cache

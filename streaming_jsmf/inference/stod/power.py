@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.linalg.tensor import pair_products
 from streaming_jsmf.linalg.typing import Floats, Single
 
-#: A restart stops when a step moves it less than this; the best one is polished. Restarts run in float32, in half the
-#: time.
+#: A restart stops when a step moves it less than this; only the best one is polished. Restarts use float32, which
+#: halves their time.
 RESTART_TOLERANCE = 1e-4
 
 #: The best restart is iterated until a step moves it less than this, or this many times.
@@ -23,16 +23,10 @@ Float = TypeVar("Float", np.float32, np.float64)
 
 @dataclass(frozen=True)
 class Components:
-    """T ~ sum over t of ``values[t]`` v_t (x) v_t (x) v_t, in the order in which they were found.
+    """T ~ sum over t of ``values[t]`` v_t (x) v_t (x) v_t, in the order in which the components were found.
 
-    Attributes
-    ----------
-    values
-        (k,) non-negative.
-    vectors
-        (k, k) unit columns v_t.
-    largest_step
-        Largest last step of a polished vector.
+    ``values`` (k,) are non-negative, ``vectors`` (k, k) have unit columns v_t, and ``largest_step`` is the largest last
+    step of a polished vector.
     """
 
     values: Floats
@@ -43,26 +37,16 @@ class Components:
 def decompose(
     tensor: Floats, *, restarts: int, iterations: int, seed: int, tolerance: float = POLISH_TOLERANCE
 ) -> Components:
-    """Find as many components as the width of the tensor, the strongest first.
+    """Find as many components as the width of the symmetric k x k x k tensor, the strongest first.
 
-    All restarts of a component that still move are one matrix: a step is one product. At most
-    k x ``iterations`` x ``restarts`` x k^3 / 2 multiplications.
-
-    Parameters
-    ----------
-    tensor
-        k x k x k, symmetric.
-    restarts, iterations
-        Random starts of each component, and maximum number of steps of each.
-    seed
-        Of the starts.
-    tolerance
-        The best restart is iterated until a step moves it less; its value is then correct to the square of that.
+    The active restarts of a component form one matrix, so a step is one product. At most k x ``iterations`` x
+    ``restarts`` x k^3 / 2 multiplications. The best restart is iterated until a step moves it by less than
+    ``tolerance``; the error of its value is then about ``tolerance`` squared.
     """
     k = tensor.shape[0]
     random = np.random.Generator(np.random.Philox(key=seed))
-    # Rows T(i, j, :) with i <= j in the order of ``_pairs``, times how often each occurs in T, so that T(I, v, v) is
-    # their product with the pairs of v.
+    # Rows T(i, j, :), i <= j, in the order of ``_pairs``, times their multiplicity in T, so that T(I, v, v) is their
+    # product with the pairs of v.
     j, i = np.tril_indices(k)
     multiplicity = np.where(i == j, 1.0, 2.0)
     rest = tensor[i, j] * multiplicity[:, None]
@@ -90,7 +74,7 @@ def _step(rest: NDArray[Float], rows: NDArray[Float]) -> NDArray[Float]:
 
 
 def _best_start(rest: Single, starts: Floats, steps: int) -> Floats:
-    """Iterate each row until it converges, and return the one of largest T(v, v, v), 1 x k."""
+    """Iterate each row until it converges; return the one with the largest T(v, v, v), 1 x k."""
     rows = _unit(starts).astype(np.float32)
     moving = np.arange(len(rows))
     for _ in range(steps):
@@ -126,8 +110,8 @@ def _polished(rest: Floats, vector: Floats, tolerance: float) -> tuple[Floats, f
 def refine(tensor: Floats, components: Components, sweeps: int) -> Components:
     """Fit T by components that need not be orthogonal: alternating least squares from those of ``decompose``.
 
-    One factor is solved for with the other two fixed, and replaces all three, until the vectors converge or ``sweeps``
-    are done. The tensor is fitted better; whether the topics are better depends on the corpus.
+    Each sweep solves for one factor with the other two fixed and uses it for all three, until the vectors converge or
+    ``sweeps`` is reached. This improves the fit of the tensor, but not necessarily the topics.
     """
     k = tensor.shape[0]
     flat = tensor.reshape(k, k * k)

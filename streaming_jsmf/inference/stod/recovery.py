@@ -1,4 +1,4 @@
-"""From components of the whitened tensor to topics, their shares of the corpus, and the scores for lists of words."""
+"""From components of the whitened tensor to topics, their shares of the corpus, and scores for word lists."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from streaming_jsmf.inference.stod.power import Components
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
-#: Topics whose word distributions have a cosine above this are the same topic twice.
+#: Topics whose word distributions have a cosine above this are duplicates.
 DUPLICATE_COSINE = 0.9
 
-#: Rounding tolerance of the eigenvalue 1 of a component that is the whole corpus.
+#: Rounding tolerance for the eigenvalue 1 of a component that covers the whole corpus.
 SHARE_ROUNDING = 1e-9
 
-#: Multiples of the noise among which the best one to subtract is selected; the largest is far above any.
+#: Grid of multiples of the noise from which ``best_multiple`` selects; its maximum is far above any optimum.
 NOISE_STEP, NOISE_STEPS = 0.1, 30
 
-#: Steps to the mixture weights of topics. The likelihood hardly rises after ten; in the limit some topics would have no
-#: weight, without a gain in perplexity.
+#: Steps for the mixture weights of topics. The likelihood hardly increases after ten; in the limit some topics would
+#: have zero weight, with no better perplexity.
 MIXING_STEPS = 50
 
 
@@ -29,22 +29,18 @@ class Recovered:
 
     Attributes
     ----------
-    word_topic
-        phi, N x k; columns sum to 1. Mixed by ``probability`` they give the word probabilities of the corpus exactly,
-        so every word of the corpus has a topic.
-    probability
-        (k,) share of each topic in the corpus; sums to 1.
-    eigenvalues
-        lambda* of each topic's component, (k,).
-    shares
-        1 / lambda*^2, (k,): the paper's shares of the topics. They sum to 1 if K and alpha0 are those of the corpus;
-        components of noise have large ones.
+    word_topic, probability
+        phi, N x k, columns sum to 1, and the share of each topic in the corpus, (k,), sum 1. Mixed, they reproduce the
+        word probabilities of the corpus exactly, so every word of the corpus has a topic.
+    eigenvalues, shares
+        (k,), lambda* of each topic's component, and 1 / lambda*^2, the paper's topic shares. These sum to 1 if K and
+        alpha0 match the corpus; noise components have large ones.
     listing
-        N x k, float32, scores for lists of words; see ``listing_scores``.
+        N x k, float32, scores for word lists; see ``listing_scores``.
     noise_taken_off
-        Multiple of its noise that was subtracted from each entry of ``word_topic``; see ``best_multiple``.
+        Multiple of the noise subtracted from each entry of ``word_topic``; see ``best_multiple``.
     mass_without_topic
-        Share of the corpus' tokens whose word is in no component.
+        Share of the tokens of the corpus whose word is in no component.
     discarded
         Number of components that are not topics: with a share above 1, or without a positive entry.
     """
@@ -60,7 +56,7 @@ class Recovered:
 
     @property
     def duplicate_of(self) -> Integers:
-        """(k,) the first larger topic with nearly the same words, or -1."""
+        """(k,), the first larger topic with nearly the same words, or -1."""
         unit = self.word_topic / np.linalg.norm(self.word_topic, axis=0)
         close = np.tril(np.abs(unit.T @ unit) > DUPLICATE_COSINE, k=-1)
         return np.where(close.any(axis=1), close.argmax(axis=1), -1).astype(np.int64)
@@ -77,20 +73,11 @@ def shares_of(values: Floats) -> Floats:
 def recover(
     product: Floats, components: Components, word_mean: Floats, word_probability: Floats, threshold: float
 ) -> Recovered:
-    """phi_t = lambda*_t M2 W v_t (line 1.13, corrected), less its noise, non-negative, and scaled to mix to the corpus.
+    """phi_t = lambda*_t M2 W v_t (line 1.13, corrected), denoised, non-negative, and scaled to mix to the corpus.
 
-    Parameters
-    ----------
-    product
-        M2 W, N x k.
-    components
-        Of M3(W, W, W).
-    word_mean
-        M1, (N,): the noise of a word grows with its square root.
-    word_probability
-        (N,) word frequencies. Replaces M1 where that is 0: words of documents that are too short for the moments.
-    threshold
-        Multiple of the noise above which a word leads the list of a topic.
+    ``product`` is M2 W, N x k; ``components`` are those of M3(W, W, W); ``word_mean`` is M1, (N,). Where M1 is 0, for
+    words that occur only in documents too short for the moments, the word frequencies ``word_probability`` (N,) are
+    used. Words lead the list of a topic if they exceed ``threshold`` times the noise.
     """
     values = components.values
     # The eigenvalue of a single component is 1 up to noise.
@@ -122,10 +109,7 @@ def recover(
 
 
 def noise_of(topics: Floats, word_mean: Floats) -> Floats:
-    """s of each topic of the tensor, (k,): the noise of a word is s sqrt(M1).
-
-    Negative entries are noise: s is the root mean square of (negative entry / sqrt(M1)), 0 if there is none.
-    """
+    """Noise level s of each topic, (k,): root mean square of its negative entries over sqrt(M1), or 0 if none."""
     scale = np.sqrt(np.where(word_mean > 0, word_mean, 1.0))
     found = np.zeros(topics.shape[1])
     for topic, column in enumerate(topics.T):
@@ -139,9 +123,9 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
     """The multiple of the noise to subtract from the entries of all topics, by Stein's unbiased risk estimate.
 
     With z an entry over its noise, max(z - c, 0) has the squared error z^2 - 1 for z <= c, otherwise 1 + c^2 (one-sided
-    SureShrink, Donoho and Johnstone 1995), summed over words and topics, words weighted by M1. Large where topics have
-    few of many words, nearly 0 where they have many, as in text. ``topics`` are N x k, as computed from the tensor,
-    ``deviation`` is sqrt(M1), ``noise`` that of ``noise_of``.
+    SureShrink, Donoho and Johnstone 1995), summed over words and topics, words weighted by M1. The result is large
+    where topics have few of many words, and nearly 0 where they have many, as in text. ``topics`` (N x k) are as
+    computed from the tensor, ``deviation`` is sqrt(M1), ``noise`` is from ``noise_of``.
     """
     there, bins = deviation > 0, NOISE_STEPS + 2
     weight = deviation[there] ** 2
@@ -150,7 +134,7 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
         if s == 0.0:
             continue
         z = column[there] / (s * deviation[there])
-        # Bin i holds entries that multiple i removes and multiple i - 1 keeps.
+        # Bin i contains the entries that multiple i removes and multiple i - 1 keeps.
         place = np.ceil(np.clip(z / NOISE_STEP, 0.0, bins - 1)).astype(np.int64)
         kept += np.bincount(place, weight, minlength=bins)
         dropped += np.bincount(place, weight * (z * z - 1.0), minlength=bins)
@@ -160,10 +144,9 @@ def best_multiple(topics: Floats, deviation: Floats, noise: Floats) -> float:
 
 
 def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
-    """Scores of words in topics of the tensor, N x k: the part above ``noise`` (k,) times ``deviation`` (N,).
+    """Scores of words in the topics of the tensor, N x k: the part above ``noise`` (k,) times ``deviation`` (N,).
 
-    The noise of frequent words is larger, so these lists have fewer of them. Words below their noise follow, with
-    negative scores, by probability.
+    Words below their noise get negative scores, in order of probability. Frequent words have more noise, so fewer lead.
     """
     scores = np.empty(topics.shape, dtype=np.float32)
     for topic, column in enumerate(topics.T):
@@ -177,7 +160,7 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
 
     Expectation-maximisation from the weights ``start``: with p(t | w) proportional to p_t phi_wt, the weight of a topic
     is the mean of p(t | w) over the words of the corpus. The last step also updates the topics, phi_wt ~ p(w) p(t | w).
-    A word without a topic is distributed as the topics are, p(t | w) = p_t.
+    A word without a topic is distributed over all topics, p(t | w) = p_t.
     """
     if not topics.shape[1]:
         return np.zeros(0)
@@ -196,7 +179,7 @@ def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
 
 
 def _next_weights(topics: Floats, wanted: Floats, weights: Floats, ratio: Floats) -> Floats:
-    """One step; ignores words without a topic. ``ratio`` is working memory (N,), 0 where it stays 0."""
+    """One step, ignoring words without a topic; ``ratio`` (N,) is a buffer, whose entries for those words stay 0."""
     mixture = topics @ weights
     np.divide(wanted, mixture, out=ratio, where=mixture > 0)
     return _over_sum(weights * (topics.T @ ratio))
