@@ -240,8 +240,8 @@ class Step:
 def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple[Step, ...]:
     """Plan the steps for a corpus: the last ``FULL_STEPS`` use all documents, earlier ones a sample.
 
-    >>> plan_steps(40_000_000, steps=6)
-    (Step(share=0.05, rounds=5), Step(share=1.0, rounds=5), ... five in all)
+    >>> [step.share for step in plan_steps(40_000_000, steps=6)]
+    [0.05, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     Raises ``ValueError`` if ``steps`` is below 1.
     """
