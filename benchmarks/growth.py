@@ -90,7 +90,7 @@ def simulated(documents: int, words: int, folder: Path) -> Path:
 
 
 def grown(every: Path, n_topics: int, folder: Path) -> list[object]:
-    """Row: documents, nonzeros, seconds of scan, addition and whole scan, addition / whole, and relative error of Y Y'."""
+    """Row: documents, nonzeros, seconds of scan, addition and whole scan, addition / whole, relative error of Y Y'."""
     names = [shard.name for shard in open_corpus(every).shards]
     last = len(names) - -(-len(names) // (SHARDS + 1))
     first, more, whole = (

@@ -45,13 +45,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SparseScorer:
-    """Metrics without any N x N array, from the scaled documents H^ (M x N) with H^'H^ = C + D."""
+    """Metrics without N x N arrays, from the scaled documents H^ (M x N) with H^'H^ = C + D."""
 
     setup: Setup
 
     @cached_property
     def scaled(self) -> sparse.csr_array:
-        """H^ of Eq. 1, over the square root of the number of documents."""
+        """H^ of Eq. 1, divided by the square root of the number of documents."""
         counts = self.setup.counts.astype(np.float64)
         lengths = counts.sum(axis=1)
         kept = lengths >= 2
@@ -104,7 +104,7 @@ class SparseScorer:
         }
 
     def _incoherence(self, topics: TopicArrays) -> float:
-        """By exact C, of which only the words of the trees are formed."""
+        """Incoherence from exact C, computed only for the words of the trees."""
         moments, anchors = self.setup.moments("usual"), topics.representatives
         rows = (self.scaled.T @ self.scaled[:, anchors]).toarray().T
         rows[np.arange(len(anchors)), anchors] -= moments.diagonal[anchors]
@@ -120,7 +120,7 @@ class SparseScorer:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line a cell."""
+    """One row per cell."""
     header = [
         "method",
         "K",
@@ -147,7 +147,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def method_names(n_words: int, whole: int) -> list[str]:
-    """AP while C fits."""
+    """Names of the methods; AP only up to ``whole`` words."""
     return [*(["AP"] if n_words <= whole else []), "LR-JSMF", "PALM low-rank"]
 
 
@@ -181,7 +181,7 @@ def main(
     if quick:
         named, sizes, ngrams, topics, whole, iterations = f"nips={NIPS}", [200, 400], None, [3, 5], 300, 20
     read = {} if ngrams is None else {"ngrams": ngrams}
-    # Texts are read once; the smaller vocabularies are cut from the largest.
+    # Read texts once; smaller vocabularies are subsets of the largest.
     name, _ = prepared(named, out / "corpora", max(sizes), **read)
     largest = f"{name}={out / 'corpora' / f'{name}-{max(sizes)}'}"
     rows: list[Row] = []

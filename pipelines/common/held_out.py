@@ -29,7 +29,7 @@ class Split:
 
 
 def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
-    """Mean NPMI of the words of topics (K, n) in documents."""
+    """Mean NPMI in documents of the words of topics (K, n)."""
     chosen, places = np.unique(words, return_inverse=True)
     pairs = cooccurrence_counts([counts], chosen)
     return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())
