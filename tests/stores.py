@@ -1,4 +1,4 @@
-"""Stores that grow and shrink, for tests: two small corpora of the same topics, scanned in one thread."""
+"""Growing and shrinking moments stores: two small corpora with the same topics, scanned in one thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scanned(
     keep: bool = True,
     execution: Execution = SYNCHRONOUS,
 ) -> Moments:
-    """Scan, keeping partitions unless told otherwise."""
+    """Scan; keeps partitions by default."""
     return scan(corpus, store, settings, execution, keep_partitions=keep)
 
 
@@ -40,18 +40,18 @@ def changed(
     rebase: bool = False,
     **changes: Sequence[Any],
 ) -> Moments:
-    """Remove, add or merge."""
+    """Remove, add or merge documents."""
     wanted = {name: [str(value) for value in values] for name, values in changes.items()}
     return scan(corpus, store, None, execution, changes=Changes(**wanted, rebase=rebase))
 
 
 def digests(store: Path) -> dict[str, str]:
-    """Of the committed arrays."""
+    """Digests of the committed arrays."""
     return read_store(store).digests()
 
 
 def rename_words(corpus: Path, words: Sequence[str]) -> Path:
-    """Give a corpus another vocabulary."""
+    """Replace the vocabulary of a corpus."""
     (corpus / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     return corpus
 
@@ -68,5 +68,5 @@ def half(moments: Moments, k: int) -> NDArray[np.float64]:
 
 
 def partial_names(store: Path, kind: str = "range-") -> list[str]:
-    """Results of partitions and folds that lie on the disk."""
+    """Names of stored results of partitions and folds."""
     return sorted(p.name for p in (store / "partials").iterdir() if p.is_dir() and p.name.startswith(kind))
