@@ -225,7 +225,6 @@ def read_fitted(model: Path, n_words: int, n_topics: int) -> Fitted:
 
 
 def compare(fitted: Fitted, reference: Reference, factor: Floats) -> None:
-    """Print the distance between model and reference."""
     matching = match_topics(fitted.word_topic, reference.word_topic)
     shared = len(np.intersect1d(fitted.anchors, reference.anchors))
     click.echo(f"mean L1 of matched topics (of 2): {matching.mean_l1:.4f}, largest {matching.l1.max():.4f}")

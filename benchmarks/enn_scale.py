@@ -67,7 +67,6 @@ def simulated_factor(n_words: int, n_topics: int, seed: int) -> NDArray[np.float
 
 
 def leading_pairs(factor: NDArray[np.float32], count: int) -> Eigenpairs:
-    """Eigenpairs of F F'."""
     values, rotation = np.linalg.eigh(gram(factor))
     values, rotation = values[::-1][:count], rotation[:, ::-1][:, :count]
     vectors = np.empty((factor.shape[0], count))

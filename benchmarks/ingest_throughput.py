@@ -80,12 +80,10 @@ def _alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[s
 
 
 def run_size(source: Path) -> dict[str, float]:
-    """Size of the texts in bytes."""
     return {"size": sum(len(text.encode()) for text in _texts(source))}
 
 
 def run_ingest(source: Path, target: Path, vocabulary_size: int, workers: int) -> dict[str, float]:
-    """Measure one ingest."""
     started, before = time.perf_counter(), _cpu()
     request = IngestRequest(curation={"vocabulary_size": vocabulary_size})
     ingest(source, target, request, Execution("threads", workers))
@@ -93,7 +91,6 @@ def run_ingest(source: Path, target: Path, vocabulary_size: int, workers: int) -
 
 
 def run_peer(source: Path, target: Path) -> dict[str, float]:
-    """Measure scikit-learn's count of the same texts."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     texts = _texts(source)

@@ -93,7 +93,6 @@ def over(bag: Bag, words: list[str]) -> Bag:
 
 
 def by_partitions(source: Source, settings: ScanSettings, numbers: list[int], work: Path) -> Iterator[str]:
-    """Rows of the first table."""
     K = settings.max_topics
     exact = exact_half(source.bag.counts, K)
     for number in numbers:
@@ -127,7 +126,6 @@ def sources(bag: Bag, work: Path, rng: np.random.Generator) -> list[Source]:
 
 
 def by_source(bag: Bag, settings: ScanSettings, work: Path) -> Iterator[str]:
-    """Rows of the second table."""
     K, parts = settings.max_topics, sources(bag, work, np.random.default_rng(settings.seed))
     for scans in (1, 2):
         each = replace(settings, scans=scans, partition_nonzeros=-(-bag.counts.nnz // 8))

@@ -82,11 +82,9 @@ class Load:
 
     @property
     def computing(self) -> float:
-        """Seconds to compute a part."""
         return self.nonzeros * self.costs.seconds_per_nonzero
 
     def part_transfer(self) -> float:
-        """Seconds to write or read a part."""
         return self._transfer(self.costs.part_bytes + self.sample_bytes)
 
     def fold_transfer(self, parts: int) -> float:
@@ -109,7 +107,6 @@ class Load:
 
     @cached_property
     def _parts_held(self) -> dict[str, int]:
-        """Number of parts in each fold."""
         return {task.step.fold: task.step.last - task.step.first + 1 for task in self.tasks}
 
     def work(self) -> float:
@@ -134,8 +131,6 @@ class Load:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One row of the table; times in seconds."""
-
     stage: str
     folds: str
     documents: float
@@ -174,7 +169,6 @@ class Events:
         self._count += 1
 
     def run(self) -> float:
-        """Process all events and return the time of the last one."""
         now = 0.0
         while self._heap:
             now, _, what = heapq.heappop(self._heap)
@@ -203,7 +197,6 @@ class Replay:
         self._lengths[random.random(len(tasks)) < STRAGGLERS] *= STRAGGLER_FACTOR
 
     def seconds(self) -> float:
-        """Simulated seconds from the first task to the end of the last."""
         self._release([number for number, waits in enumerate(self._waits) if waits == 0], 0.0)
         return self._events.run()
 

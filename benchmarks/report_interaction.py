@@ -76,7 +76,6 @@ def busy_of(page: Any) -> Callable[[], float]:
 def measured(
     page: Any, busy: Callable[[], float], interaction: Interaction, times: int
 ) -> list[tuple[float, float]]:
-    """CPU and wall milliseconds of each repetition of an interaction."""
     _, view, selector, kind, values = interaction
     found = []
     for turn in range(times):
@@ -103,7 +102,6 @@ def measured_page(browser: Any, path: Path, times: int, say: Callable[[str], Non
 
 
 def line(name: str, found: list[tuple[float, float]]) -> str:
-    """Format a row of the table."""
     processor, clock = zip(*found, strict=True)
     return (
         f"{name:26}{statistics.median(processor):10.0f}{max(processor):10.0f}{statistics.median(clock):10.0f}"
@@ -111,7 +109,6 @@ def line(name: str, found: list[tuple[float, float]]) -> str:
 
 
 def run(sizes: list[int], times: int, say: Callable[[str], None] = print) -> None:
-    """Print a table for each number of topics."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

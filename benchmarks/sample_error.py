@@ -137,7 +137,6 @@ class Case:
 
     @classmethod
     def of(cls, corpus: Path, store: Path, settings: ScanSettings, exact: Eigenpairs) -> Case:
-        """Scan a corpus with the known eigenpairs ``exact``."""
         moments, n_topics = scan(corpus, store, settings, ONE_THREAD), settings.max_topics
         found, best = (
             positive_half(pairs, n_topics) for pairs in (moments.eigenpairs(n_topics, extra=0), exact)

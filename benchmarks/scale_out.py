@@ -113,7 +113,6 @@ def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Ta
 
 
 def shape(fan_in: int | None) -> str:
-    """Name of a group size in the table."""
     return "one by one" if fan_in is None else str(fan_in)
 
 
@@ -168,7 +167,6 @@ def measure_stage(
 
 
 def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
-    """CPU seconds per byte, the mean of writing and reading."""
     create_group(folder, {})
     checkpoints = Checkpoints(folder, "measured", "measure again")
     started = time.process_time()
@@ -178,7 +176,6 @@ def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
 
 
 def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
-    """Costs of all stages on a simulated corpus."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         simulate_zipf(folder / "corpus", documents, words)
@@ -247,18 +244,15 @@ def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
 
 
 def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
-    """Costs of the stages and scheduler seconds per task on this machine."""
     return measure(100_000, words, max_topics), scheduler_seconds()
 
 
 def read_costs(path: Path) -> tuple[list[Costs], float]:
-    """Read the costs of an earlier run."""
     told = json.loads(path.read_text())
     return [Costs(**costs) for costs in told["costs"]], float(told["scheduler_seconds"])
 
 
 def numbers(text: str) -> list[float]:
-    """Parse comma-separated numbers."""
     return [float(item) for item in text.split(",")]
 
 
@@ -287,7 +281,6 @@ def replayed(
 
 
 def weighed() -> list[dict[str, float]]:
-    """Print and return the client's costs for graphs of many partitions."""
     click.echo("\n| partitions | tasks | CPU seconds to build | MB held | MB sent |\n" + "|---" * 5 + "|")
     graphs = weigh_graphs((1_000, 10_000, 100_000), 512)
     for graph in graphs:

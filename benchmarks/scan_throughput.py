@@ -94,7 +94,6 @@ class Seconds:
 
 
 def scan_seconds(corpus: Corpus, settings: ScanSettings, folder: Path, execution: Execution) -> Seconds:
-    """Measure a scan into a temporary store."""
     clock = Clock()
     with tempfile.TemporaryDirectory(dir=folder) as name:
         scan(corpus.root, Path(name) / "moments", settings, execution, clock)

@@ -57,7 +57,6 @@ class Usage:
 
 
 def measured(tree: Path, line: Sequence[str], folder: Path) -> Usage:
-    """Run a command of the package in ``tree``."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

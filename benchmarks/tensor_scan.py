@@ -55,7 +55,6 @@ LARGE = 1024
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """CPU seconds of one run."""
     started = time.thread_time()
     work()
     return time.thread_time() - started
@@ -93,7 +92,6 @@ def floor(width: int, n_documents: int) -> float:
 
 
 def loaded(corpus: Corpus) -> list[Documents]:
-    """All documents of a corpus in memory, one entry per row group."""
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
     shares = iter_shares(partition, corpus.n_words)
     return [Documents(s.block, s.lengths, tensor_weights(s.lengths, "capped")) for s in shares]

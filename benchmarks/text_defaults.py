@@ -130,7 +130,6 @@ def perplexity_over(words: Sequence[str], variant: Variant, held_out: Corpus) ->
 def measure(
     texts: Path, n_topics: int, variants: Mapping[str, IngestRequest], folder: Path
 ) -> list[list[str]]:
-    """Rows of the table."""
     fitted, held = split(texts, folder)
     everything = IngestRequest(
         preset="papers",

@@ -45,7 +45,6 @@ class Usage:
     memory: int
 
     def row(self) -> str:
-        """Format a row of the table."""
         return (
             f"| {self.documents:,} | {self.words:.0f} | {self.documents / self.tasks:,.0f} "
             f"| {self.documents / self.wall:,.0f} | {self.cpu:.1f} | {format_bytes(self.memory)} |"
@@ -81,7 +80,6 @@ def main(documents: int, topics: int, words: int, workers: int, method: str) -> 
 
 
 def save_truth(corpus: Path, model: Path) -> None:
-    """Save the true topics of a simulated corpus as a model."""
     truth = read_truth(corpus)
     arrays = {
         "word": np.array(open_corpus(corpus).vocabulary().words, dtype=object),
@@ -94,7 +92,6 @@ def save_truth(corpus: Path, model: Path) -> None:
 
 
 def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> Usage:
-    """Run a transform and measure it; Linux only."""
     log = Path(f"{out}.log")
     options = ["--workers", str(workers), "--method", method, "--log-json", str(log)]
     command = [
@@ -126,7 +123,6 @@ def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> 
 
 
 def task_seconds(log: Path) -> float:
-    """Total seconds of all tasks in the log."""
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     return sum(event["seconds"] for event in events if event["event"] == "committed")
 

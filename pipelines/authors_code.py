@@ -125,7 +125,6 @@ def theirs(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Arrays:
 
 
 def read_back(found: dict[str, np.ndarray]) -> Arrays:
-    """Convert their arrays, with ids from 0, and their metrics."""
     metrics = found["metrics"][0, 0]
     arrays = {
         "word_topic": np.asarray(found["B"], dtype=np.float64),
@@ -172,7 +171,6 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Tables of the topics, and of both implementations of the metrics."""
     head = [
         "K",
         "rectification",

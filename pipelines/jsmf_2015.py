@@ -58,7 +58,6 @@ def semi_synthetic(setup: Setup, sampler: str, n_topics: int, folder: Path) -> S
 def rows_of_semi(
     name: str, setup: Setup, folder: Path, numbers: list[int], methods: list[str], sampler: str
 ) -> Iterator[Row]:
-    """Rows of the semi-synthetic corpora, with the distance to the true topics."""
     for n_topics in numbers:
         drawn = semi_synthetic(setup, sampler, n_topics, folder)
         truth = setup.topics(sampler, n_topics)["word_topic"]

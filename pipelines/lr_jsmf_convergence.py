@@ -42,7 +42,6 @@ def with_anchors(setup: Setup, found: Arrays, anchors: Arrays) -> Arrays:
 
 
 def compared(setup: Setup, first: tuple[str, Arrays], second: tuple[str, Arrays]) -> Row:
-    """Row with two results and their distances."""
     (name, found), (other, beside) = first, second
     own, same = (with_anchors(setup, arrays, found)["word_topic"] for arrays in (found, beside))
     return {
@@ -54,7 +53,6 @@ def compared(setup: Setup, first: tuple[str, Arrays], second: tuple[str, Arrays]
 
 
 def table(rows: list[Row]) -> str:
-    """One row per pair."""
     columns = ("anchors_shared", "l1", "l1_same_anchors", "yy_error")
     header = [
         "corpus",

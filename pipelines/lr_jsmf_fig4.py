@@ -60,14 +60,12 @@ class SparseScorer:
 
     @cached_property
     def sketch(self) -> RowSketch:
-        """C G for 64 probes."""
         moments = self.setup.moments("usual")
         probes = sketch_probes(self.setup.corpus.n_words).astype(np.float64)
         products = self.scaled.T @ (self.scaled @ probes) - moments.diagonal[:, None] * probes
         return RowSketch(products, moments.row_sum)
 
     def row(self, name: str, n_topics: int) -> Row:
-        """The metrics of Figure 4."""
         found = self.setup.topics(name, n_topics)
         key = {**self.setup.key(name, n_topics, 0), "growth": 1}
         row = self.setup.results.row(key, lambda: self._metrics(found))
@@ -120,7 +118,6 @@ class SparseScorer:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One row per cell."""
     header = [
         "method",
         "K",

@@ -90,7 +90,6 @@ def beside(name: str, method: str, found: dict[str, NDArray[np.str_]]) -> list[R
 
 
 def table(rows: list[Row]) -> str:
-    """One row per topic."""
     header = [
         "corpus",
         "method",

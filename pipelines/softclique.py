@@ -73,7 +73,6 @@ class Trial:
 
     @cached_property
     def counts(self) -> sparse.csr_array:
-        """Documents x words."""
         return read_counts(Path(self.corpus.root))
 
     @cached_property
@@ -92,7 +91,6 @@ class Trial:
 
     @cached_property
     def document_frequency(self) -> Integers:
-        """(N,) number of documents that contain each word."""
         return np.asarray((self.counts > 0).sum(axis=0), dtype=np.int64)
 
     def of_anchors(self, n_topics: int, rules: AnchorRules) -> Floats:
@@ -102,7 +100,6 @@ class Trial:
             return anchor_words(c, c.sum(axis=1), self.document_frequency, n_topics, rules).word_topic
 
     def topics(self, method: str, n_topics: int, seed: int, rounds: int) -> Floats:
-        """Topics of a method, N x K."""
         if method == "LDA":
             prior = {"alpha": ALPHA, "eta": BETA, "learn_alpha": False}
             found = next(peers.gibbs(self.counts, n_topics, seed, [SWEEPS], **prior))  # type: ignore[arg-type]
@@ -225,7 +222,6 @@ def timed_selection(trial: Trial, n_topics: int) -> Row:
 
 
 def selection_row(trial: Trial, n_topics: int, results: Results) -> Row:
-    """The stored row of ``timed_selection``."""
     key = {"corpus": trial.corpus.fingerprint, "timed": n_topics}
     return {"corpus": trial.name, "K": n_topics, **results.row(key, lambda: timed_selection(trial, n_topics))}
 

@@ -73,7 +73,6 @@ class Trial:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The simulated documents."""
         law = self.law
         simulate_lda(
             self.folder / "corpus",
@@ -87,12 +86,10 @@ class Trial:
 
     @cached_property
     def truth(self) -> Floats:
-        """The true topics, N x K."""
         return read_truth(Path(self.corpus.root)).word_topic
 
     @cached_property
     def counts(self) -> sparse.csr_array:
-        """Counts of all documents."""
         return read_counts(Path(self.corpus.root))
 
     @cached_property
@@ -114,7 +111,6 @@ class Trial:
         return {"error": self.error(_topics(model)), "seconds": seconds}
 
     def polished(self) -> Row:
-        """Error and seconds of ``stod`` with polish."""
         (model, seconds), out = self._inferred(ALPHA0), self.folder / "polished"
         seconds += _seconds(lambda: polish(model, self.corpus, out, execution=options.ONE_THREAD))
         return {"error": self.error(_topics(out)), "seconds": seconds}
@@ -141,7 +137,6 @@ class Trial:
             yield found.steps, {"error": self.error(found.word_topic), "seconds": found.cpu_seconds}
 
     def uniform(self) -> Row:
-        """Error of the uniform distribution."""
         return {"error": self.error(np.full_like(self.truth, 1 / self.law.words)), "seconds": None}
 
     def _inferred(self, alpha0: float | Literal["auto"]) -> tuple[Path, float]:
@@ -233,7 +228,6 @@ def _cell(rows: Sequence[Row]) -> str:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Draw error and time, one column per curve."""
     figure, axes = pictures.panels(2, len(curves), width=2.8)
     for (vary, rows), error, seconds in zip(curves, *axes, strict=True):
         for method in pictures.LOOKS:

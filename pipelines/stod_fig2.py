@@ -57,12 +57,10 @@ class Trial:
 
     @cached_property
     def documents(self) -> Split:
-        """Fitted and held-out documents."""
         return Split.of(read_counts(Path(self.corpus.root)))
 
     @cached_property
     def fitted(self) -> Path:
-        """The corpus of the fitted documents."""
         path = self.folder / "fitted"
         if not path.exists():
             part = self.folder / "fitted.part"
@@ -72,7 +70,6 @@ class Trial:
 
     @cached_property
     def moments(self) -> Moments:
-        """The moments store of all models."""
         settings = ScanSettings(max_topics=self.max_topics, third_moment=True)
         return scan(self.fitted, self.folder / "moments", settings, options.ONE_THREAD)
 
@@ -104,7 +101,6 @@ class Trial:
         return np.asarray(model.arrays["prominent_words"])
 
     def scores(self, listed: np.ndarray) -> Row:
-        """Coherence and distinctness of the top words."""
         return {
             "npmi": coherence_of(self.documents.fitted, listed),
             "held_out_npmi": coherence_of(self.documents.held_out, listed),

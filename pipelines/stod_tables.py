@@ -115,7 +115,6 @@ def _row(spectral: float, tensor: float, power: float, topics: float, passes: in
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Tables of total seconds, and of the fractions of the parts of STOD and TOD."""
     total = [
         [row["corpus"], row["method"], *(_told(row, name) for name in ("seconds", "not_in_memory"))]
         for row in rows

@@ -85,23 +85,19 @@ def iter_documents(corpus: Corpus) -> Iterator[Documents]:
 
 
 def dense(corpus: Corpus) -> NDArray[np.float64]:
-    """All documents as a matrix, documents x words."""
     return np.vstack([dense_rows(block, corpus.n_words) for block in iter_documents(corpus)])
 
 
 def dense_rows(documents: Documents, n_words: int) -> NDArray[np.float64]:
-    """Documents as a matrix, documents x words."""
     arrays = (documents.counts, documents.ids, documents.indptr)
     return csr_array(arrays, shape=(documents.n_documents, n_words)).toarray().astype(float)
 
 
 def rows_of(corpus: Corpus) -> list[dict[str, Any]]:
-    """All documents in order, as dictionaries."""
     return [row for shard in corpus.shards for row in pq.read_table(corpus.shard_path(shard)).to_pylist()]
 
 
 def bags_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
-    """Words with counts of each document, by document id."""
     words = corpus.vocabulary().words
     return {
         row["document_id"]: {words[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
@@ -110,12 +106,10 @@ def bags_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
 
 
 def file_bytes(root: Path) -> dict[str, bytes]:
-    """Contents of all files in a directory, by relative name."""
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def write_texts(path: Path, texts: Mapping[Any, str]) -> Path:
-    """Write texts with their ids as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items()))
     return path

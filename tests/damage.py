@@ -21,7 +21,6 @@ def emptied(path: Path) -> None:
 
 
 def flipped(path: Path) -> None:
-    """Flip one bit."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)

@@ -67,7 +67,6 @@ def context(words: list[str]) -> click.Context:
 
 
 def smaller(words: list[str]) -> list[str]:
-    """Reduce a command to few topics and documents."""
     line = shlex.join(words).replace("--documents 100000", "--documents 300")
     line = re.sub(r"--topics [\d,]+", "--topics 3,4" if words[0] == "choose-k" else "--topics 3", line)
     return shlex.split(re.sub(r"--max-topics \d+", "--max-topics 5", line))

@@ -196,7 +196,6 @@ def estimators(_folder: Path) -> Found:
 
 
 def in_memory(folder: Path) -> Found:
-    """Types of objects that ``ingest`` accepts, with the number of documents."""
     texts = ["red green blue"] * 8
     sources = {
         "list of texts": texts,
@@ -270,7 +269,6 @@ def shape(value: Any, path: str = "") -> dict[str, set[str]]:
 
 
 def keys(value: Any) -> list[str]:
-    """Format the ``shape`` of a value or of JSON text as lines."""
     found = shape(json.loads(value) if isinstance(value, str) else value)
     return sorted(f"{path} {' or '.join(sorted(kinds))}" for path, kinds in found.items())
 
@@ -371,7 +369,6 @@ def package(_folder: Path) -> Found:
 
 
 def features() -> Features:
-    """Collect all features in a temporary directory."""
     made = (command_line, python_names, estimators, in_memory, readers, outputs, exit_codes, package)
     with tempfile.TemporaryDirectory() as folder:
         return {

@@ -288,7 +288,6 @@ def transformed(made: Stores, name: str) -> Observed:
 
 
 def evaluated(path: Path) -> Observed:
-    """Metrics printed by ``evaluate``, and the counts that it stores."""
     printed = json.loads(command("evaluate", path, "--corpus", FIRST, "--json", "--replicas", 2))
     certificates = printed.pop("certificates", None)
     certificates.get("polish", {}).pop("start", None)  # a path
@@ -339,7 +338,6 @@ def recorded(file: Path = RECORDED) -> dict[str, Any]:
 
 
 def observations(chosen: Callable[[str], bool]) -> dict[str, Observed]:
-    """Observations of the selected cases."""
     with tempfile.TemporaryDirectory() as scratch:
         stores = Stores(Path(scratch))
         found = {}
@@ -364,7 +362,6 @@ def write(file: Path, found: Mapping[str, Observed]) -> None:
 
 
 def main() -> None:
-    """Record or compare, as the options say."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden")
     parser.add_argument("cases", nargs="*", default=[""], help="how the names of the cases begin")
     parser.add_argument("--record", action="store_true")

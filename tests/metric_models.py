@@ -66,7 +66,6 @@ def make_case(seed: int, n_words: int = 30, n_topics: int = 4, *, width: int | N
 
 
 def reordered(topics: TopicArrays, order: NDArray[np.int64]) -> TopicArrays:
-    """The same model with reordered topics."""
     return replace(
         topics,
         word_topic=topics.word_topic[:, order],

@@ -150,7 +150,6 @@ def moments_contents(store: Path) -> Observed:
 
 
 def model_contents(model: Path) -> Observed:
-    """Arrays, settings and provenance of a model."""
     root = zarr.open_group(model, mode="r")
     provenance: dict[str, Any] = dict(root.attrs["provenance"])
     same = ("engine", "corpus_fingerprints", "scan_settings", "settings_fingerprint", "partitions")
@@ -165,7 +164,6 @@ def model_contents(model: Path) -> Observed:
 
 
 def shares_contents(shares: Path) -> Observed:
-    """Columns of shares in Parquet, or arrays of shares in Zarr."""
     if (shares / "zarr.json").exists():
         return dict(arrays_of(zarr.open_group(shares, mode="r")))
     files = sorted(shares.glob("*.parquet")) if shares.is_dir() else [shares]
@@ -182,7 +180,6 @@ def shares_contents(shares: Path) -> Observed:
 
 
 def numbers(value: Any, path: str = "") -> dict[str, float]:
-    """Numbers in nested JSON by path."""
     if isinstance(value, Mapping):
         return {k: v for key, inner in value.items() for k, v in numbers(inner, f"{path}/{key}").items()}
     if isinstance(value, list):

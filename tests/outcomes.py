@@ -27,7 +27,6 @@ class Outcome:
     err: str
 
     def without_progress(self) -> Outcome:
-        """Remove progress lines."""
         return Outcome(self.code, self.out, PROGRESS.sub("", self.err))
 
 

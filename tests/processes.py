@@ -25,7 +25,6 @@ Process = subprocess.Popen[str]
 
 
 def command(*arguments: object) -> list[str]:
-    """Command line of ``streaming-jsmf`` with the interpreter of the tests."""
     return [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)]
 
 
@@ -34,7 +33,6 @@ def _environment(changes: dict[str, str]) -> dict[str, str]:
 
 
 def ended(line: Sequence[str], *, folder: Path | None = None, **environment: str) -> Outcome:
-    """Run a command; it may fail."""
     done = subprocess.run(
         line,
         cwd=folder,

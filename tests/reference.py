@@ -242,7 +242,6 @@ def simplex_row(x: Floats, S: Floats) -> Floats:
 
 
 def simplex_least_squares(X: Floats, S: Floats) -> Floats:
-    """N x K convex weights, row by row."""
     return np.array([simplex_row(x, S) for x in X])
 
 
@@ -269,7 +268,6 @@ def topics_from_rows(X: Floats, d: Floats, C: Floats, K: int, allowed: Mask | No
 
 
 def anchor_word_algorithm(C: Floats, K: int, allowed: Mask | None = None) -> Topics:
-    """Algorithm 1 on a (rectified) co-occurrence C >= 0."""
     d = C.sum(axis=1)
     return topics_from_rows(row_normalised(C, d), d, C, K, allowed)
 
@@ -352,7 +350,6 @@ class PALMStep:
 
 
 def palm_objective(C: Floats, X: Floats, Y: Floats, s: float) -> float:
-    """J of Eq. 2."""
     return float(0.5 * np.linalg.norm(C - X @ Y.T) ** 2 + 0.5 * s * np.linalg.norm(X - Y) ** 2)
 
 

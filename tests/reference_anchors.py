@@ -61,7 +61,6 @@ def shrunken_law(Y: Floats, K: int, allowed: Mask, document_frequency: Floats, s
 
 
 def clique_weight(C: Floats, clique: tuple[int, ...]) -> float:
-    """Sum of the edge weights."""
     return float(sum(C[i, j] for i, j in itertools.combinations(clique, 2)))
 
 

@@ -93,7 +93,6 @@ def population_moments(word_topic: Floats, alpha: Floats) -> Moments:
 
 
 def second_moment(moments: Moments, a0: float) -> Floats:
-    """M2 of Eq. 4."""
     return (a0 + 1) * moments.second - a0 * np.outer(moments.first, moments.first)
 
 

@@ -43,6 +43,5 @@ SPECTRA = {
 
 
 def pairs_of(c: Floats, count: int = K + 10) -> Eigenpairs:
-    """Leading algebraic eigenpairs, from the oracle."""
     exact = reference.truncated_eig(c, count)
     return Eigenpairs(exact.values, exact.vectors)

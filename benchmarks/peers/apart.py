@@ -67,7 +67,6 @@ def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float)
 
 
 def _memory(pid: int | None) -> int:
-    """Resident bytes of a process and its children."""
     total = 0
     with suppress(psutil.Error):
         process = psutil.Process(pid)

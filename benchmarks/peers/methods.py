@@ -81,8 +81,6 @@ def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
 
 
 def of_counts(topics: Callable[[sparse.csr_array, int, int], PeerTopics]) -> Fit:
-    """A library with all counts in memory."""
-
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         del folder
         found = topics(read_counts(corpus), n_topics, seed)
@@ -103,8 +101,6 @@ def gensim_lda(passes: int) -> Fit:
 
 
 def scanned(**fields: Any) -> Fit:
-    """A scan with the given settings."""
-
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         moments = scan(
             corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed, **fields), ONE_THREAD
@@ -115,7 +111,6 @@ def scanned(**fields: Any) -> Fit:
 
 
 def lengths_of(rows: Any) -> Floats:
-    """Tokens per document."""
     return np.asarray(rows.sum(axis=1), dtype=np.float64).ravel()
 
 
@@ -173,7 +168,6 @@ def scikit_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> 
 
 
 def gensim_lsi(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
-    """gensim's LsiModel in one pass."""
     from gensim.matutils import Sparse2Corpus
     from gensim.models import LsiModel
 

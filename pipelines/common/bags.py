@@ -22,7 +22,6 @@ class Bag:
 
 
 def read_bag(path: Path) -> Bag:
-    """Read counts and words of a whole corpus."""
     words = open_corpus(path).vocabulary().words
     return Bag(read_counts(path).astype(np.float64), [str(word) for word in words])
 

@@ -92,7 +92,6 @@ def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
 
 
 def planted_topics(kind: str, target: Path) -> Floats:
-    """The topics of ``simulated``, words x topics."""
     return read_truth(target if kind == "baskets" else target.with_name(target.name + "-drawn")).word_topic
 
 

@@ -23,7 +23,6 @@ class Split:
 
     @classmethod
     def of(cls, counts: sparse.csr_array) -> Split:
-        """Hold out every fifth document."""
         held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
         return cls(counts[~held_out], counts[held_out])
 

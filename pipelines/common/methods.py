@@ -96,7 +96,6 @@ class Setup:
 
     @cached_property
     def counts(self) -> sparse.csr_array:
-        """The documents, M x N."""
         return read_counts(Path(self.corpus.root))
 
     def moments(self, store: Store = "exact", seed: int = 0) -> Moments:

@@ -47,7 +47,6 @@ class Several(click.ParamType):
         self.name = between.join(["a", "b", "..."])
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
-        """Parse a string; return other values as a list."""
         if not isinstance(value, str):
             return list(value)
         try:

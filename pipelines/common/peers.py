@@ -40,7 +40,6 @@ class Clock:
         self._started = time.process_time(), time.perf_counter()
 
     def seconds(self) -> tuple[float, float]:
-        """CPU seconds of the process, and wall seconds."""
         return time.process_time() - self._started[0], time.perf_counter() - self._started[1]
 
 
@@ -90,7 +89,6 @@ def documents(counts: sparse.csr_array) -> Iterator[list[str]]:
 
 
 def scikit_lda(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
-    """scikit-learn's online variational LDA."""
     from sklearn.decomposition import LatentDirichletAllocation
 
     clock = Clock()

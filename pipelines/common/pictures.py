@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """Plot style of a method."""
-
     colour: str
     marker: str
     line: str = "-"
@@ -170,7 +168,6 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def ticks(axes: Axes, values: Iterable[float]) -> None:
-    """Set ticks at the measured values only."""
     values = sorted(set(values))
     axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
     axes.minorticks_off()

@@ -132,7 +132,6 @@ class Scorer:
         )
 
     def _coherence(self, top_words: NDArray[np.int64]) -> Row:
-        """Coherence in the documents of the corpus."""
         counts = self.setup.counts
         ids = np.unique(top_words)
         pairs = coherence.cooccurrence_counts([counts], ids)

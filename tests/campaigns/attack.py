@@ -57,7 +57,6 @@ def _without(data: bytes, draw: random.Random) -> bytes:
 
 
 def _recounted(data: bytes, draw: random.Random) -> bytes:
-    """Replace a decimal number."""
     found = list(_NUMBER.finditer(data))
     if not found:
         return _flipped(data, draw)

@@ -142,7 +142,6 @@ def answer(request: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Answer requests until standard input ends."""
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

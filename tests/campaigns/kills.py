@@ -144,14 +144,13 @@ CASES = (
 
 @dataclass(frozen=True)
 class Server:
-    """Runs commands in forks of one process; all cases use the same ``folder``, because stores contain absolute paths."""
+    """Runs commands in forks of one process, always in the same ``folder``, because stores contain absolute paths."""
 
     process: subprocess.Popen[str]
     base: Path
 
     @property
     def folder(self) -> Path:
-        """Working directory of the commands."""
         return self.base / "case"
 
     @property
@@ -161,7 +160,6 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """Output of the last command."""
         return self.base / "log"
 
     @property
@@ -225,7 +223,6 @@ class Server:
         return found + self._operations.read_text(encoding="utf-8").splitlines()
 
     def place(self, start: Path) -> None:
-        """Replace the contents of the folder with a copy of ``start``."""
         for entry in self.folder.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         shutil.copytree(start, self.folder, dirs_exist_ok=True)
@@ -258,7 +255,6 @@ def server(base: Path) -> Iterator[Server]:
 
 
 def write_sources(folder: Path) -> None:
-    """Write corpora a, b and c, the last with a different vocabulary, and texts."""
     counts = planted(120, 40, 3, length=30, seed=7).counts
     for name, rows in zip("abc", np.array_split(counts, 3), strict=True):
         write_corpus(folder / name, rows, shards=2, row_group_rows=10)

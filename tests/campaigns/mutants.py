@@ -66,7 +66,6 @@ class Mutant:
     compiled: bool
 
     def applied(self, source: bytes) -> bytes:
-        """Apply the change to the source of the file."""
         return source[: self.start] + self.after.encode() + source[self.stop :]
 
 
@@ -83,7 +82,6 @@ class Place:
 
 
 def places(tree: ast.Module) -> Iterator[Place]:
-    """All statements that can be changed."""
     yield from _places(tree.body, None, compiled=False)
 
 
@@ -151,7 +149,6 @@ def _is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def mutants_of(file: str, source: bytes) -> list[Mutant]:
-    """All mutants of one file."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))

@@ -207,7 +207,6 @@ class Reach:
                     self._importers.setdefault(module, set()).add(file)
 
     def of(self, mutant: Mutant) -> list[tuple[str, float]]:
-        """Tests that reach a mutant with their seconds, fastest first."""
         found = self._at(mutant.file, mutant.lines) if mutant.function is not None else set()
         if not found and mutant.compiled and mutant.function is not None:
             found = self._calling(mutant.function, set())
@@ -300,7 +299,6 @@ def _tried(
 
 
 def run(tree: Path, contexts: Path, out: Path, asked: dict[str, int], jobs: int) -> None:
-    """Draw mutants, test them and write the results."""
     with gzip.open(contexts, "rt", encoding="utf-8") as stream:
         reach = Reach(tree, json.load(stream))
     done: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"asked": asked, "mutants": {}}
@@ -337,14 +335,12 @@ def run(tree: Path, contexts: Path, out: Path, asked: dict[str, int], jobs: int)
 
 
 def shares(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Number of mutants by status, and the fraction that tests noticed."""
     counts = Counter(verdict["status"] for verdict in verdicts)
     noticed = counts["killed"] + counts["timeout"]
     return {**counts, "killed or timeout": round(noticed / max(1, counts.total()), 3)}
 
 
 def main() -> None:
-    """Record or run, as the options say."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.mutations")
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("record", "run"):

@@ -89,7 +89,6 @@ class Interrupt:
     to_all: bool
 
     def send(self, process: Process) -> None:
-        """Send the signal to a process, which leads its group, unless it has ended."""
         with suppress(ProcessLookupError):
             (os.killpg if self.to_all else os.kill)(process.pid, self.number)
 
@@ -110,7 +109,6 @@ def catches_signals(process: Process) -> bool:
 
 
 def living(session: int) -> list[str]:
-    """Command lines of the processes of a session."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, ProcessLookupError):
@@ -171,7 +169,6 @@ def fault_of_info(case: Case, served: Server) -> str:
 
 
 def fault_of_rerun(case: Case, clean: Undisturbed, served: Server) -> str:
-    """Describe faults after running the same command again."""
     code, said = served.run(case.command), served.log.read_text(encoding="utf-8")
     # A command interrupted after its last commit is complete, so running it again is rejected.
     if code and not (code == 2 and REPEATED.search(said)):

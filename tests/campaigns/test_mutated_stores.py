@@ -37,7 +37,6 @@ class Question:
     answer: Callable[[str, Path], Any]
 
     def of(self, store: Path, made: Path) -> list[str]:
-        """The command line with paths."""
         places = {"STORE": str(store), "MADE": str(made)}
         return [places.get(argument, argument) for argument in self.arguments]
 
@@ -68,8 +67,6 @@ KINDS = tuple(QUESTIONS)
 
 @dataclass(frozen=True)
 class Stores:
-    """An intact store of each kind, and its answers."""
-
     root: Path
     answers: Mapping[str, list[Any]]
 
