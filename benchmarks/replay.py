@@ -19,18 +19,9 @@ SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
 class Costs:
     """Measured costs of the tasks of a stage: seconds of one thread, bytes per commit.
 
-    Attributes
-    ----------
-    seconds_per_nonzero
-        For reading and multiplying.
-    fold_seconds
-        For adding or merging two results.
-    seconds_per_byte
-        For writing and reading a result, in addition to the time of the store: digests and copies.
-    part_bytes, fold_bytes
-        Size of arrays that do not grow with the number of documents: sums, factors.
-    sampled
-        Whether results also contain the sampled documents, 8 bytes per nonzero.
+    ``fold_seconds``: adding or merging two results. ``seconds_per_byte``: digests and copies, in addition to the time
+    of the store. ``part_bytes``, ``fold_bytes``: arrays that do not grow with the documents (sums, factors).
+    ``sampled``: results also contain the sampled documents, 8 bytes per nonzero.
     """
 
     stage: str
@@ -64,15 +55,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Load:
-    """Tasks in order of priority, and their costs.
-
-    Attributes
-    ----------
-    nonzeros
-        Per part.
-    sample_bytes
-        Size of a part's documents in the sample.
-    """
+    """Tasks in order of priority, and their costs; ``nonzeros`` and ``sample_bytes`` are those of one part."""
 
     tasks: Sequence[Task]
     costs: Costs

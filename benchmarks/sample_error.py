@@ -42,19 +42,10 @@ REFERENCE_CHANGE, REFERENCE_STEPS = 5e-5, 60
 class Law:
     """Distribution of simulated documents.
 
-    Attributes
-    ----------
-    authors, own, own_words
-        Number of authors, mean share of the author's own topic in a document, and number of words of that topic;
-        ``own=0`` is latent Dirichlet allocation.
-    topics, concentration
-        Number of topics common to all authors, and sum of a document's Dirichlet parameters.
-    zipf, mass
-        Exponent of Zipf's law and sum of the Dirichlet parameters of the topics.
-    spread
-        Exponent of the Pareto distribution of documents per author.
-    length
-        Median number of tokens per document.
+    ``authors`` have own topics of ``own_words`` words with the mean share ``own`` (0: latent Dirichlet allocation) and
+    a Pareto(``spread``) number of documents. ``topics`` are common to all authors; ``concentration`` and ``mass`` are
+    sums of Dirichlet parameters of documents and topics; ``zipf`` is the exponent of Zipf's law; ``length`` is the
+    median length.
     """
 
     authors: int = 400

@@ -33,16 +33,9 @@ WIDER = 4
 
 @dataclass(frozen=True)
 class Period:
-    """Topics of some years.
+    """Topics of some years: ``word_topic`` (N, K), columns sum to one; ``shares`` (K,) of the tokens.
 
-    Attributes
-    ----------
-    name
-        Such as ``1970..1979``; also the expression that selects its partitions.
-    word_topic
-        (N, K), columns sum to one.
-    shares
-        (K,) fractions of the tokens.
+    ``name``, such as ``1970..1979``, is also the expression that selects the partitions.
     """
 
     name: str

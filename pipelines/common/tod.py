@@ -34,16 +34,9 @@ TOLERANCE, MOST_STEPS = 1e-8, 500
 
 
 class DocumentMoments:
-    """Products with M2 and M3; each is one pass over the documents.
+    """Products with M2 and M3 of ``counts`` (documents x words, CSR); each is one pass over the documents.
 
-    Parameters
-    ----------
-    counts
-        Documents x words (CSR).
-    alpha0
-        Sum of the prior.
-    weights
-        As ``ScanSettings.document_weights``.
+    ``alpha0`` is the sum of the prior; ``weights`` as ``ScanSettings.document_weights``.
     """
 
     def __init__(self, counts: sparse.csr_array, alpha0: float, weights: str = "capped") -> None:
@@ -97,18 +90,10 @@ class DocumentMoments:
 
 @dataclass(frozen=True)
 class TodTopics:
-    """Topics of TOD.
+    """Topics of TOD from the last step of STOD, and the components of M3(W, W, W).
 
-    Attributes
-    ----------
-    recovered
-        Topics from the last step of STOD.
-    components
-        Components of M3(W, W, W).
-    spectral, power
-        CPU seconds of whitening and of the power iterations.
-    passes
-        Number of power iterations, each a pass over all documents.
+    ``spectral`` and ``power`` are CPU seconds of whitening and power iterations; ``passes`` is the number of
+    iterations.
     """
 
     recovered: Recovered

@@ -80,17 +80,7 @@ def spoilt(data: bytes, draw: random.Random) -> bytes:
 
 @dataclass
 class Campaign:
-    """Tried cases and their failures, which are reported together at the end.
-
-    Attributes
-    ----------
-    invoke
-        Runs the command line in this process.
-    ended
-        Number of commands by exit code.
-    failures
-        Case and fault.
-    """
+    """Runs commands with ``invoke``, counts them by exit code and collects failures to report them together."""
 
     invoke: Command
     ended: dict[int, int] = field(default_factory=dict)

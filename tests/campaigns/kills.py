@@ -182,16 +182,9 @@ class Server:
     ) -> int:
         """Exit code of a command; negative if it was killed.
 
-        Parameters
-        ----------
-        kill_at
-            Number of the operation before which it is killed.
-        copy_from
-            Number of the first operation before which the folder is copied.
-        here
-            Run it in the server itself, so that later children find everything loaded.
-        finalise
-            Finalize the interpreter and its threads, as a normal process does; otherwise the child exits at once.
+        It is killed before operation ``kill_at``; the folder is copied before each operation from ``copy_from`` on.
+        ``here`` runs it in the server itself, so that later children find everything loaded. ``finalise`` finalizes the
+        interpreter and its threads, as a normal process does; otherwise the child exits at once.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None

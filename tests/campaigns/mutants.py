@@ -33,25 +33,11 @@ DELETED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Return, ast.Delet
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of one node.
+    """A change of one node: ``after`` replaces the bytes ``start`` to ``stop`` of ``file`` (relative to the tree).
 
-    Attributes
-    ----------
-    file
-        Path relative to the tree.
-    line
-        First line of the node.
-    lines
-        First and last line of its statement, or of the head of a compound one; a test reaches the mutant if it
-        executes one of them.
-    kind, before, after
-        The change.
-    start, stop
-        Bytes of the file that ``after`` replaces.
-    function
-        Name of the innermost function; None at module or class level, which is executed on import.
-    compiled
-        Whether that function is compiled.
+    A test reaches the mutant if it executes one of ``lines``, the first to the last of the statement or of the head of
+    a compound one. ``function`` is the innermost function, None for lines that are executed on import; ``compiled``
+    tells whether it is compiled.
     """
 
     file: str

@@ -23,14 +23,9 @@ SCAN = ("--max-topics", "3", "--partition-nonzeros", "1500", *SYNCHRONOUS)
 
 @dataclass(frozen=True)
 class Question:
-    """A command on a store, and the part of its answer that does not depend on time and place.
+    """A command line (STORE and MADE stand for paths), and the reproducible part of its answer.
 
-    Attributes
-    ----------
-    arguments
-        Command line; STORE and MADE stand for paths.
-    answer
-        Function of the output and the path of the result.
+    ``answer`` is a function of the output and the path of the result.
     """
 
     arguments: tuple[str, ...]
