@@ -26,14 +26,14 @@ from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 
 Floats = NDArray[np.float64]
-#: Columns carried beside the K wanted ones; they take the slow part of the convergence.
+#: Extra columns of the iterated basis; they speed up the convergence of the K leading ones.
 EXTRA_COLUMNS = 10
 RESIDUAL = 1e-9
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """C: N x N, Eq. 1 with weights; row_sum: u, N; document_frequency: N; n_documents: M of n >= 2."""
+    """C (N x N, Eq. 1 with weights), row sums u (N), document frequencies (N), and M documents with n >= 2."""
 
     C: Floats
     row_sum: Floats
@@ -43,7 +43,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Rectified:
-    """matrix: N x N, the last C_t; factor: N x K, Y; change: last relative step of Y Y'."""
+    """Last C_t (N x N), its factor Y (N x K), and the last relative change of Y Y'."""
 
     matrix: Floats
     factor: Floats
@@ -52,7 +52,7 @@ class Rectified:
 
 @dataclass(frozen=True)
 class Reference:
-    """anchors: K; word_topic: N x K; topic_topic_sum: sum of A, near 1 where the anchors are good."""
+    """Anchors (K), word_topic (N x K), and the sum of A, near 1 for good anchors."""
 
     anchors: NDArray[np.int64]
     word_topic: Floats
@@ -60,7 +60,7 @@ class Reference:
 
 
 def statistics(counts: sparse.csr_array, scheme: str) -> Statistics:
-    """Dense C, its exact row sums and document frequencies; documents of fewer than two tokens are left out."""
+    """Dense C, exact row sums and document frequencies of the documents with at least two tokens."""
     counts = counts[counts.sum(axis=1) >= 2]
     n = counts.sum(axis=1)
     weights = {"capped": np.minimum(n, 200.0), "uniform": np.ones_like(n), "length": n}[scheme]
@@ -73,10 +73,10 @@ def statistics(counts: sparse.csr_array, scheme: str) -> Statistics:
 
 
 def leading(matrix: Floats, K: int, start: Floats | None) -> tuple[Floats, Floats]:
-    """Largest algebraic eigenpairs, K + EXTRA_COLUMNS of them where there are so many: (values, vectors).
+    """Largest algebraic eigenpairs (values, vectors), K + EXTRA_COLUMNS of them if the matrix is large enough.
 
-    From `start`, subspace iteration with Rayleigh-Ritz until the K leading residuals are below RESIDUAL
-    lambda_1; Lanczos without a start, or where that does not get there (no gap).
+    From ``start``, subspace iteration with Rayleigh-Ritz until the K leading residuals are below RESIDUAL lambda_1;
+    Lanczos without a start, or if the iteration does not converge (no spectral gap).
     """
     if start is not None:
         basis = start
@@ -104,7 +104,7 @@ def positive_part(values: Floats, vectors: Floats, K: int) -> Floats:
 
 
 def alternating_projections(C: Floats, K: int, iterations: int) -> Rectified:
-    """Algorithm 2; PSD_K, NOR and NN in turn, in one N x N array. `change`: of Y Y' in the last turn."""
+    """Algorithm 2: PSD_K, NOR and NN in turn, in one N x N array; ``change`` is the last change of Y Y'."""
     values, vectors = leading(C, K, None)
     Y, matrix = positive_part(values, vectors, K), np.empty_like(C)
     change = np.inf
@@ -136,21 +136,21 @@ def epsilon_non_negative(C: Floats, K: int, iterations: int) -> Rectified:
 
 
 def anchor_guard(d: Floats, data: Statistics, minimum: float | None) -> NDArray[np.bool_]:
-    """May be anchors: d > 0.1 u, in at least `minimum` documents (None: 1 %, at least 20 capped at M / 50)."""
+    """Mask of possible anchors: d > 0.1 u, in at least ``minimum`` documents (None: 1 %, at least min(20, M / 50))."""
     if minimum is None:
         minimum = max(0.01 * data.n_documents, min(20.0, data.n_documents / 50.0))
     return (d > 0.1 * data.row_sum) & (data.document_frequency >= minimum)
 
 
 def kept_distance(data: Statistics) -> Floats:
-    """Share of a row's distance from the mean row by which pivoting goes: df / (df + 2 M^(1/2)), N."""
+    """Fraction of a row's distance from the mean row that pivoting uses: df / (df + 2 M^(1/2)), N."""
     return data.document_frequency / (data.document_frequency + 2.0 * data.n_documents**0.5)
 
 
 def anchor_word_algorithm(
     C: Floats, K: int, allowed: NDArray[np.bool_], kept: Floats | float = 1.0
 ) -> Reference:
-    """Algorithm 1 on a non-negative C; `kept` as of `kept_distance`, 1 as in the paper."""
+    """Algorithm 1 on a non-negative C; ``kept`` as returned by `kept_distance`, 1 as in the paper."""
     d = C.sum(axis=1)
     usable = allowed & (d > 0)
     rows = np.divide(C, d[:, None], out=np.zeros_like(C), where=d[:, None] > 0)
@@ -174,7 +174,7 @@ def anchor_word_algorithm(
 
 
 def check() -> None:
-    """The functions of this file against the oracle, on a small corpus. Raises AssertionError."""
+    """Compare the functions of this file with the oracle on a small corpus; raises AssertionError."""
     from tests import reference as oracle
 
     rng = np.random.default_rng(0)
@@ -198,7 +198,7 @@ def check() -> None:
 
 
 def most_frequent(bag: Bag, count: int) -> Bag:
-    """The `count` words of the most documents, in vocabulary order."""
+    """Keep the ``count`` words with the largest document frequency, in vocabulary order."""
     frequency = np.bincount(bag.counts.indices, minlength=len(bag.words))
     kept = np.sort(np.argsort(-frequency, kind="stable")[:count])
     return Bag(sparse.csr_array(bag.counts[:, kept]), [bag.words[i] for i in kept])
@@ -206,7 +206,7 @@ def most_frequent(bag: Bag, count: int) -> Bag:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What is read of a model: word_topic N x K, anchors K, rectified N x K (Y)."""
+    """Arrays of a model: word_topic (N x K), anchors (K), Y (N x K)."""
 
     word_topic: Floats
     anchors: NDArray[np.int64]
@@ -214,7 +214,7 @@ class Fitted:
 
 
 def read_fitted(model: Path, n_words: int, n_topics: int) -> Fitted:
-    """The model's arrays; refused before any work where its shape is not the reference's."""
+    """Read the model's arrays; raises if their shape differs from that of the reference."""
     import zarr
 
     group = zarr.open_group(str(model), mode="r")
@@ -225,7 +225,6 @@ def read_fitted(model: Path, n_words: int, n_topics: int) -> Fitted:
 
 
 def compare(fitted: Fitted, reference: Reference, factor: Floats) -> None:
-    """Print the model's distance from the reference."""
     matching = match_topics(fitted.word_topic, reference.word_topic)
     shared = len(np.intersect1d(fitted.anchors, reference.anchors))
     click.echo(f"mean L1 of matched topics (of 2): {matching.mean_l1:.4f}, largest {matching.l1.max():.4f}")
@@ -236,7 +235,7 @@ def compare(fitted: Fitted, reference: Reference, factor: Floats) -> None:
 def solve(
     data: Statistics, topics: int, iterations: int, anchor_min_df: float | None
 ) -> tuple[Rectified, Reference]:
-    """AP, AW and, for the distance between the two rectifications, ENN; prints as it goes."""
+    """Run AP, AW and, to compare the two rectifications, ENN; prints progress."""
     started = time.perf_counter()
     projected = alternating_projections(data.C, topics, iterations)
     click.echo(f"AP: last change {projected.change:.1e}, {time.perf_counter() - started:.1f} s")

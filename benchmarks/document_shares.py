@@ -36,14 +36,14 @@ from streaming_jsmf.inference.document_topics import DocumentTopics, ShareMethod
 
 Floats = NDArray[np.float64]
 N_WORDS, N_TOPICS, N_TOKENS = 10_000, 50, 102
-#: Prior parameter of a topic, and mean parameter of the words of a topic.
+#: Dirichlet parameter of each topic, and mean Dirichlet parameter of the words of a topic.
 LAWS = ((0.02, 0.02), (0.1, 0.02), (0.1, 0.1), (0.5, 0.1))
 CHECKED = 200
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Documents (M x N), the topics (N x K) and prior (K) that they were drawn with, and their shares (M x K)."""
+    """Documents (M x N) and their shares (M x K), with the true topics (N x K) and prior (K)."""
 
     counts: csr_array[np.float64]
     topics: Floats
@@ -79,7 +79,7 @@ def alike(n_documents: int, n_words: int = 500, n_topics: int = 10, length: int 
 
 
 def peer(drawn: Drawn) -> LatentDirichletAllocation:
-    """scikit-learn's model with these topics and this prior, as if it had been fitted."""
+    """scikit-learn's model with the true topics and prior, without fitting."""
     model = LatentDirichletAllocation(len(drawn.prior))
     model.components_ = np.ascontiguousarray(drawn.topics.T)
     model.exp_dirichlet_component_ = np.maximum(model.components_, np.finfo(float).tiny)
@@ -108,7 +108,7 @@ def find(drawn: Drawn, part: slice = slice(None), method: ShareMethod = "map") -
 
 
 def best(counts: Floats, topics: Floats, prior: Floats) -> Floats:
-    """The best shares of one document by dense Newton steps from those of expectation-maximisation."""
+    """Optimal shares of one document: expectation-maximization, then dense Newton steps."""
     here = counts > 0
     B, c, weight = topics[here], counts[here], counts.sum() + prior.sum()
     shares = prior / prior.sum()
@@ -133,7 +133,7 @@ def by_small_steps(counts: Floats, topics: Floats, prior: Floats, steps: int = 2
 
 
 def speeds(drawn: Drawn, n_peer: int, repeats: int) -> str:
-    """Words a document, documents a second by the package and by the peer, and the ratio: cells of a table."""
+    """Cells of a table: words per document, documents per second of the package and of the peer, and the ratio."""
     model, part = peer(drawn), slice(0, n_peer)
     find(drawn, part)
     times = [seconds(lambda: find(drawn)) for _ in range(repeats)]
@@ -183,7 +183,7 @@ def hard(n_documents: int) -> None:
 
 
 def real(path: str, n_peer: int, repeats: int) -> None:
-    """Speeds on the documents of a corpus, in memory, with topics and prior of LR-JSMF."""
+    """Measure speeds on the documents of a corpus in memory, with topics and prior of LR-JSMF."""
     model, corpus = LRJSMF(N_TOPICS, workers=1).fit(path), open_corpus(path)
     counts = csr_array(vstack(list(iter_blocks(list_units(corpus), corpus.n_words))), dtype=np.float64)
     drawn = Drawn(counts, np.ascontiguousarray(model.components_.T), model.alpha_, np.empty((0, N_TOPICS)))

@@ -30,22 +30,22 @@ from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 
-#: Random directions of the tail, documents that it stands for, tokens of each.
+#: Number of random tail directions; documents of the simulated corpus and tokens of each.
 TAIL, DOCUMENTS, LENGTH = 40, 200_000, 100
 
-#: Rank at which Zipf's law sets in, as after stop words are taken out; shape of the weights that tell topics apart.
+#: Offset of the ranks in Zipf's law, as after stop word removal; shape of the gamma weights that separate the topics.
 HEAD, SPREAD = 100, 0.02
 
-#: Share of a topic's mass on its anchor.
+#: Fraction of a topic's mass on its anchor.
 ANCHOR_MASS = 0.01
 
 
 def simulated_factor(n_words: int, n_topics: int, seed: int) -> NDArray[np.float32]:
-    """F, N x (K + tail)."""
+    """Factor F, N x (K + TAIL)."""
     rng = np.random.default_rng(seed)
     share = 1.0 / (np.arange(n_words) + HEAD)
     share /= share.sum()
-    # Column by column, so that B is never there in float64.
+    # Column by column, to avoid B in float64.
     factor = np.empty((n_words, n_topics + TAIL), dtype=np.float32)
     anchors = rng.choice(n_words // 20, n_topics, replace=False)
     for topic in range(n_topics):
@@ -67,7 +67,6 @@ def simulated_factor(n_words: int, n_topics: int, seed: int) -> NDArray[np.float
 
 
 def leading_pairs(factor: NDArray[np.float32], count: int) -> Eigenpairs:
-    """Eigenpairs of F F'."""
     values, rotation = np.linalg.eigh(gram(factor))
     values, rotation = values[::-1][:count], rotation[:, ::-1][:, :count]
     vectors = np.empty((factor.shape[0], count))
@@ -77,7 +76,7 @@ def leading_pairs(factor: NDArray[np.float32], count: int) -> Eigenpairs:
 
 
 def measure(n_words: int, n_topics: int, threads: int, seed: int, acceleration: str) -> dict[str, Any]:
-    """ENN with the defaults of ``infer``, then LAW, in this process."""
+    """Run ENN with the defaults of ``infer``, then LAW, in this process."""
     settings = InferSettings(n_topics, acceleration=acceleration)  # type: ignore[arg-type]
     with single_blas_thread():
         factor = simulated_factor(n_words, n_topics, seed)

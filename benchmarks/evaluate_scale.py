@@ -19,12 +19,12 @@ from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.memory import peak_memory
 
-#: Listed words of a topic, and documents of the corpus.
+#: Listed words per topic, and documents of the corpus.
 LISTED, DOCUMENTS = 20, 1_000_000
 
 
 def draw_topics(rng: np.random.Generator, n_words: int, n_topics: int) -> TopicArrays:
-    """Sparse topics with Zipf's law over all words, and an anchor each: word k that of topic k."""
+    """Sparse topics with Zipf's law over all words; word k is the anchor of topic k."""
     share = 1.0 / np.arange(1, n_words + 1)
     word_topic = rng.gamma(0.05, size=(n_words, n_topics)) * rng.permutation(share)[:, None]
     word_topic[:n_topics] = np.diag(word_topic.sum(axis=0) * 0.01)
@@ -43,7 +43,7 @@ def draw_topics(rng: np.random.Generator, n_words: int, n_topics: int) -> TopicA
 
 
 def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays, width: int) -> Cooccurrence:
-    """C = B A B' through a factor of ``width`` columns: those of B A^(1/2), and noise."""
+    """C = B A B' as a factor of ``width`` columns: those of B A^(1/2), and noise."""
     factor = np.empty((len(topics.word_topic), width), dtype=np.float32)
     rng.standard_normal(out=factor, dtype=np.float32)
     factor *= np.float32(1e-3) * np.sqrt(topics.word_probability, dtype=np.float32)[:, None]
@@ -53,7 +53,7 @@ def draw_cooccurrence(rng: np.random.Generator, topics: TopicArrays, width: int)
 
 
 def draw_counts(rng: np.random.Generator, topics: TopicArrays, cooccurrence: Cooccurrence) -> SelectedCounts:
-    """Counts of top words and anchors in documents of a hundred tokens; rows of C at the anchors."""
+    """Counts of top words and anchors in documents of 100 tokens, and the rows of C at the anchors."""
     words = np.unique(np.concatenate([topics.top_words.ravel(), topics.anchors]))
     frequency = rng.binomial(DOCUMENTS, 1 - np.exp(-100 * topics.word_probability[words]))
     expected = np.outer(frequency, frequency / DOCUMENTS)

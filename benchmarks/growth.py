@@ -34,12 +34,12 @@ from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.moments.scan_verb import Changes
 from streaming_jsmf.rectification.result import positive_half
 
-#: Shards that are scanned first; one more is added.
+#: Number of shards of the first scan; one more is added.
 SHARDS = 10
 
 
 def in_place(source: Path, target: Path, shards: Sequence[str]) -> Path:
-    """Some shards of a corpus as one of their own, without copying them."""
+    """Make a corpus of some shards of another, with hard links instead of copies."""
     target.mkdir()
     corpus = open_corpus(source)
     (target / "vocab.txt").write_text("\n".join(corpus.vocabulary().words) + "\n", encoding="utf-8")
@@ -49,7 +49,7 @@ def in_place(source: Path, target: Path, shards: Sequence[str]) -> Path:
 
 
 def scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None = None) -> float:
-    """Processor seconds of a scan, or of an addition, in a fresh process."""
+    """CPU seconds of a scan, or of adding documents to one, in a fresh process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_scan_seconds, (corpus, moments, n_topics, added))
 
@@ -57,7 +57,7 @@ def scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None 
 def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None) -> float:
     settings = ScanSettings(max_topics=n_topics, range_finder="sample")
     with tempfile.TemporaryDirectory() as folder:
-        # Imports and compiled code.
+        # Warm up: imports and compiled code.
         few, other = Path(folder) / "few", Path(folder) / "other"
         for documents, path in ((2000, few), (3000, other)):
             simulate_lda(path, n_documents=documents, n_words=1000, n_topics=5, seed=0)
@@ -75,7 +75,7 @@ def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None
 
 
 def simulated(documents: int, words: int, folder: Path) -> Path:
-    """Documents by Zipf's law, and a tenth more in a shard of their own."""
+    """Simulate documents with Zipf's law, plus a tenth more in an additional shard."""
     simulate_lda(
         folder,
         n_documents=documents // SHARDS * (SHARDS + 1),
@@ -90,7 +90,7 @@ def simulated(documents: int, words: int, folder: Path) -> Path:
 
 
 def grown(every: Path, n_topics: int, folder: Path) -> list[object]:
-    """One row: documents, nonzeros, seconds of scan, addition and whole scan, the addition's share, Y Y'."""
+    """Row: documents, nonzeros, seconds of scan, addition and whole scan, addition / whole, relative error of Y Y'."""
     names = [shard.name for shard in open_corpus(every).shards]
     last = len(names) - -(-len(names) // (SHARDS + 1))
     first, more, whole = (
@@ -109,7 +109,7 @@ def grown(every: Path, n_topics: int, folder: Path) -> list[object]:
 
 
 def documents_between(source: Path, target: Path, column: str, first: int, last: int) -> Path:
-    """The documents of a period as a corpus of their own over the same words."""
+    """Make a corpus of the documents of a period, with the same vocabulary."""
     corpus = open_corpus(source)
     tables = [pq.read_table(source / shard.name) for shard in corpus.shards]
     table = pa.concat_tables(tables)
@@ -123,7 +123,7 @@ def documents_between(source: Path, target: Path, column: str, first: int, last:
 def periods(
     source: Path, by: str, span: int, n_topics: int, max_topics: int, folder: Path
 ) -> Iterator[list[object]]:
-    """A row for each period: its documents, mean and worst L1 of the topics, anchors that both have."""
+    """Rows, one per period: documents, mean and largest L1 distance of topics, and shared anchors."""
     settings = ScanSettings(max_topics=max_topics, partition_by=by)
     scan(source, folder / "all.zarr", settings, options.ONE_THREAD, keep_partitions=True)
     values = np.concatenate(

@@ -32,7 +32,7 @@ from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import peak_memory
 
-SAMPLE = 200  # documents counted again by hand
+SAMPLE = 200  # documents that are recounted by hand
 
 
 @click.command(help=__doc__)
@@ -46,7 +46,7 @@ SAMPLE = 200  # documents counted again by hand
     help="Numbers of threads, separated by commas.",
 )
 def main(source: Path, vocabulary_size: int, repeats: int, workers: str) -> None:
-    # Not in this process: the peak memory of a child starts from that of its parent.
+    # In a child process, because the peak memory of later children starts from that of this process.
     size = _alone(run_size, source)["size"] / 1e6
     click.echo(f"{size:.1f} MB of text")
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,18 +74,16 @@ def _report(size: float, workers: int, runs: list[tuple[dict[str, Any], dict[str
 
 
 def _alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
-    """Call in a new process, so that peak memory and warm caches are its own."""
+    """Call in a fresh process, to measure peak memory and start with cold caches."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def run_size(source: Path) -> dict[str, float]:
-    """Bytes of the texts."""
     return {"size": sum(len(text.encode()) for text in _texts(source))}
 
 
 def run_ingest(source: Path, target: Path, vocabulary_size: int, workers: int) -> dict[str, float]:
-    """One ingest, and what it took."""
     started, before = time.perf_counter(), _cpu()
     request = IngestRequest(curation={"vocabulary_size": vocabulary_size})
     ingest(source, target, request, Execution("threads", workers))
@@ -93,7 +91,6 @@ def run_ingest(source: Path, target: Path, vocabulary_size: int, workers: int) -
 
 
 def run_peer(source: Path, target: Path) -> dict[str, float]:
-    """The same texts counted by scikit-learn, and what it took."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     texts = _texts(source)
@@ -120,7 +117,7 @@ def _texts(source: Path) -> list[str]:
 
 
 def _check(source: Path, target: Path) -> None:
-    """Count some documents again, slowly, and compare them with the corpus."""
+    """Recount some documents with a slow method and compare them with the corpus."""
     corpus = open_corpus(target)
     words = corpus.vocabulary().words
     known = set(words)

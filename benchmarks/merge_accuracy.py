@@ -35,14 +35,14 @@ ROW_GROUP = 20
 
 @dataclass(frozen=True)
 class Source:
-    """Documents over a vocabulary of their own, as a corpus on the disk."""
+    """Documents with their own vocabulary, and the path of the corpus on disk."""
 
     path: Path
     bag: Bag
 
 
 def exact_half(counts: sparse.csr_array, K: int) -> Floats:
-    """V_+ D_+^(1/2) of the K largest algebraic eigenpairs of Eq. 1 with weights min(n, 200); float64, N x K."""
+    """V_+ D_+^(1/2) (N x K, float64) of the K largest algebraic eigenpairs of Eq. 1 with weights min(n, 200)."""
     counts = counts[counts.sum(axis=1) >= 2]
     n = counts.sum(axis=1)
     weights = np.minimum(n, 200.0)
@@ -58,13 +58,13 @@ def exact_half(counts: sparse.csr_array, K: int) -> Floats:
 
 
 def half(moments: Moments, K: int) -> Floats:
-    """The same of a store."""
+    """V_+ D_+^(1/2) (N x K) of a moments store."""
     pairs = moments.eigenpairs(K, extra=0)
     return pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
 
 
 def write(bag: Bag, path: Path) -> Source:
-    """Write documents as a corpus used in place, in small row groups, which are what partitions are made of."""
+    """Write a corpus with small row groups, because partitions consist of whole row groups."""
     path.mkdir()
     counts = bag.counts
     offsets = pa.array(counts.indptr.astype(np.int32))
@@ -80,7 +80,7 @@ def write(bag: Bag, path: Path) -> Source:
 
 
 def over(bag: Bag, words: list[str]) -> Bag:
-    """The same documents over more words; sorted in a copy, since the arrays would be shared."""
+    """The same documents over a larger vocabulary; indices are sorted in a copy, because the arrays would be shared."""
     places = {word: i for i, word in enumerate(words)}
     columns = np.array([places[word] for word in bag.words])
     counts = bag.counts
@@ -93,7 +93,6 @@ def over(bag: Bag, words: list[str]) -> Bag:
 
 
 def by_partitions(source: Source, settings: ScanSettings, numbers: list[int], work: Path) -> Iterator[str]:
-    """Lines of the first table."""
     K = settings.max_topics
     exact = exact_half(source.bag.counts, K)
     for number in numbers:
@@ -113,7 +112,7 @@ def by_partitions(source: Source, settings: ScanSettings, numbers: list[int], wo
 
 
 def sources(bag: Bag, work: Path, rng: np.random.Generator) -> list[Source]:
-    """Two halves of the documents; each lacks a sixth of the words at random, and has the others in its own order."""
+    """Two halves of the documents; each lacks a random sixth of the words and has its own word order."""
     lacking = np.array_split(rng.permutation(len(bag.words)), 6)
     made = []
     for name, rows, missing in zip(
@@ -127,7 +126,6 @@ def sources(bag: Bag, work: Path, rng: np.random.Generator) -> list[Source]:
 
 
 def by_source(bag: Bag, settings: ScanSettings, work: Path) -> Iterator[str]:
-    """Lines of the second table."""
     K, parts = settings.max_topics, sources(bag, work, np.random.default_rng(settings.seed))
     for scans in (1, 2):
         each = replace(settings, scans=scans, partition_nonzeros=-(-bag.counts.nnz // 8))

@@ -40,7 +40,7 @@ TRUE = "planted anchors given"
 
 @dataclass(frozen=True)
 class Counted:
-    """C: N x N, capped weights; row_sum: u, N; document_frequency: N; n_documents: M of two tokens or more."""
+    """C (N x N, capped weights), row sums u (N), document frequencies (N), and M documents with two or more tokens."""
 
     C: Floats
     row_sum: Floats
@@ -49,7 +49,7 @@ class Counted:
 
 
 def count(law: Law, n_documents: int) -> Counted:
-    """Eq. 1 of documents drawn from the law, batch by batch."""
+    """Eq. 1 for documents drawn from the law, in batches."""
     sampler = make_sampler(law)
     n = law.n_words
     C, diagonal, row_sum = np.zeros((n, n)), np.zeros(n), np.zeros(n)
@@ -73,7 +73,7 @@ def count(law: Law, n_documents: int) -> Counted:
 
 
 def rules_to_compare(counted: Counted, anchors: NDArray[np.int64]) -> dict[str, AnchorRules]:
-    """The default, what the papers do, a mask alone, SoftClique, and the truth."""
+    """The default rules, those of the papers, a mask only, SoftClique, and the true anchors."""
     settings, m = InferSettings(N_TOPICS), counted.n_documents
     return {
         TRUE: AnchorRules(given=[[int(word)] for word in anchors]),
@@ -86,7 +86,7 @@ def rules_to_compare(counted: Counted, anchors: NDArray[np.int64]) -> dict[str, 
 
 
 def errors(law_name: str, n_documents: int, seed: int) -> dict[str, float]:
-    """Mean L1 of matched topics by rule, for one corpus."""
+    """Mean L1 of matched topics for each rule on one corpus."""
     law = make_law(N_WORDS, N_TOPICS, 100, None, BETA[law_name], True, None, seed)
     truth, counted = truth_of(law), count(law, n_documents)
     assert truth.anchors is not None
@@ -103,7 +103,7 @@ def errors(law_name: str, n_documents: int, seed: int) -> dict[str, float]:
 
 
 def draw(results: Mapping[str, Mapping[int, Mapping[str, Sequence[float]]]], path: Path) -> None:
-    """Two panels, one for each law: mean error by number of documents, a line for each rule."""
+    """Draw mean error against number of documents: a panel per law, a line per rule."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

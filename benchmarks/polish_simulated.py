@@ -42,7 +42,7 @@ ONE = Execution("synchronous")
 
 
 def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
-    """All engines on one corpus, from one scan."""
+    """Print the results of all engines on one corpus, from one scan."""
     corpus = folder / "corpus"
     simulate_lda(
         corpus, n_documents=documents, n_words=WORDS, n_topics=TOPICS, mean_length=LENGTH, seed=seed,

@@ -28,7 +28,7 @@ from streaming_jsmf.inference.polish import ROUNDS, step_sums
 
 Single = NDArray[np.float32]
 
-#: Rows of the bare loop: a document of ordinary length.
+#: Rows of the bare loop: a document of typical length.
 BARE_ROWS = 90
 
 
@@ -36,7 +36,7 @@ BARE_ROWS = 90
 def bare_rounds(
     topics: Single, shares: Single, weights: Single, sums: Single, counts: Single, rounds: int
 ) -> float:
-    """The four operations of a round, (difference, product, sum, weighted sum), on rows one after the other."""
+    """The four operations of a round (difference, product, sum, weighted sum), row by row."""
     total = np.float32(0)
     for _ in range(rounds):
         for j in range(topics.shape[0]):
@@ -52,7 +52,7 @@ def bare_rounds(
 
 
 def bare_call(n_topics: int) -> Callable[[], Any]:
-    """One call does a million shares, about."""
+    """A function that computes about a million shares per call."""
     random = np.random.default_rng(0)
     topics = random.random((BARE_ROWS, n_topics), np.float32)
     shares, sums = np.zeros_like(topics), np.zeros(n_topics, np.float32)
@@ -62,7 +62,7 @@ def bare_call(n_topics: int) -> Callable[[], Any]:
 
 
 def simulated(n_documents: int = 20_000, n_words: int = 10_000, length: int = 160) -> sparse.csr_array:
-    """Documents of words by Zipf's law, some words more than once."""
+    """Documents with Zipf-distributed words, some of them repeated."""
     random = np.random.default_rng(1)
     law = 1 / np.arange(5, n_words + 5)
     words = random.choice(n_words, n_documents * length, p=law / law.sum())
@@ -74,13 +74,13 @@ def simulated(n_documents: int = 20_000, n_words: int = 10_000, length: int = 16
 
 
 def least(works: list[Callable[[], Any]], repeats: int, clock: Callable[[], float]) -> list[float]:
-    """The least seconds of each, done in turns."""
+    """Minimum seconds of each function; the functions alternate."""
     seconds = [np.inf] * len(works)
     for turn in range(repeats + 1):
         for i, work in enumerate(works):
             started = clock()
             work()
-            if turn:  # the first compiles
+            if turn:  # the first turn compiles
                 seconds[i] = min(seconds[i], clock() - started)
     return seconds
 

@@ -11,28 +11,17 @@ import numpy as np
 
 from streaming_jsmf.jobs.order import Step
 
-#: Spread of durations, and the share and the length of stragglers.
+#: Log-normal spread of durations; fraction of stragglers and their slowdown.
 SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What tasks of a stage cost: seconds of one thread, bytes of what is committed.
+    """Measured costs of the tasks of a stage: seconds of one thread, bytes per commit.
 
-    Attributes
-    ----------
-    n_words
-        N.
-    seconds_per_nonzero
-        Of reading and multiplying.
-    fold_seconds
-        Of adding or merging.
-    seconds_per_byte
-        Of writing a result and reading it back, beside what the store takes: digests and copies.
-    part_bytes, fold_bytes
-        Of what does not grow with the documents: sums, factors.
-    sampled
-        Whether documents of the sample are kept besides, 8 bytes a nonzero.
+    ``fold_seconds``: adding or merging two results. ``seconds_per_byte``: digests and copies, in addition to the time
+    of the store. ``part_bytes``, ``fold_bytes``: arrays that do not grow with the documents (sums, factors).
+    ``sampled``: results also contain the sampled documents, 8 bytes per nonzero.
     """
 
     stage: str
@@ -47,7 +36,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Machine:
-    """Workers of one thread, seconds of the scheduler for a task, bytes a second and seconds a commit of the store."""
+    """Single-thread workers, scheduler seconds per task, and bytes per second and seconds per commit of the store."""
 
     workers: int
     scheduler_seconds: float
@@ -57,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the graph: its step, whether it computes the part of that, and the tasks that it waits for."""
+    """A task of the graph: its step, whether it computes that step's part, and the tasks that it depends on."""
 
     step: Step
     computes: bool
@@ -66,15 +55,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Load:
-    """Tasks in the order of their priority, and what they cost.
-
-    Attributes
-    ----------
-    nonzeros
-        Of a part.
-    sample_bytes
-        Of the documents of a part that are in the sample.
-    """
+    """Tasks in order of priority, and their costs; ``nonzeros`` and ``sample_bytes`` are those of one part."""
 
     tasks: Sequence[Task]
     costs: Costs
@@ -84,22 +65,20 @@ class Load:
 
     @property
     def computing(self) -> float:
-        """Seconds of a part."""
         return self.nonzeros * self.costs.seconds_per_nonzero
 
     def part_transfer(self) -> float:
-        """Seconds to write a part or to read it."""
         return self._transfer(self.costs.part_bytes + self.sample_bytes)
 
     def fold_transfer(self, parts: int) -> float:
-        """Seconds to write a fold of so many parts or to read it."""
+        """Seconds to write or read a fold of this many parts."""
         return self._transfer(self.costs.fold_bytes + self.sample_bytes * parts)
 
     def _transfer(self, size: float) -> float:
         return self.on.latency + size * (1 / self.on.bandwidth + self.costs.seconds_per_byte)
 
     def folding(self, step: Step, *, at_once: bool) -> tuple[float, float]:
-        """Seconds that a step waits for the store, and that it computes; ``at_once``: its part is in memory."""
+        """Seconds for store accesses and for computing of a step; ``at_once`` if its part is in memory."""
         held = self._parts_held[step.fold]
         taken = 1 if step.of_part else self._parts_held[step.taken]
         store = self.fold_transfer(held)
@@ -111,11 +90,10 @@ class Load:
 
     @cached_property
     def _parts_held(self) -> dict[str, int]:
-        """How many parts a fold holds."""
         return {task.step.fold: task.step.last - task.step.first + 1 for task in self.tasks}
 
     def work(self) -> float:
-        """Seconds of all tasks together, where no part is written by itself."""
+        """Total seconds of all tasks, if no part is written separately."""
         seconds = 0.0
         for task in self.tasks:
             seconds += (
@@ -124,10 +102,10 @@ class Load:
         return seconds
 
     def longest_path(self) -> float:
-        """Seconds of the folds that come one after the other, on the longest way to the last."""
+        """Seconds of the longest chain of dependent folds."""
         ended: dict[str, float] = {}
         for task in self.tasks:
-            # Whatever the priorities, what a fold is made of comes before it.
+            # Tasks are in topological order, so the inputs of a fold come before it.
             if not task.computes:
                 begun = max((ended[fold] for fold in task.step.folds), default=0.0)
                 ended[task.step.fold] = begun + sum(self.folding(task.step, at_once=task.step.of_part))
@@ -136,8 +114,6 @@ class Load:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One row of the table, in seconds."""
-
     stage: str
     folds: str
     documents: float
@@ -152,31 +128,30 @@ class Replayed:
 
     @property
     def efficiency(self) -> float:
-        """Of the workers, from 0 to 1."""
+        """Fraction of worker time spent computing, from 0 to 1."""
         return self.ideal / self.seconds
 
     @property
     def bound(self) -> str:
-        """What the row would still wait for with infinitely many workers, or ``work``."""
+        """The bottleneck with infinitely many workers, or ``work``."""
         bounds = (("folds", self.longest_path), ("scheduler", self.scheduler), ("records", self.records))
         name, value = max(bounds, key=lambda item: item[1])
         return name if value > self.ideal else "work"
 
 
 class Events:
-    """Things that happen at a time, taken in order of time."""
+    """Event queue ordered by time."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._count = 0
 
     def at(self, when: float, what: Callable[[float], None]) -> None:
-        """Call ``what(when)`` when the clock is there."""
+        """Schedule the call ``what(when)``."""
         heapq.heappush(self._heap, (when, self._count, what))
         self._count += 1
 
     def run(self) -> float:
-        """Let everything happen; the time of the last event."""
         now = 0.0
         while self._heap:
             now, _, what = heapq.heappop(self._heap)
@@ -185,7 +160,7 @@ class Events:
 
 
 class Replay:
-    """The tasks of a load on simulated workers, in the order of their priority."""
+    """Simulates the tasks of a load on the workers, in order of priority."""
 
     def __init__(self, load: Load) -> None:
         self._load, tasks = load, load.tasks
@@ -205,7 +180,6 @@ class Replay:
         self._lengths[random.random(len(tasks)) < STRAGGLERS] *= STRAGGLER_FACTOR
 
     def seconds(self) -> float:
-        """From the first task to the end of the last."""
         self._release([number for number, waits in enumerate(self._waits) if waits == 0], 0.0)
         return self._events.run()
 
@@ -218,7 +192,7 @@ class Replay:
         while self._idle and self._ready:
             number = heapq.heappop(self._ready)
             self._idle -= 1
-            # One thing at a time: a task is told of, and its end is heard of.
+            # The scheduler is sequential; its time per task covers assignment and completion.
             self._scheduler_free = max(self._scheduler_free, now) + self._load.on.scheduler_seconds
             self._events.at(self._scheduler_free, lambda when, number=number: self._start(number, when))
 
@@ -228,7 +202,7 @@ class Replay:
             computed = now + self._load.computing * length
             self._events.at(computed, lambda when: self._computed(number, when))
         elif task.step.fold in self._folded:
-            # A look into the store tells so.
+            # Already folded: only the check in the store takes time.
             self._events.at(now + self._load.on.latency, lambda when: self._ended(number, when))
         else:
             self._fold(number, now, at_once=False)
@@ -236,7 +210,7 @@ class Replay:
     def _computed(self, number: int, now: float) -> None:
         step = self._load.tasks[number].step
         if step.before is None or step.before in self._folded:
-            # Its turn has come: folded by the task that computed it, and not written by itself.
+            # Its predecessor is folded, so the same task folds the part without writing it separately.
             self._fold(number, now, at_once=True)
         else:
             self._lie(self._load.costs.part_bytes + self._load.sample_bytes)
@@ -251,7 +225,7 @@ class Replay:
     def _end_of_fold(self, number: int, now: float, *, at_once: bool) -> None:
         step = self._load.tasks[number].step
         self._folded.add(step.fold)
-        # One fold more lies in the store, and what it was made of does not; of the sample there is as much as before.
+        # The new fold replaces its inputs; the total size of the sample does not change.
         self._lie(self._load.costs.fold_bytes * (1 - len(step.folds)))
         if step.of_part:
             self._lie(self._load.sample_bytes if at_once else -self._load.costs.part_bytes)

@@ -20,7 +20,7 @@ from playwright.sync_api import sync_playwright
 from streaming_jsmf.reporting.page import render
 from tests.report_pages import full_contents
 
-#: Runs in the page: an event, then two frames, after which its picture has been made.
+#: Runs in the page: dispatches an event and waits until the next frame has been painted.
 _TO_PICTURE = """
 async ([selector, kind, value]) => {
   const target = document.querySelector(selector);
@@ -36,7 +36,7 @@ async ([selector, kind, value]) => {
 }
 """
 
-#: Name, the part of the page where it is done, the element, the event, and its values in turn.
+#: Name, view, selector, event type, and values used in turn.
 Interaction = tuple[str, str, str, str, tuple[str, ...]]
 
 FIRST_LOOKS = ("map", "together", "words", "groups", "levels", "trust")
@@ -62,7 +62,7 @@ INTERACTIONS: tuple[Interaction, ...] = (
 
 
 def busy_of(page: Any) -> Callable[[], float]:
-    """What tells the processor milliseconds of the page's main thread up to now."""
+    """A function that returns the CPU milliseconds of the page's main thread so far."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
@@ -76,7 +76,6 @@ def busy_of(page: Any) -> Callable[[], float]:
 def measured(
     page: Any, busy: Callable[[], float], interaction: Interaction, times: int
 ) -> list[tuple[float, float]]:
-    """Processor and clock milliseconds of an interaction, so many times."""
     _, view, selector, kind, values = interaction
     found = []
     for turn in range(times):
@@ -90,7 +89,7 @@ def measured(
 
 
 def measured_page(browser: Any, path: Path, times: int, say: Callable[[str], None]) -> None:
-    """Print a line for each interaction; parts of the page are drawn when they are first looked at."""
+    """Print a line per interaction; the first visit of each view is measured separately, because it draws the view."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(path.as_uri())
     busy = busy_of(page)
@@ -103,7 +102,6 @@ def measured_page(browser: Any, path: Path, times: int, say: Callable[[str], Non
 
 
 def line(name: str, found: list[tuple[float, float]]) -> str:
-    """A line of the table."""
     processor, clock = zip(*found, strict=True)
     return (
         f"{name:26}{statistics.median(processor):10.0f}{max(processor):10.0f}{statistics.median(clock):10.0f}"
@@ -111,7 +109,6 @@ def line(name: str, found: list[tuple[float, float]]) -> str:
 
 
 def run(sizes: list[int], times: int, say: Callable[[str], None] = print) -> None:
-    """Print a table for each number of topics."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

@@ -34,7 +34,7 @@ from streaming_jsmf.rectification.result import positive_half
 
 Floats = NDArray[np.float64]
 
-#: The reference has converged when a step changes Y Y' by less; maximum number of steps.
+#: The reference has converged when a step changes Y Y' by less than this; maximum number of steps.
 REFERENCE_CHANGE, REFERENCE_STEPS = 5e-5, 60
 
 
@@ -42,19 +42,10 @@ REFERENCE_CHANGE, REFERENCE_STEPS = 5e-5, 60
 class Law:
     """Distribution of simulated documents.
 
-    Attributes
-    ----------
-    authors, own, own_words
-        Number of authors, mean share of the author's own topic in a document, and words of that topic; an ``own`` of 0
-        is latent Dirichlet allocation.
-    topics, concentration
-        Topics of all authors, and the sum of a document's Dirichlet parameters.
-    zipf, mass
-        Exponent of Zipf's law and sum of the Dirichlet parameters of the topics.
-    spread
-        Exponent of the Pareto law of the authors' numbers of documents.
-    length
-        Median number of tokens of a document.
+    ``authors`` have own topics of ``own_words`` words with the mean share ``own`` (0: latent Dirichlet allocation) and
+    a Pareto(``spread``) number of documents. ``topics`` are common to all authors; ``concentration`` and ``mass`` are
+    sums of Dirichlet parameters of documents and topics; ``zipf`` is the exponent of Zipf's law; ``length`` is the
+    median length.
     """
 
     authors: int = 400
@@ -68,7 +59,7 @@ class Law:
     length: int = 60
 
     def documents(self, number: int, n_words: int, rng: np.random.Generator) -> sparse.csr_array:
-        """Counts (documents x words) sorted by author, without words that never occur."""
+        """Counts (documents x words) sorted by author, without words that do not occur."""
         base = 1 / np.arange(1, n_words + 1) ** self.zipf
         base /= base.sum()
         topics = rng.dirichlet(base * self.mass + 1e-6, size=self.topics)
@@ -106,7 +97,7 @@ LAWS = {
 
 
 def reference(counts: sparse.csr_array, n_topics: int) -> Eigenpairs:
-    """Leading eigenpairs of C by block Davidson with all documents; ``n_topics`` of them converged."""
+    """Leading eigenpairs of C, ``n_topics`` of them converged, by block Davidson with all documents."""
     rows, diagonal = scaled(counts), diagonal_of(counts)
     n_words = counts.shape[1]
 
@@ -129,7 +120,7 @@ def reference(counts: sparse.csr_array, n_topics: int) -> Eigenpairs:
 
 @dataclass(frozen=True)
 class Case:
-    """A scan: its settings, the error of its eigenpairs and the estimate of that error."""
+    """Settings of a scan, the error of its eigenpairs and the estimate of that error."""
 
     settings: ScanSettings
     error: float
@@ -137,7 +128,6 @@ class Case:
 
     @classmethod
     def of(cls, corpus: Path, store: Path, settings: ScanSettings, exact: Eigenpairs) -> Case:
-        """Scan a corpus whose eigenpairs, from all documents, are ``exact``."""
         moments, n_topics = scan(corpus, store, settings, ONE_THREAD), settings.max_topics
         found, best = (
             positive_half(pairs, n_topics) for pairs in (moments.eigenpairs(n_topics, extra=0), exact)
@@ -148,7 +138,7 @@ class Case:
 def cases(
     counts: sparse.csr_array, topics: list[int], share: float | None, seeds: int, name: str
 ) -> Iterator[Case]:
-    """Scan documents in the given order and shuffled, and print each case."""
+    """Scan documents in the given order and shuffled; prints each case."""
     exact = reference(counts, max(topics))
     order = np.random.default_rng(0).permutation(counts.shape[0])
     for label, ordered in (("sorted", counts), ("shuffled", sparse.csr_array(counts[order]))):

@@ -54,45 +54,41 @@ from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
 from streaming_jsmf.storage.paths import FILE_THREADS
 
-#: Nonzeros of a document, where documents are asked for.
+#: Nonzeros per document.
 NONZEROS = 75
 
-#: How often the command itself asks the store for something of each part when all are folded: for the history of the
-#: store, and to remove its record.
+#: Store requests of the command per partition after the last fold: for the history of the store, and to remove the
+#: partition's record.
 RECORD_TURNS = 2
 
-#: Of the corpus that costs are measured on.
+#: Fraction of sampled documents in the corpus that costs are measured on.
 SAMPLED_SHARE = 0.1
 
 
 class NothingDone:
-    """A checkpoints of a scan that has not begun, for building its graph."""
+    """Checkpoints of a scan that has not started, to build its graph."""
 
     def parts(self) -> frozenset[str]:
-        """None."""
         return frozenset()
 
     def folds(self) -> frozenset[str]:
-        """None."""
         return frozenset()
 
 
 class NamedStage:
-    """Stands for a reduction where nothing is computed."""
+    """Placeholder for a reduction that is never run."""
 
     name = "replayed"
 
     def compute(self, source: Any, /) -> PartialResult:
-        """Never called."""
         raise NotImplementedError
 
     def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
-        """Never called."""
         raise NotImplementedError
 
 
 def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> dict[Any, Any]:
-    """The graph that a scan of so many partitions builds: key -> Dask task."""
+    """The graph of a scan with this many partitions: key -> Dask task."""
     keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
     job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
@@ -101,7 +97,7 @@ def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> 
 
 @cache
 def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Task, ...]:
-    """The real graph, as the simulator takes it, by the priorities that Dask gives."""
+    """The real graph as input of the simulator, in the order of Dask's priorities."""
     graph = fold_graph(n_partitions, workers, fan_in)
     places = dask_order(graph)
     by_priority = sorted(graph, key=places.__getitem__)
@@ -117,12 +113,11 @@ def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Ta
 
 
 def shape(fan_in: int | None) -> str:
-    """What a way to fold is called."""
     return "one by one" if fan_in is None else str(fan_in)
 
 
 def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_in: int | None) -> Replayed:
-    """Simulate one scan; ``budget`` as ``partition_nonzeros``."""
+    """Simulate one scan; ``budget`` is ``partition_nonzeros``."""
     nonzeros = documents * NONZEROS
     partition = budget or ScanSettings().partition_budget(int(nonzeros), costs.n_words)
     count = max(1, math.ceil(nonzeros / partition))
@@ -151,7 +146,7 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_
 def measure_stage(
     name: str, reduction: Reduction, partitions: Sequence[Any], n_words: int, folder: Path
 ) -> Costs:
-    """Costs of a real reduction on real partitions, in seconds of processor time of one thread."""
+    """Costs of a real reduction of real partitions, in CPU seconds of one thread."""
     with single_blas_thread():
         started = time.thread_time()
         partials = [reduction.compute(partition) for partition in partitions]
@@ -172,7 +167,6 @@ def measure_stage(
 
 
 def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
-    """Processor seconds of a byte that is committed, or read back: the mean of both."""
     create_group(folder, {})
     checkpoints = Checkpoints(folder, "measured", "measure again")
     started = time.process_time()
@@ -182,7 +176,6 @@ def seconds_per_byte(partial: PartialResult, folder: Path) -> float:
 
 
 def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
-    """Costs of all scans of a simulated corpus."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         simulate_zipf(folder / "corpus", documents, words)
@@ -205,7 +198,7 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
 
 
 def scheduler_seconds(tasks: int = 4000) -> float:
-    """Processor seconds of a task that does nothing, in the process of the scheduler, which is also the client's."""
+    """CPU seconds of an empty task in the process of the scheduler and client."""
     from distributed import Client, LocalCluster
 
     graph = TaskGraph()
@@ -227,13 +220,13 @@ def _nothing(*tokens: str) -> str:
 
 
 def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
-    """Seconds, bytes in memory and bytes on the wire of graphs that are really built."""
+    """CPU seconds to build graphs, their size in memory and their pickled size."""
     rows = []
     for count in counts:
         started = time.process_time()
         fold_graph(count, workers)
         seconds = time.process_time() - started
-        # Once more, since it takes three times as long while memory is watched.
+        # Built again, because memory tracing triples the time.
         tracemalloc.start()
         graph = fold_graph(count, workers)
         held = tracemalloc.get_traced_memory()[1]
@@ -251,18 +244,15 @@ def weigh_graphs(counts: Sequence[int], workers: int) -> list[dict[str, float]]:
 
 
 def measured(words: int, max_topics: int) -> tuple[list[Costs], float]:
-    """Costs of the stages and of a task, on this machine."""
     return measure(100_000, words, max_topics), scheduler_seconds()
 
 
 def read_costs(path: Path) -> tuple[list[Costs], float]:
-    """Those that an earlier run wrote."""
     told = json.loads(path.read_text())
     return [Costs(**costs) for costs in told["costs"]], float(told["scheduler_seconds"])
 
 
 def numbers(text: str) -> list[float]:
-    """What stands between commas."""
     return [float(item) for item in text.split(",")]
 
 
@@ -273,7 +263,7 @@ def replayed(
     machines: Sequence[Machine],
     fan_ins: Sequence[int | None],
 ) -> list[Replayed]:
-    """Print and return a line for each stage, size, partition, machine and way to fold."""
+    """Print and return a row per stage, corpus size, partition size, machine and group size."""
     click.echo(
         "| stage | folds | documents | partitions | workers | time | efficiency | bound | disk |\n"
         + "|---" * 9
@@ -291,7 +281,6 @@ def replayed(
 
 
 def weighed() -> list[dict[str, float]]:
-    """Print and return what the graphs of many partitions cost the client."""
     click.echo("\n| partitions | tasks | CPU seconds to build | MB held | MB sent |\n" + "|---" * 5 + "|")
     graphs = weigh_graphs((1_000, 10_000, 100_000), 512)
     for graph in graphs:

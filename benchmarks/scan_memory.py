@@ -54,7 +54,7 @@ def main(
 
 
 def measure(path: Path, moments: Path, settings: ScanSettings, workers: int) -> int:
-    """Scan in a new process and return its peak resident memory in bytes; prints the row."""
+    """Scan in a fresh process, print the row and return peak resident memory in bytes."""
     corpus = open_corpus(path)
     partitions = plan_partitions(
         list_units(corpus), settings.partition_budget(corpus.nonzeros, corpus.n_words)
@@ -62,7 +62,7 @@ def measure(path: Path, moments: Path, settings: ScanSettings, workers: int) -> 
     arguments = ["scan", str(path), str(moments), "--workers", str(workers)]
     arguments += ["--max-topics", str(settings.max_topics)]
     arguments += ["--partition-nonzeros", str(settings.partition_nonzeros)]
-    # ru_maxrss of children is that of the largest one ever waited for, so a process in between asks for each.
+    # ru_maxrss of children is that of the largest child so far, so each scan needs an intermediate process.
     script = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
         "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); "

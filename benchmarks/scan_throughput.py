@@ -40,7 +40,7 @@ from streaming_jsmf.timing import stopwatch
 
 
 def simulate_zipf(folder: Path, documents: int, words: int) -> None:
-    """A corpus of words whose frequencies follow Zipf's law, in eight shards."""
+    """Simulate a corpus with Zipf-distributed words, in eight shards."""
     simulate_lda(
         folder,
         n_documents=documents,
@@ -54,7 +54,7 @@ def simulate_zipf(folder: Path, documents: int, words: int) -> None:
 
 
 def kernel_seconds(corpus: Corpus, settings: ScanSettings) -> float:
-    """Seconds of one thread in the products alone: power_steps times the factor's width, once the basis'."""
+    """Seconds of one thread for the sparse products of a scan alone, in the widths of the factor and of the basis."""
     partitions = plan_partitions(
         list_units(corpus), settings.partition_budget(corpus.nonzeros, corpus.n_words)
     )
@@ -73,13 +73,12 @@ def kernel_seconds(corpus: Corpus, settings: ScanSettings) -> float:
 
 
 class Clock:
-    """Listens to a scan: when its first stage began, and seconds of its passes over the partitions."""
+    """Event listener: start of the first stage, and total seconds of the passes over the partitions."""
 
     def __init__(self) -> None:
         self.began, self.passes = 0.0, 0.0
 
     def __call__(self, event: Event) -> None:
-        """Told of everything."""
         if isinstance(event, StageStarted):
             self.began = self.began or time.perf_counter()
         if isinstance(event, StageFinished):
@@ -88,14 +87,13 @@ class Clock:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of a scan: its passes over the partitions, and all from the first of them to the committed store."""
+    """Seconds of the passes over the partitions, and from the first stage to the committed store."""
 
     passes: float
     whole: float
 
 
 def scan_seconds(corpus: Corpus, settings: ScanSettings, folder: Path, execution: Execution) -> Seconds:
-    """Scan into a store that is removed again."""
     clock = Clock()
     with tempfile.TemporaryDirectory(dir=folder) as name:
         scan(corpus.root, Path(name) / "moments", settings, execution, clock)
@@ -105,7 +103,7 @@ def scan_seconds(corpus: Corpus, settings: ScanSettings, folder: Path, execution
 def print_two_workers(
     corpus: Corpus, settings: ScanSettings, folder: Path, schedulers: Sequence[str], turns: int
 ) -> None:
-    """Print how much faster two workers are than one, turn by turn so that both meet the same machine."""
+    """Print the speedup of two workers; runs alternate, so that changes of the machine's load affect both."""
     found = settings.resolved(corpus.n_documents, corpus.n_words, corpus.nonzeros)
     partitions = len(
         plan_partitions(list_units(corpus), found.partition_budget(corpus.nonzeros, corpus.n_words))
@@ -129,7 +127,7 @@ def print_two_workers(
 
 
 def print_shares(corpus: Corpus, settings: ScanSettings, folder: Path) -> None:
-    """Scan with two threads and print seconds and share of each span."""
+    """Scan with two threads and print seconds and fraction of each span."""
     started = time.process_time()
     with stopwatch() as watch:
         scan(corpus.root, folder / "moments-shares", settings, Execution("threads", 2))

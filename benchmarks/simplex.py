@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Kind:
-    """condition of the vertices; mixed: vertices in a row, as a share of K or a number; noise added to rows."""
+    """Condition number of the vertices, vertices mixed in each row (number or fraction of K), noise of the rows."""
 
     condition: float
     mixed: float
@@ -35,7 +35,7 @@ KINDS = {"usual": Kind(5e4, 8, 1e-3), "hard": Kind(5e4, 0.5, 0.0), "easy": Kind(
 
 
 def rows_and_vertices(kind: Kind, n_words: int, n_topics: int) -> tuple[Floats, Floats]:
-    """X, n_words x K, and V, K x K, of one kind; seed 0."""
+    """X (n_words x K) and V (K x K) of one kind; seed 0."""
     rng = np.random.default_rng(0)
     left, right = (np.linalg.qr(rng.standard_normal((n_topics, n_topics)))[0] for _ in range(2))
     vertices = left @ np.diag(np.geomspace(1.0, 1.0 / kind.condition, n_topics)) @ right

@@ -30,7 +30,7 @@ SAMPLE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Usage:
-    """What a command took: bytes of all processes together and of the largest one, seconds."""
+    """Peak bytes of all processes together and of the largest process; wall and CPU seconds."""
 
     sampled: int
     largest: int
@@ -71,7 +71,7 @@ def main(
 
 
 def measure(command: list[str]) -> Usage:
-    """Run a command to its end and return what it used; Linux only."""
+    """Run a command and return its resource usage; Linux only."""
     started, sampled = time.perf_counter(), 0
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     while True:
@@ -83,20 +83,20 @@ def measure(command: list[str]) -> Usage:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise click.ClickException(f"the command ended with code {process.returncode}")
-    # Of a process and its children the system reports the largest one; seconds are those of all.
+    # For a process and its children the system reports the memory of the largest one, but the seconds of all.
     wall = time.perf_counter() - started
     return Usage(sampled, usage.ru_maxrss * 1024, wall, usage.ru_utime + usage.ru_stime)
 
 
 def resident(group: int) -> int:
-    """Resident bytes of all processes of a group now; pages they share count for each."""
+    """Current resident bytes of all processes of a group; shared pages count for each."""
     pages = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # The name in the second field may hold spaces; it ends with the last bracket.
+            # The name in the second field may contain spaces; it ends at the last parenthesis.
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it has ended since
+            continue  # the process has ended
         if int(fields[2]) == group:
             pages += int(fields[21])
     return pages * os.sysconf("SC_PAGE_SIZE")

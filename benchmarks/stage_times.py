@@ -32,7 +32,7 @@ MIB = 2**20
 
 ONE = ("--workers", "1")
 
-#: Command lines by stage; each runs in the folder where those before have left their results.
+#: Command line of each stage; each runs in the folder with the results of the previous stages.
 STAGES: dict[str, tuple[str, ...]] = {
     "--help": ("--help",),
     "ingest": ("ingest", "SOURCE", "corpus", *ONE),
@@ -50,14 +50,13 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Usage:
-    """User and system seconds, and the peak of resident memory in bytes."""
+    """User and system seconds, and peak resident memory in bytes."""
 
     cpu: float
     memory: int
 
 
 def measured(tree: Path, line: Sequence[str], folder: Path) -> Usage:
-    """Run a command of the package in ``tree`` to its end."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -77,14 +76,14 @@ def program(*arguments: object) -> list[str]:
 
 
 def require_tree(tree: Path, folder: Path) -> None:
-    """A package that is installed must not stand in for the one in the tree."""
+    """Check that ``tree``, not an installed package, is imported."""
     expected = tree / "streaming_jsmf" / "__init__.py"
     check = f"import streaming_jsmf, sys; sys.exit(streaming_jsmf.__file__ != {str(expected)!r})"
     measured(tree, ["-c", check], folder)
 
 
 def simulate_texts(tree: Path, folder: Path, documents: int) -> Path:
-    """Texts with the counts of a Zipf corpus, in two Parquet files."""
+    """Texts with the word counts of a Zipf corpus, in two Parquet files."""
     size = ("--documents", documents, "--vocabulary-size", 20_000, "--topics", 50, "--mean-length", 150)
     drawn, texts = folder / "drawn", folder / "texts"
     measured(tree, program("simulate", drawn, *size, "--zipf", 1.05, "--separable"), folder)
@@ -103,7 +102,7 @@ def simulate_texts(tree: Path, folder: Path, documents: int) -> Path:
 def turn(
     trees: Sequence[Path], source: Path, topics: int, parent: Path, number: int = 0
 ) -> list[dict[str, Usage]]:
-    """Run all stages once in each tree, each stage in all trees before the next."""
+    """Run all stages once in each tree; every stage runs in all trees before the next."""
     found: list[dict[str, Usage]] = [{} for _ in trees]
     with tempfile.TemporaryDirectory(dir=parent) as name:
         folders = [Path(name) / str(place) for place in range(len(trees))]
@@ -117,7 +116,7 @@ def turn(
 
 
 def table(corpus: str, turns: Sequence[Sequence[dict[str, Usage]]]) -> list[str]:
-    """Rows of one corpus: for each stage the least and the median of each tree, and the ratios."""
+    """Rows of one corpus: minimum and median of each tree by stage, and the ratios."""
     rows = []
     for stage in STAGES:
         row = f"| {corpus} | {stage} |"

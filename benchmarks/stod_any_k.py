@@ -37,7 +37,7 @@ ONE = Execution("synchronous")
 
 
 def simulated_row(moments: Moments, truth: Floats, total: float, n_topics: int) -> str:
-    """Errors at one K; ``total``: the true alpha0."""
+    """Errors at one K; ``total`` is the true alpha0."""
     found = {
         how: fit_moments(moments, StodSettings(n_topics, alpha0=value), threads=1)
         for how, value in (("true", total), ("auto", "auto"), ("shares", "shares"))

@@ -47,34 +47,32 @@ from streaming_jsmf.timing import stopwatch
 REPEATS = 5
 ROUNDS = 5
 
-#: Documents that slices multiply at once, as ``linalg.tensor`` did when it went by slices.
+#: Documents per batch of the slice products, as in an earlier version of ``linalg.tensor``.
 SLICE_DOCUMENTS = 1024
 
-#: Rows and columns of the product whose rate is taken for the machine's.
+#: Size of the square product that measures the machine's rate.
 LARGE = 1024
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Processor seconds of one run."""
     started = time.thread_time()
     work()
     return time.thread_time() - started
 
 
 def fastest(work: Callable[[], object]) -> float:
-    """Processor seconds of the fastest of several runs, the first of which only warms up."""
+    """CPU seconds of the fastest of several runs after a warm-up."""
     return min([seconds_of(work) for _ in range(REPEATS + 1)][1:])
 
 
 def gaussian(rows: int, columns: int) -> NDArray[np.float32]:
-    """Numbers to multiply."""
     return np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
 
 
 def slices_alone(width: int, n_documents: int) -> float:
-    """Seconds of the products of all slices for so many documents, float32."""
+    """Seconds of the products of all slices for this many documents, float32."""
     rows = gaussian(width, SLICE_DOCUMENTS)
-    # Another array: of one and the same BLAS would use that the product is symmetric.
+    # A copy, because BLAS uses the symmetry of a product of an array with itself.
     other = rows.copy()
 
     def products() -> None:
@@ -94,14 +92,13 @@ def floor(width: int, n_documents: int) -> float:
 
 
 def loaded(corpus: Corpus) -> list[Documents]:
-    """All documents of a corpus in memory, by row groups."""
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
     shares = iter_shares(partition, corpus.n_words)
     return [Documents(s.block, s.lengths, tensor_weights(s.lengths, "capped")) for s in shares]
 
 
 def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:
-    """One pass of TOD checked against the tensor, and what all its passes would take."""
+    """Check one pass of TOD against the tensor and extrapolate the time of all its passes."""
     from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_tensor
 
     read = moments.tensor_moments()
@@ -125,7 +122,7 @@ def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float
 
 @dataclass(frozen=True)
 class Round:
-    """Processor seconds of one round: of the whole pass and its parts by the name of their span, and of the rest."""
+    """CPU seconds of one round: the whole pass, its spans by name, and the isolated kernels."""
 
     whole: float
     spans: dict[str, float]
@@ -135,7 +132,7 @@ class Round:
 
 
 def one_pass(corpus: Corpus, store: Path, settings: ScanSettings) -> tuple[float, dict[str, float]]:
-    """Add the third moment to a copy of ``store``: seconds of the pass, and of its spans."""
+    """Add the third moment to a copy of ``store``; returns seconds of the pass and of its spans."""
     clock: dict[type[Event], float] = {}
 
     def listen(event: Event) -> None:
@@ -148,7 +145,7 @@ def one_pass(corpus: Corpus, store: Path, settings: ScanSettings) -> tuple[float
 
 
 def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
-    """Print a row of the table for one K, and the comparison with TOD if asked for."""
+    """Print a row for one K and, with ``tod``, the comparison with TOD."""
     settings = ScanSettings(max_topics=topics, scans=1, power_steps=2)
     store, with_tensor = folder / f"m{topics}", replace(settings, third_moment=True)
     scan(corpus.root, store, settings, Execution("synchronous"))
@@ -171,7 +168,7 @@ def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
 
 
 def print_row(topics: int, width: int, rounds: list[Round], inference: float, n_documents: int) -> None:
-    """The smallest of all rounds, and where the fastest pass spent its time."""
+    """Print the minimum over rounds, and the time by span of the fastest pass."""
     per = 1e6 / n_documents
     whole, sums, slices, least = (
         per * min(getattr(r, name) for r in rounds) for name in ("whole", "sums", "slices", "floor")

@@ -79,20 +79,19 @@ VARIANTS: Mapping[str, IngestRequest] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A corpus and the topics of its model; ``top`` are the (K, 10) most probable words."""
+    """A corpus and the most probable words of its model, ``top`` (K, 10)."""
 
     corpus: Corpus
     topics: TopicParameters
 
     @property
     def top(self) -> list[list[str]]:
-        """Words by topic."""
         order = np.argsort(-self.topics.word_topic, axis=0, kind="stable")[:TOP].T
         return [[self.topics.words[i] for i in row] for row in order.tolist()]
 
 
 def split(texts: Path, folder: Path) -> tuple[Path, Path]:
-    """Files of the texts to fit and of those held out, every fifth."""
+    """Split texts into files to fit and held-out files, every fifth text."""
     table = pq.read_table(texts, columns=["text"])
     held = np.arange(table.num_rows) % HELD_OUT == HELD_OUT - 1
     paths = folder / "fitted.parquet", folder / "held.parquet"
@@ -102,7 +101,7 @@ def split(texts: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def coherence_in(corpus: Corpus, top: Sequence[Sequence[str]]) -> float:
-    """Mean NPMI of lists of words; one that the corpus lacks occurs in no document."""
+    """Mean NPMI of lists of words; words missing from the corpus occur in no document."""
     ids = {word: number for number, word in enumerate(corpus.vocabulary().words)}
     counts = read_counts(Path(corpus.root))
     lacking = counts.shape[1]
@@ -115,7 +114,7 @@ def coherence_in(corpus: Corpus, top: Sequence[Sequence[str]]) -> float:
 
 
 def perplexity_over(words: Sequence[str], variant: Variant, held_out: Corpus) -> float:
-    """Of held-out documents cut to these words, given the variant's topics cut to them."""
+    """Perplexity of held-out documents and the variant's topics, both restricted to these words."""
     columns = {word: number for number, word in enumerate(held_out.vocabulary().words)}
     counts = read_counts(Path(held_out.root))[:, [columns[word] for word in words]].tocsr()
     places = variant.topics.ids(words)
@@ -131,14 +130,13 @@ def perplexity_over(words: Sequence[str], variant: Variant, held_out: Corpus) ->
 def measure(
     texts: Path, n_topics: int, variants: Mapping[str, IngestRequest], folder: Path
 ) -> list[list[str]]:
-    """Rows of the table."""
     fitted, held = split(texts, folder)
     everything = IngestRequest(
         preset="papers",
         read={"boilerplate": "drop"},
         curation={"duplicates": "drop", "stop_words": "none", **KEEP_ALL},
     )
-    # Words and, where there are phrases, all pairs of neighbours besides, so that phrases are counted too.
+    # Words and, if a variant uses phrases, all pairs of neighbours, so that phrases are counted too.
     phrases = any(request.phrases is not None for request in variants.values())
     with_pairs = replace(everything, read={**everything.read, "ngrams": 2 if phrases else 1})
     reference = ingest(fitted, folder / "reference", with_pairs)

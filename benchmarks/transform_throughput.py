@@ -29,13 +29,13 @@ from streaming_jsmf.topics.store import Model, write_model
 
 VOCABULARY = 20_000
 
-#: Tokens for each distinct word wanted, in a vocabulary of this size.
+#: Tokens per distinct word in a vocabulary of this size.
 TOKENS_PER_WORD = 1.13
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a transform took: documents, distinct words of one, seconds of its tasks, of a CPU, and in all; bytes."""
+    """Documents, distinct words per document, task, CPU and wall seconds, and bytes of a transform."""
 
     documents: int
     words: float
@@ -45,7 +45,6 @@ class Usage:
     memory: int
 
     def row(self) -> str:
-        """Of the table."""
         return (
             f"| {self.documents:,} | {self.words:.0f} | {self.documents / self.tasks:,.0f} "
             f"| {self.documents / self.wall:,.0f} | {self.cpu:.1f} | {format_bytes(self.memory)} |"
@@ -81,7 +80,6 @@ def main(documents: int, topics: int, words: int, workers: int, method: str) -> 
 
 
 def save_truth(corpus: Path, model: Path) -> None:
-    """The topics that drew a corpus, as a model."""
     truth = read_truth(corpus)
     arrays = {
         "word": np.array(open_corpus(corpus).vocabulary().words, dtype=object),
@@ -94,7 +92,6 @@ def save_truth(corpus: Path, model: Path) -> None:
 
 
 def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> Usage:
-    """Run a transform to its end; Linux only."""
     log = Path(f"{out}.log")
     options = ["--workers", str(workers), "--method", method, "--log-json", str(log)]
     command = [
@@ -126,7 +123,6 @@ def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> 
 
 
 def task_seconds(log: Path) -> float:
-    """Seconds of all tasks together, by the log."""
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     return sum(event["seconds"] for event in events if event["event"] == "committed")
 

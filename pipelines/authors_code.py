@@ -35,7 +35,7 @@ from streaming_jsmf.inference.words import prominent_words
 
 RECTIFIERS = ("AP", "DC", "DP", "ENN", "PALM", "baseline")
 
-#: Their metric -> ours, and what ours is multiplied with: they count in bits.
+#: Their metric -> ours, and the factor for ours (their metrics are in bits).
 COMPARED = {
     "recoveryError": ("recovery", 1.0),
     "approximationError": ("approximation", 1.0),
@@ -46,7 +46,7 @@ COMPARED = {
     "distributionLegality": ("sum_A", 1.0),
 }
 
-#: Ours. It calls their functions by name; a metric that does not run is NaN, with its error told.
+#: Our driver, which calls their functions by name; a metric that fails is NaN, and its error is printed.
 DRIVER = r"""
 function jsmf_driver(input, output)
   in = load(input); C = in.C; K = in.K; T = in.T;
@@ -86,12 +86,12 @@ function jsmf_driver(input, output)
 end
 """
 
-#: What Octave may say at its end whatever was run.
+#: Octave may print this on exit, whatever was run.
 NOISE = "while preparing to exit"
 
 
 def theirs(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Arrays:
-    """What their functions find and measure, under the names of ``Setup.topics`` and ``theirs_<metric>``."""
+    """Results of the authors' code under the names of ``Setup.topics``, and their metrics as ``theirs_<metric>``."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         (work / "jsmf_driver.m").write_text(DRIVER)
@@ -125,7 +125,6 @@ def theirs(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Arrays:
 
 
 def read_back(found: dict[str, np.ndarray]) -> Arrays:
-    """Their arrays, with ids from 0, and their metrics."""
     metrics = found["metrics"][0, 0]
     arrays = {
         "word_topic": np.asarray(found["B"], dtype=np.float64),
@@ -143,7 +142,7 @@ def read_back(found: dict[str, np.ndarray]) -> Arrays:
 
 
 def compared(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Row:
-    """A row: ours beside theirs, and both families of metrics on their topics."""
+    """A row: comparison of both results, and both implementations of the metrics on their topics."""
     key = {"authors": rectifier, **setup.key(rectifier, n_topics, 0)}
     found = setup.results.arrays(key, lambda: theirs(codes, setup, rectifier, n_topics))
     scorer = Scorer(setup)
@@ -160,7 +159,7 @@ def compared(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Row:
 
 
 def words_shared(ours: Arrays, found: Arrays) -> float:
-    """Of 20 top words of matched topics, in the mean."""
+    """Mean number of shared words among the 20 top words of matched topics."""
     order = match_topics(ours["word_topic"], found["word_topic"]).permutation
     first, second = (prominent_words(arrays["word_topic"], DISSIMILARITY_WORDS) for arrays in (ours, found))
     shared = [len({*a} & {*b}) for a, b in zip(first.tolist(), second[order].tolist(), strict=True)]
@@ -172,7 +171,6 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Topics, and metrics of both."""
     head = [
         "K",
         "rectification",
@@ -239,7 +237,7 @@ def main(
     rows: list[Row] = []
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
-        # Theirs does all its steps; ours stops where nothing moves.
+        # Their code runs all steps; ours stops at convergence.
         setup = Setup(corpus, out / Path(corpus.root).name, max(20, *topics), max_iterations=iterations)
         for n_topics in topics:
             for rectifier in rectifiers:

@@ -29,7 +29,7 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class Column:
-    """Words of the topics of one method, K x n ids, in the order of the first method's, and L1 distances to those."""
+    """Top words of a method's topics (K x n ids), in the order of the first method, and L1 distances to its topics."""
 
     name: str
     listed: NDArray[np.int64]
@@ -37,13 +37,13 @@ class Column:
 
 
 def beside(name: str, word_topic: Floats, listed: NDArray[np.int64], first: Floats) -> Column:
-    """Topics in the order of those that they are matched with."""
+    """Topics reordered to match those of the first method."""
     matching = match_topics(first, word_topic)
     return Column(name, listed[matching.permutation], matching.l1)
 
 
 def table(columns: list[Column], shown: int, words: NDArray[np.str_], allowed: NDArray[np.bool_]) -> str:
-    """Markdown: for each topic shown a line of words for each method."""
+    """Markdown with one line of words per shown topic and method."""
     worst = np.max([column.distances for column in columns], axis=0)
     chosen = [int(topic) for topic in np.argsort(worst, kind="stable") if allowed[topic]][:shown]
     lines = ["| topic | method | words | L1 |", "|---:|---|---|---:|"]

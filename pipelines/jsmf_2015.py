@@ -39,7 +39,7 @@ DRAWN = (
 
 
 def semi_synthetic(setup: Setup, sampler: str, n_topics: int, folder: Path) -> Setup:
-    """Documents drawn from what Gibbs sampling finds at K in the corpus of ``setup``, with their own stores."""
+    """Setup of documents drawn from the topics that Gibbs sampling finds at K in the corpus of ``setup``."""
     fitted = setup.topics(sampler, n_topics)
     path = folder / f"k{n_topics}" / "corpus"
     if not path.exists():
@@ -58,7 +58,6 @@ def semi_synthetic(setup: Setup, sampler: str, n_topics: int, folder: Path) -> S
 def rows_of_semi(
     name: str, setup: Setup, folder: Path, numbers: list[int], methods: list[str], sampler: str
 ) -> Iterator[Row]:
-    """Rows of the semi-synthetic corpora, with the distance to the topics that drew them."""
     for n_topics in numbers:
         drawn = semi_synthetic(setup, sampler, n_topics, folder)
         truth = setup.topics(sampler, n_topics)["word_topic"]
@@ -70,7 +69,7 @@ def rows_of_semi(
 def rows_of_real(
     name: str, source: str, setup: Setup, numbers: list[int], methods: list[str]
 ) -> Iterator[Row]:
-    """Rows of a corpus; of a simulated one with the distance to the planted topics."""
+    """Rows of a corpus; if it is simulated, with the distance to the planted topics."""
     kind = source.partition("simulated:")[2]
     truth = planted_topics(kind, Path(setup.corpus.root)) if kind else None
     for row in rows_of(name, setup, numbers, methods, 1, "AP"):

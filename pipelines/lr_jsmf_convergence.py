@@ -30,7 +30,7 @@ from streaming_jsmf.topics.anchor_words import anchor_rules
 
 
 def with_anchors(setup: Setup, found: Arrays, anchors: Arrays) -> Arrays:
-    """The topics of LAW on the Y of ``found`` with the anchors of another."""
+    """Topics of LAW from the Y of ``found`` with the anchors of another result."""
     moments = setup.moments()
     rules = anchor_rules(moments, setup.settings(METHODS["ENN"], len(anchors["anchors"])))
     given = tuple((int(word),) for word in anchors["anchors"])
@@ -42,7 +42,6 @@ def with_anchors(setup: Setup, found: Arrays, anchors: Arrays) -> Arrays:
 
 
 def compared(setup: Setup, first: tuple[str, Arrays], second: tuple[str, Arrays]) -> Row:
-    """A row: two results and their distances."""
     (name, found), (other, beside) = first, second
     own, same = (with_anchors(setup, arrays, found)["word_topic"] for arrays in (found, beside))
     return {
@@ -54,7 +53,6 @@ def compared(setup: Setup, first: tuple[str, Arrays], second: tuple[str, Arrays]
 
 
 def table(rows: list[Row]) -> str:
-    """A line a pair."""
     columns = ("anchors_shared", "l1", "l1_same_anchors", "yy_error")
     header = [
         "corpus",

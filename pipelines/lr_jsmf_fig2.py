@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 
 
 def rows_in(setup: Setup, found: Arrays, directions: Floats) -> Floats:
-    """Rows of the normalised C* = Y Y', or of C where nothing was rectified, along N x 2 directions."""
+    """Rows of normalized C* = Y Y' (or of C without rectification), projected onto N x 2 directions."""
     Y = found["rectified"]
     if Y.size:
         sums = Y @ Y.sum(axis=0)
@@ -48,18 +48,18 @@ def rows_in(setup: Setup, found: Arrays, directions: Floats) -> Floats:
 
 
 def components(Y: Floats) -> Floats:
-    """The two leading principal directions of the rows of the normalised Y Y', N x 2."""
+    """The two leading principal directions of the rows of the normalized Y Y', N x 2."""
     q, r = np.linalg.qr(Y)
     sums = Y @ Y.sum(axis=0)
     rows = (Y[sums > 0] @ r.T) / sums[sums > 0, None]
     _, _, turned = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     directions: Floats = q @ turned[:2].T
-    # Signs are arbitrary; this makes them the same wherever it runs.
+    # Fix the arbitrary signs, so that the figure is reproducible.
     return directions * np.sign(directions[np.abs(directions).argmax(axis=0), [0, 1]])
 
 
 def draw_space(panel: Axes, points: Floats, anchors: NDArray[np.int64], method: str, title: str) -> None:
-    """Words as dots, anchors as numbered vertices, and their hull."""
+    """Draw words as dots, anchors as numbered vertices, and their convex hull."""
     look = pictures.LOOKS[method]
     panel.plot(points[:, 0], points[:, 1], ".", color=pictures.SKY, markersize=1.5, zorder=1)
     chosen = points[anchors]
@@ -68,7 +68,7 @@ def draw_space(panel: Axes, points: Floats, anchors: NDArray[np.int64], method: 
         order = ConvexHull(chosen).vertices
         panel.fill(*chosen[order].T, fill=False, edgecolor=look.colour, linewidth=1.2, zorder=2)
     except QhullError:
-        pass  # Fewer than three corners, or all on a line: the vertices are shown alone.
+        pass  # fewer than three corners, or collinear ones: draw the vertices only
     for number_of, (x, y) in enumerate(chosen, 1):
         panel.annotate(str(number_of), (x, y), textcoords="offset points", xytext=(4, 3), fontsize=7)
     panel.set_title(title, fontsize=8)
@@ -76,7 +76,7 @@ def draw_space(panel: Axes, points: Floats, anchors: NDArray[np.int64], method: 
 
 
 def hull_volume(setup: Setup, found: Arrays, n_topics: int) -> float:
-    """Log of the anchors' hull in C* over random hulls; NaN for a hull without volume."""
+    """Log volume of the anchors' hull in C* relative to random hulls; NaN if it has no volume."""
     Y, anchors = found["rectified"], found["anchors"]
     sums = Y @ Y.sum(axis=0)
     volume = log_volume(Y[anchors] @ np.linalg.qr(Y).R.T / sums[anchors, None])

@@ -25,7 +25,7 @@ from pipelines.common.scores import METRICS
 
 PAPER = ("AP", "ENN", "LR-JSMF", "PALM", "baseline")
 
-#: What the paper draws.
+#: Metrics of the paper's figure.
 DRAWN = (
     "relative_recovery",
     "relative_approximation",

@@ -45,13 +45,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SparseScorer:
-    """Metrics without any N x N array, from the scaled documents H^ (M x N) with H^'H^ = C + D."""
+    """Metrics without N x N arrays, from the scaled documents H^ (M x N) with H^'H^ = C + D."""
 
     setup: Setup
 
     @cached_property
     def scaled(self) -> sparse.csr_array:
-        """H^ of Eq. 1, over the square root of the number of documents."""
+        """H^ of Eq. 1, divided by the square root of the number of documents."""
         counts = self.setup.counts.astype(np.float64)
         lengths = counts.sum(axis=1)
         kept = lengths >= 2
@@ -60,14 +60,12 @@ class SparseScorer:
 
     @cached_property
     def sketch(self) -> RowSketch:
-        """C G for 64 probes."""
         moments = self.setup.moments("usual")
         probes = sketch_probes(self.setup.corpus.n_words).astype(np.float64)
         products = self.scaled.T @ (self.scaled @ probes) - moments.diagonal[:, None] * probes
         return RowSketch(products, moments.row_sum)
 
     def row(self, name: str, n_topics: int) -> Row:
-        """The metrics of Figure 4."""
         found = self.setup.topics(name, n_topics)
         key = {**self.setup.key(name, n_topics, 0), "growth": 1}
         row = self.setup.results.row(key, lambda: self._metrics(found))
@@ -104,7 +102,7 @@ class SparseScorer:
         }
 
     def _incoherence(self, topics: TopicArrays) -> float:
-        """By exact C, of which only the words of the trees are formed."""
+        """Incoherence from exact C, computed only for the words of the trees."""
         moments, anchors = self.setup.moments("usual"), topics.representatives
         rows = (self.scaled.T @ self.scaled[:, anchors]).toarray().T
         rows[np.arange(len(anchors)), anchors] -= moments.diagonal[anchors]
@@ -120,7 +118,6 @@ class SparseScorer:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line a cell."""
     header = [
         "method",
         "K",
@@ -147,7 +144,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def method_names(n_words: int, whole: int) -> list[str]:
-    """AP while C fits."""
+    """Names of the methods; AP only up to ``whole`` words."""
     return [*(["AP"] if n_words <= whole else []), "LR-JSMF", "PALM low-rank"]
 
 
@@ -181,7 +178,7 @@ def main(
     if quick:
         named, sizes, ngrams, topics, whole, iterations = f"nips={NIPS}", [200, 400], None, [3, 5], 300, 20
     read = {} if ngrams is None else {"ngrams": ngrams}
-    # Texts are read once; the smaller vocabularies are cut from the largest.
+    # Read texts once; smaller vocabularies are subsets of the largest.
     name, _ = prepared(named, out / "corpora", max(sizes), **read)
     largest = f"{name}={out / 'corpora' / f'{name}-{max(sizes)}'}"
     rows: list[Row] = []

@@ -43,12 +43,12 @@ LR_JSMF = {
     ),
 }
 
-#: Methods shown.
+#: Methods in the table.
 SHOWN = ("LR-JSMF", "AP", "PALM", "baseline")
 
 
 def words_of(setup: Setup, method: str, n_topics: int, count: int) -> dict[str, NDArray[np.str_]]:
-    """Prominent and characteristic words, (K, count) each, and anchors (K,); by the anchors' rows of C itself."""
+    """Prominent and characteristic words (K, count), and anchors (K,), from the anchors' rows of unrectified C."""
     found, names = setup.topics(method, n_topics), np.array(setup.corpus.vocabulary().words)
     rows = setup.moments().cooccurrence_rows(found["anchors"])
     return {
@@ -59,8 +59,9 @@ def words_of(setup: Setup, method: str, n_topics: int, count: int) -> dict[str, 
 
 
 def pairing(found: NDArray[np.str_], paper: tuple[str, ...]) -> tuple[list[int], list[list[int]]]:
-    """For each topic of the paper the topic found with which it shares most words, one to one, and all numbers of
-    words shared (paper's topic, topic found).
+    """Match the paper's topics to found ones by the number of shared words.
+
+    Returns the found topic of each topic of the paper, and all counts of shared words (paper's topic, found topic).
     """
     shared = [[len({*row.split()} & {*words}) for words in found.tolist()] for row in paper]
     _, chosen = linear_sum_assignment(np.array(shared), maximize=True)
@@ -68,7 +69,7 @@ def pairing(found: NDArray[np.str_], paper: tuple[str, ...]) -> tuple[list[int],
 
 
 def beside(name: str, method: str, found: dict[str, NDArray[np.str_]]) -> list[Row]:
-    """A row for each topic, with the paper's words where K is the paper's."""
+    """One row per topic; compared with the paper's words if corpus and K are the paper's."""
     topics, paper = range(len(found["anchor"])), name == "nips" and len(found["anchor"]) == 5
     order = pairing(found["prominent"], LR_JSMF["prominent"])[0] if paper else list(topics)
     rows = []
@@ -89,7 +90,6 @@ def beside(name: str, method: str, found: dict[str, NDArray[np.str_]]) -> list[R
 
 
 def table(rows: list[Row]) -> str:
-    """One line a topic."""
     header = [
         "corpus",
         "method",

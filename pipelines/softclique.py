@@ -49,13 +49,13 @@ Integers = NDArray[np.int64]
 
 METHODS = ("LDA", "pivoting", "SC", "LR-JSMF")
 
-#: Top words of a topic that count; smoothing in documents; share of documents above which a word is left out.
+#: Numbers of top words H; smoothing of the coherence; document frequency above which words are removed.
 LISTED, EPSILON, MOST_FREQUENT = (5, 10, 20), 1e-8, 0.8
 
-#: Of LDA in the paper.
+#: LDA parameters of the paper.
 ALPHA, BETA, SWEEPS = 0.5, 0.01, 1000
 
-#: Topics of the tables of several cliques, searches for them, and the difference of coherence that counts as none.
+#: Tables 4 and 5: topics, searches, and the difference in coherence that counts as equal.
 FEW_TOPICS, SEARCHES, SAME_COHERENCE = 5, 100, 10.0
 
 #: Dimensions to which FAW projects the rows of C.
@@ -64,7 +64,7 @@ PROJECTED = 1000
 
 @dataclass(frozen=True)
 class Trial:
-    """One corpus in memory; cliques are searched for once for each number of topics and of searches."""
+    """One corpus in memory; caches cliques by number of topics and searches."""
 
     name: str
     corpus: Corpus
@@ -73,17 +73,15 @@ class Trial:
 
     @cached_property
     def counts(self) -> sparse.csr_array:
-        """Documents x words."""
         return read_counts(Path(self.corpus.root))
 
     @cached_property
     def words(self) -> NDArray[np.str_]:
-        """By id."""
         return np.array(self.corpus.vocabulary().words)
 
     @cached_property
     def cooccurrence(self) -> Floats:
-        """C of Eq. 1 with uniform weights, N x N; no entry is negative, whatever rounding says."""
+        """C of Eq. 1 with uniform weights, N x N; negative rounding errors are set to 0."""
         lengths = np.asarray(self.counts.sum(axis=1), dtype=np.float64)
         kept = lengths >= 2
         h, n = self.counts[kept].astype(np.float64), lengths[kept]
@@ -93,17 +91,15 @@ class Trial:
 
     @cached_property
     def document_frequency(self) -> Integers:
-        """(N,) documents that hold a word."""
         return np.asarray((self.counts > 0).sum(axis=0), dtype=np.int64)
 
     def of_anchors(self, n_topics: int, rules: AnchorRules) -> Floats:
-        """Topics, N x K, by anchors from C as it was counted."""
+        """Topics (N x K) by anchor words from unrectified C."""
         with single_blas_thread():
             c = self.cooccurrence
             return anchor_words(c, c.sum(axis=1), self.document_frequency, n_topics, rules).word_topic
 
     def topics(self, method: str, n_topics: int, seed: int, rounds: int) -> Floats:
-        """Topics of a method, N x K."""
         if method == "LDA":
             prior = {"alpha": ALPHA, "eta": BETA, "learn_alpha": False}
             found = next(peers.gibbs(self.counts, n_topics, seed, [SWEEPS], **prior))  # type: ignore[arg-type]
@@ -117,14 +113,14 @@ class Trial:
         return infer(moments, model, InferSettings(n_topics), threads=1, overwrite=True).arrays["word_topic"]
 
     def row(self, method: str, n_topics: int, seed: int, rounds: int) -> Row:
-        """Coherence at each H, and the share of distinct top words."""
+        """Coherence at each H, fraction of distinct top words, and seconds."""
         started = time.process_time()
         topics = self.topics(method, n_topics, seed, rounds)
         seconds = time.process_time() - started
         return {**self.scores(prominent_words(topics, max(LISTED))), "seconds": seconds}
 
     def scores(self, listed: Integers) -> Row:
-        """Of lists of words, K x 20."""
+        """Scores of lists of words, K x 20."""
         ids = np.unique(listed)
         pairs, places = cooccurrence_counts([self.counts], ids), np.searchsorted(ids, listed)
         found: Row = {
@@ -134,13 +130,13 @@ class Trial:
         return found | {"distinct": distinct_share(listed[:, :10])}
 
     def cliques(self, n_topics: int, searches: int) -> tuple[Clique, ...]:
-        """Different cliques of all words, the lightest first."""
+        """Distinct cliques of all words by increasing weight, cached."""
         if (n_topics, searches) not in self._cliques:
             self._cliques[n_topics, searches] = self.search(n_topics, searches)
         return self._cliques[n_topics, searches]
 
     def search(self, n_topics: int, searches: int) -> tuple[Clique, ...]:
-        """The same, anew."""
+        """``cliques`` without the cache."""
         c = self.cooccurrence
         everything = np.arange(len(c))
         graph = dense_similarity(c, np.arange(len(c)))
@@ -149,12 +145,11 @@ class Trial:
 
 
 def _given(clique: Clique) -> AnchorRules:
-    """The words of a clique as anchors."""
     return AnchorRules(given=[[int(word)] for word in clique.words], min_row_sum=0.0)
 
 
 def prepared_with_cutoff(named: str, folder: Path, words: int | None = None) -> Trial:
-    """The corpus of NAME=SOURCE@CUTOFF, made below ``folder`` unless it is there."""
+    """The corpus of NAME=SOURCE@CUTOFF, ingested into ``folder`` unless it exists."""
     name, _, rest = named.partition("=")
     source, _, cutoff = rest.rpartition("@")
     if not (name and source and cutoff.isdigit()):
@@ -176,7 +171,7 @@ def prepared_with_cutoff(named: str, folder: Path, words: int | None = None) -> 
 def rows_of(
     trial: Trial, methods: Sequence[str], n_topics: int, rounds: int, lda_rounds: int, results: Results
 ) -> Iterator[Row]:
-    """Table 3: a row for each round of each method; fewer of SC where fewer cliques are found."""
+    """Table 3: one row per round and method; fewer for SC if fewer cliques are found."""
     different = results.row(
         {"corpus": trial.corpus.fingerprint, "K": n_topics, "searches": rounds},
         lambda: {"cliques": len(trial.cliques(n_topics, rounds))},
@@ -205,7 +200,7 @@ def coherence_table(rows: Sequence[Row]) -> str:
 
 
 def timed_selection(trial: Trial, n_topics: int) -> Row:
-    """Figure 2: processor seconds to choose anchors, the lesser of two runs of each."""
+    """Figure 2: CPU seconds to select anchors, the minimum of two runs each."""
     c = trial.cooccurrence
     rows = c / np.maximum(c.sum(axis=1), 1e-300)[:, None]
     everything = np.arange(len(c))
@@ -227,14 +222,15 @@ def timed_selection(trial: Trial, n_topics: int) -> Row:
 
 
 def selection_row(trial: Trial, n_topics: int, results: Results) -> Row:
-    """The row of ``timed_selection``, kept."""
     key = {"corpus": trial.corpus.fingerprint, "timed": n_topics}
     return {"corpus": trial.name, "K": n_topics, **results.row(key, lambda: timed_selection(trial, n_topics))}
 
 
 def cliques_tables(trial: Trial, results: Results) -> str:
-    """Tables 4 and 5: two cliques without a common anchor whose topics are most alike, and two of about the same
-    coherence whose topics are least alike, of those that many searches found.
+    """Tables 4 and 5, from the cliques of many searches.
+
+    Table 4: the two cliques without a common anchor whose topics are most similar. Table 5: the two cliques of about
+    the same coherence whose topics are least similar.
     """
     key = {"corpus": trial.corpus.fingerprint, "K": FEW_TOPICS, "searches": SEARCHES, "cliques": 1}
 
@@ -292,7 +288,7 @@ def _side_by_side(
 
 
 def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
-    """Time to choose anchors against K; coherence at H = 10 and distinct words of each method and corpus."""
+    """Draw time to select anchors against K, coherence at H = 10, and distinct words, by method and corpus."""
     corpora, methods = (
         list(dict.fromkeys(r["corpus"] for r in rows)),
         list(dict.fromkeys(r["method"] for r in rows)),

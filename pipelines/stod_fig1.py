@@ -41,14 +41,14 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 
 Floats = NDArray[np.float64]
 
-#: What the paper draws.
+#: Values of the paper's figure.
 PAPER_VALUES = {
     "documents": [5000, 20_000, 50_000, 100_000, 500_000],
     "words": [3000, 10_000, 30_000, 100_000],
     "topics": [10, 25, 50, 100],
 }
 
-#: Of the simulated corpora, as in the paper.
+#: Parameters of the simulated corpora, as in the paper.
 MEAN_LENGTH, DIRICHLET_MASS, ALPHA0 = 100, 200, 1.0
 
 METHODS = ("uniform", "STOD", "STOD, alpha0 found", "STOD polished", "TOD")
@@ -56,7 +56,7 @@ METHODS = ("uniform", "STOD", "STOD, alpha0 found", "STOD polished", "TOD")
 
 @dataclass(frozen=True)
 class Law:
-    """One point of a curve, and the seed of a corpus."""
+    """One point of a curve, and the seed of its corpus."""
 
     documents: int
     words: int
@@ -65,7 +65,7 @@ class Law:
 
 
 class Trial:
-    """One simulated corpus in ``folder``; it and what methods share are made when first asked for."""
+    """A simulated corpus in ``folder``; the corpus and shared results are computed on first use."""
 
     def __init__(self, law: Law, folder: Path) -> None:
         self.law, self.folder = law, folder
@@ -73,7 +73,6 @@ class Trial:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The documents."""
         law = self.law
         simulate_lda(
             self.folder / "corpus",
@@ -87,40 +86,37 @@ class Trial:
 
     @cached_property
     def truth(self) -> Floats:
-        """The topics that drew them, N x K."""
         return read_truth(Path(self.corpus.root)).word_topic
 
     @cached_property
     def counts(self) -> sparse.csr_array:
-        """All documents in memory."""
         return read_counts(Path(self.corpus.root))
 
     @cached_property
     def scan_seconds(self) -> float:
-        """Of the scans that all of STOD's variants share; their store is ``folder / "moments"``."""
+        """CPU seconds of the scans for all variants of STOD, into ``folder / "moments"``."""
         corpus = self.corpus
         settings = ScanSettings(max_topics=self.law.topics, third_moment=True)
         return _seconds(lambda: scan(corpus, self.folder / "moments", settings, options.ONE_THREAD))
 
     def error(self, word_topic: Floats) -> float:
-        """Mean L1 distance to the truth; a topic that was not found counts as the uniform distribution."""
+        """Mean L1 distance to the truth; missing topics count as the uniform distribution."""
         n, k = self.truth.shape
         padded = np.hstack([word_topic, np.full((n, k - word_topic.shape[1]), 1 / n)])
         return match_topics(padded, self.truth).mean_l1
 
     def stod(self, alpha0: float | Literal["auto"] = ALPHA0) -> Row:
-        """Two scans and the inference."""
+        """Error and seconds of two scans and the inference."""
         model, seconds = self._inferred(alpha0)
         return {"error": self.error(_topics(model)), "seconds": seconds}
 
     def polished(self) -> Row:
-        """The same, and the steps over the documents."""
         (model, seconds), out = self._inferred(ALPHA0), self.folder / "polished"
         seconds += _seconds(lambda: polish(model, self.corpus, out, execution=options.ONE_THREAD))
         return {"error": self.error(_topics(out)), "seconds": seconds}
 
     def tod(self, passes_up_to: int) -> Row:
-        """By its passes, or their number told from one."""
+        """Error and seconds of TOD; above ``passes_up_to`` documents, seconds are extrapolated from one pass."""
         settings, run = StodSettings(self.law.topics, ALPHA0), self.law.documents <= passes_up_to
         with single_blas_thread():
             moments = DocumentMoments(self.counts, ALPHA0)
@@ -134,18 +130,17 @@ class Trial:
         return {"error": error, "seconds": found.spectral + power, "extrapolated": not run}
 
     def gibbs(self, sweeps: Sequence[int]) -> Iterator[tuple[int, Row]]:
-        """After each number of sweeps."""
+        """Error and seconds after each number of sweeps."""
         law = self.law
         prior = {"alpha": ALPHA0 / law.topics, "eta": DIRICHLET_MASS / law.words}
         for found in peers.gibbs(self.counts, law.topics, law.seed, sweeps, **prior):
             yield found.steps, {"error": self.error(found.word_topic), "seconds": found.cpu_seconds}
 
     def uniform(self) -> Row:
-        """The distance of the uniform distribution from the topics."""
         return {"error": self.error(np.full_like(self.truth, 1 / self.law.words)), "seconds": None}
 
     def _inferred(self, alpha0: float | Literal["auto"]) -> tuple[Path, float]:
-        """The model, and the seconds of the scans and of the inference."""
+        """Path of the model, and total seconds of scans and inference."""
         if alpha0 not in self._models:
             scanned, model = self.scan_seconds, self.folder / f"stod-{alpha0}"
             settings = StodSettings(self.law.topics, alpha0)
@@ -159,7 +154,6 @@ def _topics(model: Path) -> Floats:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Processor seconds of the process."""
     started = time.process_time()
     work()
     return time.process_time() - started
@@ -167,14 +161,14 @@ def _seconds(work: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is done at each point; ``methods`` by the names of the table, without Gibbs sampling."""
+    """Methods run at each point, by their names in the table; Gibbs sampling is separate."""
 
     methods: tuple[str, ...]
     sweeps: tuple[int, ...]
     tod_passes: int
 
     def rows(self, law: Law, results: Results) -> Iterator[Row]:
-        """A row for each method; the corpus is simulated only if something is missing, and thrown away."""
+        """One row per method; a temporary corpus is simulated only if a row is missing."""
         with tempfile.TemporaryDirectory() as name:
             trial = Trial(law, Path(name))
             makers: dict[str, Callable[[], Row]] = {
@@ -189,7 +183,7 @@ class Experiment:
             yield from self._gibbs(trial, results)
 
     def _gibbs(self, trial: Trial, results: Results) -> Iterator[Row]:
-        """One chain gives the rows of all numbers of sweeps."""
+        """Rows of all numbers of sweeps, from one chain."""
         if results.only_kept or all(self._has(results, trial.law, sweeps) for sweeps in self.sweeps):
             for sweeps in self.sweeps:
                 yield from _kept(results, trial.law, f"Gibbs {sweeps}", trial.uniform)
@@ -202,19 +196,19 @@ class Experiment:
 
 
 def _kept(results: Results, law: Law, method: str, make: Callable[[], Row]) -> Iterator[Row]:
-    """The row of a cell, or none if it is missing and nothing may be worked out."""
+    """Yield the row of a cell unless it is missing and may not be computed."""
     try:
         yield {**asdict(law), "method": method, **results.row({**asdict(law), "method": method}, make)}
     except CellMissing:
         return
 
 
-#: Of one curve: what varies, and its rows.
+#: Parameter that varies along a curve, and the rows of the curve.
 Curve = tuple[str, list[Row]]
 
 
 def table(vary: str, rows: Sequence[Row]) -> str:
-    """Mean error with its standard deviation and seconds, a row for each value, a column for each method."""
+    """Mean error with standard deviation, and seconds: one row per value, one column per method."""
     methods = [name for name in pictures.LOOKS if any(row["method"] == name for row in rows)]
     lines = []
     for value in sorted({row[vary] for row in rows}):
@@ -234,7 +228,6 @@ def _cell(rows: Sequence[Row]) -> str:
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Error above time, a column a curve."""
     figure, axes = pictures.panels(2, len(curves), width=2.8)
     for (vary, rows), error, seconds in zip(curves, *axes, strict=True):
         for method in pictures.LOOKS:

@@ -40,7 +40,7 @@ from streaming_jsmf.moments.reader import Moments
 
 METHODS = ("STOD", "STOD, alpha0 found", "STOD polished", "TOD")
 
-#: What is drawn, and the labels.
+#: Plotted columns and their labels.
 METRICS = {"npmi": "NPMI", "held_out_npmi": "NPMI, held out", "distinct": "distinct top words"}
 
 LISTED, ALPHA0 = 10, 1.0
@@ -48,7 +48,7 @@ LISTED, ALPHA0 = 10, 1.0
 
 @dataclass(frozen=True)
 class Trial:
-    """One corpus; the documents that are fitted, their moments store and models lie in ``folder``."""
+    """One corpus; ``folder`` contains the corpus of the fitted documents, its moments store and the models."""
 
     name: str
     corpus: Corpus
@@ -57,12 +57,10 @@ class Trial:
 
     @cached_property
     def documents(self) -> Split:
-        """All counts."""
         return Split.of(read_counts(Path(self.corpus.root)))
 
     @cached_property
     def fitted(self) -> Path:
-        """The corpus without those held out."""
         path = self.folder / "fitted"
         if not path.exists():
             part = self.folder / "fitted.part"
@@ -72,12 +70,11 @@ class Trial:
 
     @cached_property
     def moments(self) -> Moments:
-        """The store of all models."""
         settings = ScanSettings(max_topics=self.max_topics, third_moment=True)
         return scan(self.fitted, self.folder / "moments", settings, options.ONE_THREAD)
 
     def topics(self, method: str, n_topics: int) -> Arrays:
-        """Listed words (K x 10) and processor seconds after the scan, which is not in them."""
+        """Top words (K x 10) and CPU seconds, without the scan."""
         started = time.process_time()
         if method.startswith("Gibbs"):
             found = next(peers.gibbs(self.documents.fitted, n_topics, 0, [int(method.split()[1])]))
@@ -104,7 +101,6 @@ class Trial:
         return np.asarray(model.arrays["prominent_words"])
 
     def scores(self, listed: np.ndarray) -> Row:
-        """Of the listed words."""
         return {
             "npmi": coherence_of(self.documents.fitted, listed),
             "held_out_npmi": coherence_of(self.documents.held_out, listed),
@@ -114,7 +110,7 @@ class Trial:
 
 
 def rows_of(trial: Trial, topics: Sequence[int], methods: Sequence[str], results: Results) -> Iterator[Row]:
-    """A row for each cell that is there or may be worked out."""
+    """Yield a row per cell that is stored or may be computed."""
     for n_topics in topics:
         for method in methods:
             try:
@@ -129,7 +125,7 @@ def rows_of(trial: Trial, topics: Sequence[int], methods: Sequence[str], results
 
 
 def row(trial: Trial, n_topics: int, method: str, results: Results) -> Row:
-    """Scores and seconds of a cell, kept; its lists of words are kept as well."""
+    """Scores and seconds of a cell; the scores and top words are stored."""
     key: dict[str, object] = {"corpus": trial.corpus.fingerprint, "K": n_topics, "method": method}
     if method.startswith("STOD"):
         key["scan"] = trial.max_topics
@@ -139,7 +135,7 @@ def row(trial: Trial, n_topics: int, method: str, results: Results) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A row a cell: both NPMI, distinct share and seconds."""
+    """One row per cell: both NPMI, fraction of distinct words, and seconds."""
     lines = [
         [
             row["corpus"],

@@ -37,10 +37,10 @@ from streaming_jsmf.inference.stod.power import decompose
 from streaming_jsmf.inference.stod.recovery import recover
 from streaming_jsmf.jobs.blas import single_blas_thread
 
-#: Of the paper: sum of the prior, sweeps of Gibbs sampling; and how many of them are run here.
+#: The paper's sum of the prior and number of Gibbs sweeps; number of sweeps run here.
 ALPHA0, SWEEPS, SWEEPS_RUN = 1.0, 1500, 30
 
-#: Parts of the run time, by the columns of a row.
+#: Columns of a row with the parts of the run time, and their labels.
 PARTS = {
     "spectral": "spectral decomposition",
     "tensor": "tensor",
@@ -50,19 +50,18 @@ PARTS = {
 
 
 class Clock:
-    """Processor seconds since it was made, or since the lap before."""
+    """CPU seconds since construction or the previous lap."""
 
     def __init__(self) -> None:
         self._last = time.process_time()
 
     def lap(self) -> float:
-        """Seconds of a part."""
         last, self._last = self._last, time.process_time()
         return self._last - last
 
 
 def stod(corpus: Corpus, n_topics: int) -> Row:
-    """Both scans, the pass for the tensor, and the inference, part by part."""
+    """Measure scan, third-moment pass and inference of STOD, by part."""
     settings, plain = StodSettings(n_topics, ALPHA0), ScanSettings(max_topics=n_topics)
     with TemporaryDirectory() as name, single_blas_thread():
         clock = Clock()
@@ -84,7 +83,7 @@ def stod(corpus: Corpus, n_topics: int) -> Row:
 
 
 def tod_row(corpus: Corpus, n_topics: int, *, in_full: bool) -> Row:
-    """TOD of documents in memory; ``reading`` is what one pass from the disk would add."""
+    """Measure TOD in memory; ``reading`` is the additional time per pass if documents are read from disk."""
     settings, clock = StodSettings(n_topics, ALPHA0), Clock()
     counts = read_counts(Path(corpus.root))
     reading = clock.lap()
@@ -100,7 +99,7 @@ def tod_row(corpus: Corpus, n_topics: int, *, in_full: bool) -> Row:
 
 
 def gibbs(corpus: Corpus, n_topics: int) -> Row:
-    """Seconds of the paper's sweeps from a few."""
+    """Extrapolate the seconds of the paper's sweeps from a few sweeps."""
     counts, clock = read_counts(Path(corpus.root)), Clock()
     one, some = peers.gibbs(counts, n_topics, 0, [1, 1 + SWEEPS_RUN])
     sweeps = (some.cpu_seconds - one.cpu_seconds) / SWEEPS_RUN * SWEEPS
@@ -116,7 +115,6 @@ def _row(spectral: float, tensor: float, power: float, topics: float, passes: in
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Total seconds, and the shares of the parts of STOD and TOD."""
     total = [
         [row["corpus"], row["method"], *(_told(row, name) for name in ("seconds", "not_in_memory"))]
         for row in rows
@@ -137,7 +135,7 @@ def _told(row: Row, column: str) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Total seconds of each method, a group of bars a corpus; the parts of STOD beside them, in per cent."""
+    """Draw total seconds of each method, a group of bars per corpus, and the parts of STOD in percent."""
     corpora = list(dict.fromkeys(row["corpus"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     figure, [[total, parts]] = pictures.panels(1, 2, width=3.2, height=2.2)

@@ -24,25 +24,18 @@ from streaming_jsmf.moments.reader import Moments
 LISTED = 6
 
 
-#: L1 distance between two topics, from 0 to 2, above which the later one is another subject.
+#: L1 distance (0 to 2) above which two topics of successive periods are considered different.
 CUT = 1.3
 
-#: The scan is for so many times the topics of a period: what it keeps is the wider, and no second scan corrects it.
+#: ``max_topics`` of the scan as a multiple of the topics of a period: without a second scan, wider factors are needed.
 WIDER = 4
 
 
 @dataclass(frozen=True)
 class Period:
-    """Topics of some years.
+    """Topics of some years: ``word_topic`` (N, K), columns sum to one; ``shares`` (K,) of the tokens.
 
-    Attributes
-    ----------
-    name
-        Such as ``1970..1979``, which is also how its partitions are selected.
-    word_topic
-        (N, K), columns sum to one.
-    shares
-        (K,) of the tokens.
+    ``name``, such as ``1970..1979``, is also the expression that selects the partitions.
     """
 
     name: str
@@ -52,7 +45,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Link:
-    """A topic of a period in a chain; ``step`` is its L1 distance to the one before it, None where a chain begins."""
+    """A topic of a period in a chain; ``step`` is the L1 distance to its predecessor, None at the start of a chain."""
 
     period: Period
     topic: int
@@ -60,7 +53,7 @@ class Link:
 
 
 def ranges(moments: Moments, span: int) -> list[str]:
-    """Expressions for the periods of ``span`` years that have documents, from multiples of ``span``."""
+    """Expressions for the periods that have documents; periods start at multiples of ``span``."""
     labels = {partition.label for partition in moments.store.manifest.partitions} - {None}
     if not all(isinstance(label, int) for label in labels):
         raise InputError(
@@ -71,10 +64,10 @@ def ranges(moments: Moments, span: int) -> list[str]:
 
 
 def chains_of(periods: Sequence[Period], cut: float = CUT) -> list[list[Link]]:
-    """Topics followed from period to period, each matched with one of the next by assignment.
+    """Chains of topics matched from period to period by assignment.
 
-    The assignment gives every topic a successor. One that is farther away than ``cut`` is none: the chain ends, and
-    the other topic begins its own. Chains that begin together are in the order of their shares.
+    If the assigned successor is farther away than ``cut``, the chain ends and the successor starts a new one. Chains
+    that start together are ordered by share.
     """
     chains: list[list[Link]] = []
     going: dict[int, list[Link]] = {}
@@ -95,7 +88,7 @@ def chains_of(periods: Sequence[Period], cut: float = CUT) -> list[list[Link]]:
 
 
 def fitted(moments: Moments, out: Path, names: Sequence[str], settings: InferSettings) -> list[Period]:
-    """A model for each period. A period too small for K topics is left out and named."""
+    """Fit a model per period; periods too small for K topics are skipped and reported."""
     periods: list[Period] = []
     for name in names:
         path = out / name
@@ -111,7 +104,7 @@ def fitted(moments: Moments, out: Path, names: Sequence[str], settings: InferSet
 
 
 def table(chains: Sequence[Sequence[Link]], words: Sequence[str]) -> list[str]:
-    """For each chain a line for each period: share, distance to the line before, words."""
+    """Lines per chain and period: share, distance to the previous period, words."""
     names, lines = np.array(words), []
     for number, chain in enumerate(chains):
         lines.append(f"chain {number}")
@@ -142,7 +135,7 @@ def main(
     corpus: str, out: Path, by: str, span: int, topics: int, cut: float, anchor_min_df: float | None
 ) -> None:
     """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
-    # Selections use the factors alone, so the second scan would be for nothing.
+    # Models of selections use only the factors, so a second scan would not be used.
     settings = ScanSettings(max_topics=WIDER * topics, scans=1, partition_by=by)
     moments = scan(corpus, out / "moments", settings, keep_partitions=True)
     periods = fitted(moments, out, ranges(moments, span), InferSettings(topics, anchor_min_df=anchor_min_df))

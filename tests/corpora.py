@@ -1,4 +1,4 @@
-"""Small corpora with known counts, and what is read of corpora: documents, matrices, files."""
+"""Small corpora with known counts, and functions that read corpora as documents, matrices and files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from streaming_jsmf.corpus.records import Documents, documents_from_batch
 
 @dataclass(frozen=True)
 class Planted:
-    """counts: documents x words; word_topic: words x topics that drew them; topic_topic: their second moment."""
+    """counts: documents x words; word_topic: the true topics, words x topics."""
 
     counts: NDArray[np.int64]
     word_topic: NDArray[np.float64]
 
 
 def planted(n_documents: int, n_words: int, n_topics: int, *, length: float = 60, seed: int = 0) -> Planted:
-    """Draw documents of separable topics: word k is the anchor of topic k, with a tenth of its mass."""
+    """Draw documents from separable topics: word k is the anchor of topic k, with a tenth of its mass."""
     rng = np.random.default_rng(seed)
     word_topic = rng.dirichlet(np.full(n_words - n_topics, 0.2), size=n_topics).T
     word_topic = np.vstack([0.1 * np.eye(n_topics), 0.9 * word_topic])
@@ -39,12 +39,11 @@ def planted(n_documents: int, n_words: int, n_topics: int, *, length: float = 60
 
 
 def words(n_words: int) -> list[str]:
-    """Names for word ids."""
     return [f"word{i:04d}" for i in range(n_words)]
 
 
 def as_lists(counts: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
-    """Dense documents x words counts as the two list columns."""
+    """Convert dense counts (documents x words) to the lists of the columns ``ids`` and ``counts``."""
     ids = [np.flatnonzero(row).tolist() for row in counts]
     return ids, [row[chosen].tolist() for row, chosen in zip(counts, ids, strict=True)]
 
@@ -52,7 +51,7 @@ def as_lists(counts: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]
 def write_lists(
     path: Path, ids: Sequence[object], counts: Sequence[object], *, row_group_rows: int = 50
 ) -> None:
-    """Write one shard from Python lists; nulls allowed."""
+    """Write one shard from Python lists, which may contain nulls."""
     table = pa.table(
         {"ids": pa.array(ids, pa.list_(pa.int32())), "counts": pa.array(counts, pa.list_(pa.int32()))}
     )
@@ -67,7 +66,7 @@ def write_corpus(
     row_group_rows: int = 50,
     names: Sequence[str] | None = None,
 ) -> Path:
-    """Write dense counts as a corpus to be used in place, and return its directory."""
+    """Write dense counts as a corpus, and return its directory."""
     spelled = words(counts.shape[1]) if names is None else names
     directory.mkdir(parents=True)
     for number, rows in enumerate(np.array_split(counts, shards)):
@@ -77,7 +76,7 @@ def write_corpus(
 
 
 def iter_documents(corpus: Corpus) -> Iterator[Documents]:
-    """The documents of a corpus in the order of shards and rows, a batch at a time."""
+    """Documents of a corpus in the order of shards and rows, in batches."""
     for shard in corpus.shards:
         path = corpus.shard_path(shard)
         with open_parquet(path, path) as file:
@@ -86,23 +85,19 @@ def iter_documents(corpus: Corpus) -> Iterator[Documents]:
 
 
 def dense(corpus: Corpus) -> NDArray[np.float64]:
-    """All documents as a matrix (documents x words)."""
     return np.vstack([dense_rows(block, corpus.n_words) for block in iter_documents(corpus)])
 
 
 def dense_rows(documents: Documents, n_words: int) -> NDArray[np.float64]:
-    """Documents as a matrix (documents x words)."""
     arrays = (documents.counts, documents.ids, documents.indptr)
     return csr_array(arrays, shape=(documents.n_documents, n_words)).toarray().astype(float)
 
 
 def rows_of(corpus: Corpus) -> list[dict[str, Any]]:
-    """All documents in order, as Python values."""
     return [row for shard in corpus.shards for row in pq.read_table(corpus.shard_path(shard)).to_pylist()]
 
 
 def bags_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
-    """The words of each document with their counts, by document id."""
     words = corpus.vocabulary().words
     return {
         row["document_id"]: {words[i]: c for i, c in zip(row["ids"], row["counts"], strict=True)}
@@ -111,12 +106,10 @@ def bags_of(corpus: Corpus) -> dict[Any, dict[str, float]]:
 
 
 def file_bytes(root: Path) -> dict[str, bytes]:
-    """The contents of all files below a directory, by relative name."""
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def write_texts(path: Path, texts: Mapping[Any, str]) -> Path:
-    """Write texts by id as a file of JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items()))
     return path

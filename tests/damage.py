@@ -1,4 +1,4 @@
-"""What may happen to a file."""
+"""Kinds of damage to a file."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ def emptied(path: Path) -> None:
 
 
 def flipped(path: Path) -> None:
-    """One bit of it is another."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
 
 
-#: Kinds that a chunk can show; one without a byte is a truncated one.
+#: Kinds of damage for chunks; an empty chunk is a case of a truncated one.
 SOME = (truncated, flipped, Path.unlink)
 ALL = (truncated, emptied, flipped, Path.unlink)
 
 
 def rewritten(model: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the metadata of a model as a program would that knows their digest: no damage, but other contents."""
+    """Change the metadata of a model and update their digest: valid, but different contents."""
     root = model / "zarr.json"
     data = json.loads(root.read_text(encoding="utf-8"))
     attributes = data["attributes"]

@@ -1,4 +1,4 @@
-"""A Dask cluster as an administrator starts it: ``dask scheduler`` and ``dask worker`` as processes of their own."""
+"""A Dask cluster of ``dask scheduler`` and ``dask worker`` processes, as an administrator starts it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.processes import SOURCE, Process, started, wait_until
 
 @dataclass(frozen=True)
 class Machine:
-    """What a process of a cluster finds when it starts: options of the interpreter, and its environment."""
+    """Interpreter options and environment of a cluster process."""
 
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Live processes. They run in sessions of their own, so that one can be killed without the others."""
+    """Running processes, each in its own session, so that one can be killed without the others."""
 
     address: str
     scheduler: Process
@@ -34,7 +34,7 @@ class Cluster:
 
 @contextmanager
 def process(module: str, *arguments: str, machine: Machine, folder: Path, log: str) -> Iterator[Process]:
-    """Run ``python -m module`` away from the source, its output in ``folder / log``; killed with all its children."""
+    """Run ``python -m module`` in ``folder`` with its output in ``folder / log``; killed with all its children."""
     line = [sys.executable, *machine.options, "-m", module, *arguments]
     with (
         (folder / log).open("w", encoding="utf-8") as output,
@@ -55,7 +55,7 @@ def dask_cluster(
     worker_machine: Machine | None = None,
     protocol: str = "tcp",
 ) -> Iterator[Cluster]:
-    """Start a scheduler on a free port, and workers of one thread each."""
+    """Start a scheduler on a free port, and single-thread workers."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "scheduler.json"
     listening = (
@@ -106,7 +106,7 @@ def _is_written(file: Path) -> bool:
 
 
 def without_the_package(folder: Path) -> Machine:
-    """A machine that has everything but this package: the installed packages, linked one by one."""
+    """A machine without this package: all other installed packages are linked."""
     site = folder / "site"
     site.mkdir(parents=True)
     for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
@@ -117,7 +117,7 @@ def without_the_package(folder: Path) -> Machine:
 
 
 def with_another_version(folder: Path, name: str, version: str) -> Machine:
-    """A machine where the metadata of an installed package say another version."""
+    """A machine on which the metadata of an installed package have another version."""
     metadata = folder / f"{name}-{version}.dist-info" / "METADATA"
     metadata.parent.mkdir(parents=True)
     metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The commands and Python snippets of README and docs, taken from the text.
+"""Commands and Python snippets in README and docs.
 
-Blocks that cannot be run have a comment before them: ``<!-- not run: why -->``.
+A block that cannot be run follows the comment ``<!-- not run: why -->``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = re.compile(
     r"(?:^<!-- (?P<remark>[^>]*) -->\n)?^```(?P<kind>sh|python)\n(?P<text>.*?)^```$", re.M | re.S
 )
 
-#: Position of the result among the arguments of a verb; it is removed before the command runs.
+#: Position of the result in the arguments of a verb; it is removed before the command runs.
 _RESULT = {
     "ingest": 1, "simulate": 0, "scan": 1, "infer": 1, "fit": 1, "polish": 2, "transform": 2, "report": 1,
 }  # fmt: skip
@@ -32,7 +32,7 @@ _CHANGES = {"--add", "--remove", "--merge", "--rebase", "--repair"}
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page: its kind is ``sh`` or ``python``; ``not_run`` is the reason if it is not run."""
+    """A fenced ``sh`` or ``python`` block; ``not_run`` is the reason if it is not run."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Block:
     not_run: str | None
 
     def commands(self) -> Iterator[list[str]]:
-        """The words of each ``streaming-jsmf`` command of a shell block, without comments."""
+        """The words of each ``streaming-jsmf`` command in a shell block, without comments."""
         for line in self.text.replace("\\\n", " ").splitlines():
             for part in line.split("&&"):
                 words = shlex.split(part, comments=True)
@@ -61,20 +61,19 @@ def blocks() -> list[Block]:
 
 
 def context(words: list[str]) -> click.Context:
-    """The parsed command; raises ``click.UsageError`` if it is not a valid one."""
+    """Parse a command; raises ``click.UsageError`` if it is invalid."""
     verb, *arguments = [word.strip("[]") for word in words if word != "..."]
     return cli.commands[verb].make_context(verb, arguments)
 
 
 def smaller(words: list[str]) -> list[str]:
-    """The command for a small corpus: few topics and documents."""
     line = shlex.join(words).replace("--documents 100000", "--documents 300")
     line = re.sub(r"--topics [\d,]+", "--topics 3,4" if words[0] == "choose-k" else "--topics 3", line)
     return shlex.split(re.sub(r"--max-topics \d+", "--max-topics 5", line))
 
 
 def result_of(words: list[str]) -> str | None:
-    """The path that a command creates; None if it changes a store or creates nothing."""
+    """Path that a command creates; None if it changes a store or creates nothing."""
     if words[0] not in _RESULT or _CHANGES.intersection(words):
         return None
     parsed = context(words)

@@ -1,9 +1,8 @@
-"""Everything users can see of the program: ``python -m tests.features --write`` records it in features.json.
+"""The public features of the program: ``python -m tests.features --write`` records them in features.json.
 
-The list holds the verbs with their options, the public Python names with their parameters, the readers with their
-keys, and the names and types in every output: it shows what a change adds, removes or renames. It does not hold texts
-(help, messages, headings). It is made through the public interface only, so that it does not depend on the structure of
-the package: the command line, ``import streaming_jsmf``, and files that any other program can open.
+They are the verbs with their options, public Python names with their parameters, readers with their keys, and names and
+types in all outputs, but no texts (help, messages, headings). They are found through public interfaces only (command
+line, ``import streaming_jsmf``, files in open formats), so the list does not depend on the structure of the package.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Found = Iterator[tuple[str, str | list[str]]]
 
 
 def command_line(_folder: Path) -> Found:
-    """Verbs, arguments and options, of the command that the program runs, whatever module it is in."""
+    """Verbs, arguments and options of the root command, wherever it is defined."""
     roots: list[click.Group] = []
     with patch.object(click.Command, "main", lambda group, *_, **__: roots.append(group)):
         run([])
@@ -68,7 +67,7 @@ def _options(owner: click.Command, context: click.Context, *verb: str) -> Iterat
     short, full = (called(*verb, flag).out for flag in ("--help", "--help-all"))
     for option in owner.get_params(context):
         if "--help" in option.opts:
-            continue  # click makes it for the first context of a process, and its names depend on that
+            continue  # click creates it for the first context of a process, and its names depend on that
         words = ["required"] * option.required
         if not isinstance(option, click.Option):
             yield option.make_metavar(context), ", ".join(["argument", *words])
@@ -89,7 +88,7 @@ def _options(owner: click.Command, context: click.Context, *verb: str) -> Iterat
 
 
 def _kind(option: click.Option) -> str:
-    """What values look like; names of other types belong to the implementation."""
+    """Kind of value; names of other types are implementation details."""
     if isinstance(option.type, click.Choice):
         return "|".join(map(str, option.type.choices))
     kinds = {click.types.IntParamType: "integer", click.types.FloatParamType: "number"}
@@ -98,7 +97,7 @@ def _kind(option: click.Option) -> str:
 
 
 def _default(option: click.Option, context: click.Context) -> list[str]:
-    """The default as the help shows it, if that is a value and not a description."""
+    """The default shown by the help, if it is a value and not a description."""
     record = option.get_help_record(context)
     shown = re.findall(r"\[default: ([^\];]*)", record[1] if record else "")
     values = {*_kind(option).split("|"), str(option.get_default(context))}
@@ -107,7 +106,7 @@ def _default(option: click.Option, context: click.Context) -> list[str]:
 
 
 def exit_codes(folder: Path) -> Found:
-    """Of commands that succeed, get wrong input, find a damaged store, or get a signal."""
+    """Exit codes for success, wrong input, a damaged store and signals."""
     damaged = folder / "damaged"
     shutil.copytree(folder / "moments", damaged)
     chunk = next(path for path in sorted((damaged / "row_sum").rglob("*")) if path.parent.name == "c")
@@ -140,10 +139,10 @@ def exit_codes(folder: Path) -> Found:
 
 # Python
 
-#: Classes whose fields are public and whose methods are not.
+#: Classes with public fields but no public methods.
 SETTINGS = ("Settings", "Request", "Execution")
 
-#: What scikit-learn's classes give to estimators; the versions of its other methods differ.
+#: Public methods of estimators from scikit-learn's base classes; the others differ between versions.
 CONVENTIONS = (
     *("fit", "transform", "fit_transform", "partial_fit", "inverse_transform", "score"),
     *("get_params", "set_params", "set_output", "get_feature_names_out"),
@@ -174,7 +173,7 @@ def _member(owner: type, name: str) -> str | list[str]:
 
 
 def _signature(function: Callable[..., Any]) -> list[str]:
-    """Parameters with their defaults; the names of types are not public."""
+    """Parameters with their defaults, without types, which are not public."""
     signs = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     made = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -197,7 +196,6 @@ def estimators(_folder: Path) -> Found:
 
 
 def in_memory(folder: Path) -> Found:
-    """Kinds of objects that ``ingest`` takes, with the number of documents."""
     texts = ["red green blue"] * 8
     sources = {
         "list of texts": texts,
@@ -217,7 +215,7 @@ def in_memory(folder: Path) -> Found:
 
 
 def offered(message: str) -> list[str]:
-    """The names that an error message offers: the longest list in it, or else its last word."""
+    """Names listed in an error message: its longest list, or its last word."""
     plain = re.sub(r",? or ", ", ", message.replace("'", ""))
     lists = re.findall(r"[\w-]+(?:, [\w-]+)*(?=[,;]|$)", plain, re.MULTILINE)
     most = max(each.count(",") for each in lists)
@@ -225,7 +223,7 @@ def offered(message: str) -> list[str]:
 
 
 def readers(folder: Path) -> Found:
-    """Names and keys, by the messages about others."""
+    """Names and keys of readers, from the messages about unknown ones."""
 
     def refused(source: Path, *options: str) -> list[str]:
         outcome = called("ingest", source, folder / "none", *options)
@@ -271,20 +269,19 @@ def shape(value: Any, path: str = "") -> dict[str, set[str]]:
 
 
 def keys(value: Any) -> list[str]:
-    """``shape`` as lines, of a value or of JSON."""
     found = shape(json.loads(value) if isinstance(value, str) else value)
     return sorted(f"{path} {' or '.join(sorted(kinds))}" for path, kinds in found.items())
 
 
 def columns(path: Path) -> list[str]:
-    """Columns of a Parquet file with their types, and the keys of its metadata."""
+    """Columns of a Parquet file with their types, and its metadata keys."""
     schema = pq.read_schema(path)
     metadata = sorted(key.decode() for key in schema.metadata or {} if not key.startswith(b"ARROW"))
     return [*(f"{field.name} {field.type}" for field in schema), *(f"metadata {key}" for key in metadata)]
 
 
 def arrays(path: Path) -> list[str]:
-    """Arrays of a Zarr group with dimensions, types and attributes, and the attributes of the group."""
+    """Attributes of a Zarr group, and its arrays with dimensions, types and attributes."""
     group = zarr.open_group(path, mode="r")
     made = [f"attribute {key}" for key in sorted(group.attrs)]
     for name, found in sorted(group.arrays()):
@@ -294,7 +291,7 @@ def arrays(path: Path) -> list[str]:
 
 
 def outputs(folder: Path) -> Found:
-    """Files and printed answers of every verb, and what the log tells of them."""
+    """Files and printed results of every verb, and the fields of its log."""
     log = ("--log-json", folder / "log.jsonl")
     yield from _corpora(folder, log)
     scan = (*log, "--max-topics", 5, "--partition-nonzeros", 4000)
@@ -338,7 +335,7 @@ def _corpora(folder: Path, log: Sequence[object]) -> Found:
 
 
 def _answers(model: Path, folder: Path, log: Sequence[object]) -> Found:
-    """What is told of a model and of documents."""
+    """Printed results about a model and documents."""
     shares = folder / "shares.parquet"
     printed("transform", model, CORPUS, shares, *log)
     printed("transform", model, CORPUS, folder / "shares", "--top", 2, "--method", "cvb0", *log)
@@ -372,7 +369,6 @@ def package(_folder: Path) -> Found:
 
 
 def features() -> Features:
-    """Everything, in a scratch directory."""
     made = (command_line, python_names, estimators, in_memory, readers, outputs, exit_codes, package)
     with tempfile.TemporaryDirectory() as folder:
         return {
@@ -383,7 +379,7 @@ def features() -> Features:
 
 
 def differences(then: Features, now: Features) -> list[str]:
-    """What is gone, new or different, one line each."""
+    """Removed, added and changed features, one line each."""
     lines = [f"- {name}: {then[name]}" for name in then if name not in now]
     lines += [f"+ {name}: {now[name]}" for name in now if name not in then]
     for name in (name for name in then if name in now and then[name] != now[name]):

@@ -1,14 +1,13 @@
-"""What the program computes from fixed inputs, in one table, recorded in golden.json.
+"""Compare what the program computes from fixed inputs with golden.json.
 
-    python -m tests.golden                                prints what differs from golden.json
-    python -m tests.golden --record                       writes golden.json
-    python -m tests.golden --record polish transform      writes the cases whose names begin so, and keeps the others
-    python -m tests.golden --file OLD.json [--record]     the same with another file
+    python -m tests.golden                                print differences from golden.json
+    python -m tests.golden --record                       write golden.json
+    python -m tests.golden --record polish transform      update the cases whose names start with these words
+    python -m tests.golden --file OLD.json [--record]     use another file
 
-Bits are compared only on the recorded platform. To compare two versions to the bit on any machine, let the old one
-write a file (``--file OLD.json --record``), and compare the new one with it (``--file OLD.json``).
-
-Each case makes stores through the command line in a scratch directory; ``observations`` has what is compared.
+Bits are compared only on the recorded platform. To compare the bits of two versions on any machine, write a file with
+the old one (``--file OLD.json --record``) and compare the new one with it (``--file OLD.json``). Each case creates
+stores through the command line in a temporary directory; ``observations`` defines what is compared.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ CURATION = (
 
 
 def platform() -> dict[str, Any]:
-    """What decides about the last bits of floating-point numbers and about the bytes of Parquet files."""
+    """Versions and hardware that determine the last bits of floating-point numbers and the bytes of Parquet files."""
     import llvmlite.binding
-    import scipy.linalg  # noqa: F401  (its BLAS is a library of its own, listed once it is loaded)
+    import scipy.linalg  # noqa: F401  (scipy has its own BLAS, which is listed after import)
 
     blas = {
         f"{library['internal_api']} {library['version']} {library.get('architecture')}"
@@ -75,7 +74,7 @@ def platform() -> dict[str, Any]:
 
 
 def command(*arguments: object, scheduler: str = "synchronous") -> str:
-    """Run a command that must succeed; returns what it prints."""
+    """Run a command that must succeed, and return its output."""
     places = () if arguments[0] in ("infer", "info") else ("--scheduler", scheduler, "--workers", 2)
     return printed(*arguments, *places)
 
@@ -84,7 +83,7 @@ def command(*arguments: object, scheduler: str = "synchronous") -> str:
 
 
 def ingested(kind: Format, codec: str, root: Path) -> Observed:
-    """The corpus that ``ingest`` makes of a format, with every rule of the curation at work."""
+    """Ingest a format with all rules of curation."""
     source = kind.write(root / "in", documents(), codec)
     command("ingest", source, root / "out", *kind.arguments(), *CURATION)
     return corpus_contents(root / "out")
@@ -106,7 +105,7 @@ TEXTS = {
 
 
 def _of_texts(root: Path, options: Sequence[object]) -> Observed:
-    """The corpus of the texts that the counts of ``FIRST`` spell; every other text begins with the head of a mail."""
+    """Ingest texts with the counts of ``FIRST``; every other text starts with mail headers."""
     counts, words = sj.corpus_to_matrix(FIRST)
     names = [f"{word[-2:]}{word}s".translate(str.maketrans("0123456789", "abcdefghij")) for word in words]
     lines = []
@@ -136,7 +135,7 @@ def _simulated(root: Path) -> Observed:
 
 
 class Stores:
-    """Stores that several cases need, each made once, under a scratch directory."""
+    """Stores shared by several cases, each created once in a temporary directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -158,7 +157,7 @@ class Stores:
         return self.scanned("exact", *SCAN, "--exact", "--third-moment")
 
     def changed(self, name: str, *options: object, of: Path | None = None) -> Path:
-        """A copy of a store, the kept one by default, after a change."""
+        """Copy a store (by default the kept one) and change the copy."""
         if name not in self._made:
             shutil.copytree(of or self.kept(), self.root / name)
         return self.scanned(name, *options)
@@ -167,7 +166,7 @@ class Stores:
         return self.scanned("sample", *SAMPLED, "--third-moment")
 
     def merged(self) -> Path:
-        """The kept store with one of a corpus whose words differ in part and in order."""
+        """The kept store merged with that of a corpus whose vocabulary differs in words and order."""
         other = self.root / "other"
         shutil.copytree(SECOND, other)
         words = (other / "vocab.txt").read_text().split()
@@ -270,7 +269,7 @@ POLISHED: dict[str, Callable[[Stores], Path]] = {
     ),
 }
 
-#: Options of ``transform``, by the name of the result.
+#: Options of ``transform`` by name of the result.
 SHARES: dict[str, tuple[object, ...]] = {
     "map.parquet": (),
     "map.zarr": (),
@@ -282,18 +281,17 @@ SHARES: dict[str, tuple[object, ...]] = {
 
 
 def transformed(made: Stores, name: str) -> Observed:
-    """Shares of other documents than those of the model, which is not polished."""
+    """Topic shares of documents that the model was not fitted to, from the unpolished model."""
     out = made.root / name
     command("transform", MODELS["lr-jsmf"](made), SECOND, out, *SHARES[name])
     return shares_contents(out)
 
 
 def evaluated(path: Path) -> Observed:
-    """Counts that ``evaluate`` keeps of a corpus, and the metrics it prints."""
     printed = json.loads(command("evaluate", path, "--corpus", FIRST, "--json", "--replicas", 2))
     certificates = printed.pop("certificates", None)
     certificates.get("polish", {}).pop("start", None)  # a path
-    # A residual is a difference of nearly equal numbers, and has few digits in common elsewhere.
+    # A residual is a difference of nearly equal numbers, so few digits agree across platforms.
     found: Observed = {"certificates": bits(certificates)}
     found["metrics"] = {"numbers": numbers(printed)}
     for name, counts in zarr.open_group(path / "evaluation", mode="r").groups():
@@ -307,7 +305,7 @@ def evaluated(path: Path) -> Observed:
 
 @dataclass(frozen=True)
 class Case:
-    """A name and what makes its observations in a new directory, with the stores that are there."""
+    """A named function that creates observations in a new directory, using the shared stores."""
 
     name: str
     observe: Callable[[Path, Stores], Observed]
@@ -340,7 +338,6 @@ def recorded(file: Path = RECORDED) -> dict[str, Any]:
 
 
 def observations(chosen: Callable[[str], bool]) -> dict[str, Observed]:
-    """Those of the cases whose names are chosen."""
     with tempfile.TemporaryDirectory() as scratch:
         stores = Stores(Path(scratch))
         found = {}
@@ -352,7 +349,7 @@ def observations(chosen: Callable[[str], bool]) -> dict[str, Observed]:
 
 
 def write(file: Path, found: Mapping[str, Observed]) -> None:
-    """Write observations with the platform, an observation a line."""
+    """Write the platform and the observations, one per line."""
     lines = [f'{{"platform": {json.dumps(platform())},', '"cases": {']
     for name, observed in found.items():
         inside = (
@@ -365,7 +362,6 @@ def write(file: Path, found: Mapping[str, Observed]) -> None:
 
 
 def main() -> None:
-    """Record or compare, see above."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden")
     parser.add_argument("cases", nargs="*", default=[""], help="how the names of the cases begin")
     parser.add_argument("--record", action="store_true")

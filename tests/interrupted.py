@@ -1,7 +1,7 @@
-"""Commands that are interrupted in bad moments, each in a fork of one process that has imported the package.
+"""Commands interrupted at difficult moments, each in a fork of one process that has imported the package.
 
-``python -m tests.interrupted FOLDER`` runs every moment with every signal, in ``FOLDER/<moment>-<signal>``, and prints
-a JSON object of what became of each (``_ended``).
+``python -m tests.interrupted FOLDER`` runs every moment with every signal in ``FOLDER/<moment>-<signal>``, and prints
+the outcomes (``_ended``) as a JSON object.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG, STORE = "log.jsonl", "store"
 
 
 def in_the_start_of_a_worker_thread(number: int) -> None:
-    """The thread runs, and its executor does not know it yet: it would wait for work for ever."""
+    """The thread is running but not yet registered with its executor, so it would wait for work forever."""
     start = threading.Thread.start
 
     def interrupted(thread: threading.Thread) -> None:
@@ -50,7 +50,7 @@ def in_the_start_of_a_worker_thread(number: int) -> None:
 
 
 def with_a_thread_that_waits(number: int) -> None:
-    """It is no daemon, so the interpreter would wait for it at its end."""
+    """The thread is not a daemon, so the interpreter would wait for it on exit."""
     threading.Thread(target=threading.Event().wait).start()
     signal.raise_signal(number)
 
@@ -63,7 +63,7 @@ def in_a_library_that_makes_another_error_of_it(number: int) -> None:
 
 
 def in_a_finalizer(number: int) -> None:
-    """No exception leaves it."""
+    """Exceptions do not propagate from a finalizer."""
 
     class Interrupted:
         def __del__(self) -> None:
@@ -75,7 +75,7 @@ def in_a_finalizer(number: int) -> None:
 
 
 def with_much_to_complain_about(number: int) -> None:
-    """What libraries say of work that is cut off, such as distributed of its tasks."""
+    """Libraries print errors about canceled work, as distributed does about its tasks."""
     try:
         signal.raise_signal(number)
     finally:
@@ -105,14 +105,14 @@ def in_a_task_without_end(number: int) -> None:
 
 
 def in_compiled_code(number: int) -> None:
-    """The signal does not reach the main thread, as in a library that does not return for a long time."""
+    """The signal does not reach the main thread, as during a long call of a library."""
     threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     threading.Event().wait()
 
 
 def twice(number: int) -> None:
-    """The second signal waits for nothing."""
+    """The second signal ends the process without waiting."""
     interrupts.GRACE, interrupts._ONE = float(PATIENCE), 0.0
     threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
     in_a_task_without_end(number)
@@ -134,7 +134,7 @@ FORCED: tuple[Callable[[int], None], ...] = (in_a_task_without_end, in_compiled_
 
 
 def _command(moment: Callable[[int], None], number: int) -> None:
-    """``streaming-jsmf interrupted``, which meets the moment while it writes a store and a log."""
+    """Run ``streaming-jsmf interrupted``, a command that is interrupted while it writes a store and a log."""
 
     @cli.command()
     def interrupted() -> None:
@@ -142,13 +142,13 @@ def _command(moment: Callable[[int], None], number: int) -> None:
             moment(number)
 
     sys.argv = ["streaming-jsmf", interrupted.name or ""]
-    # An end in order takes no time here, but for that of a busy machine.
+    # An orderly exit takes no time here, except on a busy machine.
     interrupts.GRACE = 0.3 if moment in FORCED else float(PATIENCE)
     streaming_jsmf.__main__.main()
 
 
 def _ended(moment: Callable[[int], None], number: int, folder: Path) -> list[Any]:
-    """Exit code, standard error, outcome and message of the last line in the log, and names of what is left."""
+    """Exit code, standard error, outcome and message of the log's last line, and names of leftover files."""
     folder.mkdir()
     child = os.fork()
     if not child:
@@ -176,7 +176,6 @@ def _ended(moment: Callable[[int], None], number: int, folder: Path) -> list[Any
 
 
 def main() -> None:
-    """Run them all."""
     base = Path(sys.argv[1])
     found = {
         f"{moment.__name__}-{number.name}": _ended(moment, number, base / f"{moment.__name__}-{number.name}")

@@ -1,4 +1,4 @@
-"""Small models and the counts that metrics need of their corpora, with everything that is odd about real ones."""
+"""Small models and the counts that their metrics need, with the irregularities of real ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Case:
-    """documents: H, (M, N) counts; and what evaluate_topics takes."""
+    """documents: H, (M, N) counts; the other fields are arguments of evaluate_topics."""
 
     documents: Floats
     topics: TopicArrays
@@ -36,7 +36,7 @@ def exact_factor(H: Floats, width: int | None = None) -> Cooccurrence:
 
 
 def counts_of(H: Floats, topics: TopicArrays, rows: Floats | None) -> SelectedCounts:
-    """Documents with the top words, the anchors and every third word; exact rows if given."""
+    """Document frequencies of top words, anchors and every third word, with exact rows if given."""
     chosen = np.unique(
         np.concatenate([topics.top_words.ravel(), topics.representatives, np.arange(0, H.shape[1], 3)])
     )
@@ -45,7 +45,7 @@ def counts_of(H: Floats, topics: TopicArrays, rows: Floats | None) -> SelectedCo
 
 
 def make_case(seed: int, n_words: int = 30, n_topics: int = 4, *, width: int | None = None) -> Case:
-    """Documents of random topics, some words rare and one that never occurs; a model near the truth."""
+    """Documents of random topics, with rare words and one without occurrences, and a model near the truth."""
     rng = np.random.default_rng(seed)
     B = rng.dirichlet(np.full(n_words, 0.3), size=n_topics).T
     B[-1] = 0.0
@@ -66,7 +66,6 @@ def make_case(seed: int, n_words: int = 30, n_topics: int = 4, *, width: int | N
 
 
 def reordered(topics: TopicArrays, order: NDArray[np.int64]) -> TopicArrays:
-    """The same model with its topics in another order."""
     return replace(
         topics,
         word_topic=topics.word_topic[:, order],
@@ -78,7 +77,7 @@ def reordered(topics: TopicArrays, order: NDArray[np.int64]) -> TopicArrays:
 
 
 def cases() -> st.SearchStrategy[Case]:
-    """Models of 1 to 5 topics over 6 to 30 words, whole factors and cut ones."""
+    """Models of 1 to 5 topics and 6 to 30 words, with full or truncated factors."""
     return st.builds(
         lambda seed, words, topics, cut: make_case(seed, words, topics, width=words // 2 if cut else None),
         st.integers(0, 10**6),

@@ -1,16 +1,13 @@
-"""What is observed of corpora, stores, models and shares, as any other program would open them.
+"""Observations of corpora, stores, models and shares, read as any other program would read them.
 
-Observations are of four kinds:
+- ``exact``: integers, words, keys and partition boundaries, which are the same with any library and processor;
+- ``array``: floating-point arrays. Bits depend on libraries and the processor, so a summary is kept with the sha256:
+  the norm and, for A with one row per word, |A' x| for fixed x, which is invariant to signs and rotations of columns;
+- ``numbers``: floating-point numbers;
+- ``bits``: sha256 of results that depend on such arrays, or of files that differ between versions of pyarrow.
 
-- ``exact``: integers, words, keys and cuts, which are the same with any library and on any processor;
-- ``array``: floating-point arrays; their bits depend on the libraries and on the processor's kernels, so that beside
-  the sha256 a short summary is kept: the norm and, of A with one row a word, |A' x| for fixed x, which neither signs
-  nor a rotation of the columns change;
-- ``numbers``: floating-point numbers as they are;
-- ``bits``: sha256 of what depends on such arrays, or of files that another version of pyarrow writes in other bytes.
-
-On the recorded platform all must be equal to the bit. Elsewhere ``exact`` must still be equal, arrays and numbers
-within 1e-4 (or 1e-7, for differences of nearly equal numbers), and ``bits`` are not compared.
+On the recorded platform all must be bit-identical. On others ``exact`` must be equal, arrays and numbers must agree
+within 1e-4 (or 1e-7 for differences of nearly equal numbers), and ``bits`` are not compared.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from numpy.typing import NDArray
 
 Observed = dict[str, dict[str, Any]]
 
-#: Agreement of floating-point numbers where bits cannot be compared.
+#: Tolerances for floating-point numbers where bits cannot be compared.
 RELATIVE, ABSOLUTE = 1e-4, 1e-7
 
 
@@ -40,7 +37,7 @@ def sha256(data: bytes) -> str:
 
 
 def exact(value: Any) -> dict[str, Any]:
-    """What is the same everywhere; long values by their sha256."""
+    """A value that is the same on all platforms; long values as sha256."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     return {"exact": value if len(text) <= 400 else sha256(text.encode())}
 
@@ -50,7 +47,7 @@ def bits(value: Any) -> dict[str, Any]:
 
 
 def array(values: NDArray[Any]) -> dict[str, Any]:
-    """An array: exactly, if it holds integers or words; with a summary, if it holds floating-point numbers."""
+    """An array: exact for integers or words, with a summary for floating-point numbers."""
     kind = {"shape": list(values.shape), "dtype": str(values.dtype)}
     if values.dtype.kind not in "f":
         content = json.dumps(values.tolist(), ensure_ascii=False).encode()
@@ -60,7 +57,7 @@ def array(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def summary(values: NDArray[np.float64]) -> list[float]:
-    """Norm; and for a matrix |A' x| for three fixed x."""
+    """Norm and, for a matrix, |A' x| for three fixed x."""
     found = [np.linalg.norm(values)]
     if values.ndim == 2:
         places = np.arange(values.shape[0])
@@ -69,7 +66,7 @@ def summary(values: NDArray[np.float64]) -> list[float]:
 
 
 def together(arrays: Observed) -> dict[str, Any]:
-    """Several arrays as one observation: a store has many parts with the same few arrays in each."""
+    """Combine arrays into one observation, because the many parts of a store have the same few arrays."""
     about = {n: a["array"]["about"][0] if "array" in a else a["exact"]["shape"][0] for n, a in arrays.items()}
     content = json.dumps({name: {**a, "about": None} for name, a in arrays.items()}, sort_keys=True)
     shapes = {name: next(iter(a.values()))["shape"] for name, a in arrays.items()}
@@ -80,7 +77,7 @@ def together(arrays: Observed) -> dict[str, Any]:
 
 
 def corpus_contents(corpus: Path) -> Observed:
-    """Words, documents, cuts and manifest of a corpus."""
+    """Words, documents, row groups and manifest of a corpus."""
     manifest = json.loads((corpus / "manifest.json").read_text())
     shards = [corpus / shard["name"] for shard in manifest["shards"]]
     tables = [pq.read_table(shard) for shard in shards]
@@ -117,7 +114,7 @@ def _columns(table: pa.Table) -> dict[str, list[Any]]:
 
 
 def arrays_of(group: zarr.Group) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The arrays right in a group, with their dimensions."""
+    """Arrays of a group, without subgroups, and their dimensions."""
     for name, stored in sorted(group.arrays()):
         observed = array(np.asarray(stored[...]))
         [content] = observed.values()
@@ -126,11 +123,11 @@ def arrays_of(group: zarr.Group) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def moments_contents(store: Path) -> Observed:
-    """Settings, partitions, record keys and every array of a moments store, kept parts and folds included."""
+    """Settings, partitions, record keys and all arrays of a moments store, including kept parts and folds."""
     root = zarr.open_group(store, mode="r")
     manifest: dict[str, Any] = dict(root.attrs["manifest"])
     del manifest["probes"]["numpy"]
-    manifest.pop("change", None)  # of the request, with the paths in it
+    manifest.pop("change", None)  # the request, which contains paths
     for corpus in manifest["corpora"]:
         corpus["path"] = Path(corpus["path"]).name
     found = {f"manifest/{key}": exact(value) for key, value in manifest.items()}
@@ -141,11 +138,11 @@ def moments_contents(store: Path) -> Observed:
         steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
         found[f"records/{name}"] = exact({"scalars": record.attrs["scalars"], "history": steps})
         if "covers" in record.attrs:
-            # The stages after the basis cover what the bits of the basis are.
+            # Stages after the basis cover a digest of its bits.
             kind = bits if name in ("projection", "third_moment") else exact
             found[f"records/{name} covers"] = kind(record.attrs["covers"])
     for name, part in root["partials"].groups():
-        # What is committed has its record; its own name ends with a number drawn for the attempt.
+        # Committed parts have a record; their names end with a random number of the attempt.
         key = re.sub(r"-[0-9a-f]{32}$", "", name)
         assert key in records
         found[f"partials/{key}"] = together(dict(arrays_of(part)))
@@ -153,7 +150,6 @@ def moments_contents(store: Path) -> Observed:
 
 
 def model_contents(model: Path) -> Observed:
-    """Arrays, settings and provenance of a model."""
     root = zarr.open_group(model, mode="r")
     provenance: dict[str, Any] = dict(root.attrs["provenance"])
     same = ("engine", "corpus_fingerprints", "scan_settings", "settings_fingerprint", "partitions")
@@ -168,7 +164,6 @@ def model_contents(model: Path) -> Observed:
 
 
 def shares_contents(shares: Path) -> Observed:
-    """Columns of shares in Parquet, or arrays of shares in Zarr."""
     if (shares / "zarr.json").exists():
         return dict(arrays_of(zarr.open_group(shares, mode="r")))
     files = sorted(shares.glob("*.parquet")) if shares.is_dir() else [shares]
@@ -185,7 +180,6 @@ def shares_contents(shares: Path) -> Observed:
 
 
 def numbers(value: Any, path: str = "") -> dict[str, float]:
-    """The numbers of nested JSON by their paths."""
     if isinstance(value, Mapping):
         return {k: v for key, inner in value.items() for k, v in numbers(inner, f"{path}/{key}").items()}
     if isinstance(value, list):
@@ -198,7 +192,7 @@ def numbers(value: Any, path: str = "") -> dict[str, float]:
 
 
 def differences(expected: Observed, found: Observed, same_platform: bool) -> list[str]:
-    """What is not as it was, one line each."""
+    """Missing, new and changed observations, one line each."""
     missing = [f"{name}: {'gone' if name in expected else 'new'}" for name in expected.keys() ^ found.keys()]
     both = expected.keys() & found.keys()
     return sorted(
@@ -222,7 +216,7 @@ def _unlike(name: str, expected: dict[str, Any], found: dict[str, Any], same_pla
 
 
 def _bits_of(observed: dict[str, Any]) -> dict[str, Any]:
-    """Without the summary: it is for other platforms."""
+    """Remove the summary, which is for other platforms."""
     if "array" not in observed:
         return observed
     return {"array": {key: value for key, value in observed["array"].items() if key != "about"}}

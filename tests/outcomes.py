@@ -1,4 +1,4 @@
-"""What a command ended with, and what every refusal looks like."""
+"""Outcomes of commands, and the format of error messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Outcome:
     err: str
 
     def without_progress(self) -> Outcome:
-        """Less the lines that tell how far a job is."""
         return Outcome(self.code, self.out, PROGRESS.sub("", self.err))
 
 
@@ -49,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def called(*arguments: object) -> Outcome:
-    """Run a command line in this process, and catch what it prints."""
+    """Run a command line in this process, and capture its output."""
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run([*map(str, arguments)])
@@ -57,14 +56,14 @@ def called(*arguments: object) -> Outcome:
 
 
 def printed(*arguments: object) -> str:
-    """Run a command line that must succeed, and return what it prints."""
+    """Run a command line that must succeed, and return its output."""
     outcome = called(*arguments)
     assert outcome.code == 0, f"{' '.join(map(str, arguments))} ended with {outcome.code}: {outcome.err}"
     return outcome.out
 
 
 def described(place: object, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """What ``info`` prints; it compares each array with its digest."""
+    """Output of ``info --json``, which checks the digest of each array."""
     capsys.readouterr()
     assert run(["info", str(place), "--json"]) == 0
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -72,7 +71,7 @@ def described(place: object, capsys: pytest.CaptureFixture[str]) -> dict[str, An
 
 
 def refused(outcome: Outcome, code: int, *parts: str) -> None:
-    """One line that begins with ``error:`` and holds all parts, and nothing printed."""
+    """Check for the exit code, one line that starts with ``error:`` and contains all parts, and no output."""
     assert outcome.code == code, outcome.err
     assert outcome.out == ""
     [line] = outcome.err.splitlines()

@@ -1,4 +1,4 @@
-"""Commands in processes of their own: run to the end, started and waited for, killed in the middle."""
+"""Commands in child processes: run to the end, started, or killed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from typing import Any
 import streaming_jsmf
 from tests.outcomes import Outcome
 
-#: Seconds within which a process must have done what is waited for.
+#: Maximum seconds to wait for a process.
 PATIENCE = 300
 
-#: Where the package under test lies.
+#: Directory of the package under test.
 SOURCE = str(Path(streaming_jsmf.__file__).parents[1])
 
 Process = subprocess.Popen[str]
 
 
 def command(*arguments: object) -> list[str]:
-    """``streaming-jsmf``, with the interpreter of the tests."""
     return [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)]
 
 
@@ -34,7 +33,6 @@ def _environment(changes: dict[str, str]) -> dict[str, str]:
 
 
 def ended(line: Sequence[str], *, folder: Path | None = None, **environment: str) -> Outcome:
-    """Run a command to its end, whatever that is."""
     done = subprocess.run(
         line,
         cwd=folder,
@@ -48,14 +46,14 @@ def ended(line: Sequence[str], *, folder: Path | None = None, **environment: str
 
 
 def finished(line: Sequence[str], *, folder: Path | None = None, **environment: str) -> str:
-    """Run a command that must end well; what it said on standard error."""
+    """Run a command that must succeed, and return its standard error."""
     done = ended(line, folder=folder, **environment)
     assert done.code == 0, done.err
     return done.err
 
 
 def wait_until(now: Callable[[], bool], what: str) -> None:
-    """Wait until ``now``; fail if it takes too long."""
+    """Wait until ``now()``; fail after ``PATIENCE`` seconds."""
     deadline = time.monotonic() + PATIENCE
     while not now():
         assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
@@ -63,7 +61,7 @@ def wait_until(now: Callable[[], bool], what: str) -> None:
 
 
 def wait_for(process: Process, now: Callable[[], bool]) -> None:
-    """Wait for a moment in the middle of what a process does."""
+    """Wait until ``now()`` while the process is running; fail if it ends before."""
     wait_until(lambda: process.poll() is not None or now(), "a moment that did not come")
     assert process.poll() is None, "it ended before the moment came"
 
@@ -78,7 +76,7 @@ def started(
     stderr: Any = subprocess.DEVNULL,
     **environment: str,
 ) -> Iterator[Process]:
-    """A process in a session of its own, which ends with the block, orphans and all."""
+    """Start a process in its own session; it is killed with all its children at the end of the block."""
     with subprocess.Popen(
         line,
         cwd=folder,
@@ -100,7 +98,7 @@ def started(
 def killed(
     line: Sequence[str], now: Callable[[], bool], *, folder: Path | None = None, **environment: str
 ) -> Iterator[None]:
-    """Run a command until ``now``, and kill it; its orphans, if any, live until the block ends."""
+    """Run a command until ``now()`` and kill it; its orphans are killed at the end of the block."""
     with started(line, folder=folder, **environment) as process:
         wait_for(process, now)
         process.kill()

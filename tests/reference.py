@@ -1,7 +1,6 @@
-"""The oracle: LR-JSMF and its dense predecessor written as plainly as possible, on dense f64 arrays.
+"""The oracle: LR-JSMF and its dense predecessor on dense float64 arrays, slow and independent of the package.
 
-Slow on purpose. Nothing here is shared with the package, so that agreement means something. Algorithm and
-equation numbers are those of Lee, Cho, Dong, Mimno and Bindel (ICML 2021). H holds documents as rows.
+Algorithm and equation numbers are those of Lee, Cho, Dong, Mimno and Bindel (ICML 2021). Rows of H are documents.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Topics:
-    """anchors: K word ids; word_topic B: N x K; topic_given_word: N x K; topic_topic A: K x K."""
+    """anchors (K,) word ids; word_topic B (N x K); topic_given_word (N x K); topic_topic A (K x K)."""
 
     anchors: NDArray[np.int64]
     word_topic: Floats
@@ -30,7 +29,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """values: K, falling; vectors: N x K, orthonormal columns."""
+    """values (K,) in descending order; vectors (N x K) with orthonormal columns."""
 
     values: Floats
     vectors: Floats
@@ -38,10 +37,10 @@ class Eigenpairs:
 
 @dataclass(frozen=True)
 class Projection:
-    """What alternating projections leave.
+    """Result of alternating projections.
 
-    matrix: N x N, non-negative, the last C_t. factor: N x K, Y with Y Y' the rank-K positive part of it.
-    distances: Frobenius length of each step C_t -> C_{t+1}.
+    matrix (N x N): the last C_t, non-negative. factor (N x K): Y with Y Y' its rank-K positive part. distances:
+    Frobenius norm of each step C_t -> C_{t+1}.
     """
 
     matrix: Floats
@@ -51,14 +50,14 @@ class Projection:
 
 @dataclass(frozen=True)
 class LowRankResult:
-    """rectified: N x K, ENN's Y; topics: what LAW found in it."""
+    """rectified (N x K): Y of ENN; topics: those that LAW finds from it."""
 
     rectified: Floats
     topics: Topics
 
 
 def document_weights(lengths: NDArray[np.integer] | Floats, scheme: str) -> Floats:
-    """One weight per document from its length in tokens: capped = min(n, 200), uniform = 1, length = n."""
+    """Document weights from lengths in tokens: capped = min(n, 200), uniform = 1, length = n."""
     n = np.asarray(lengths, dtype=float)
     if scheme == "capped":
         return np.minimum(n, 200.0)
@@ -70,7 +69,7 @@ def document_weights(lengths: NDArray[np.integer] | Floats, scheme: str) -> Floa
 
 
 def cooccurrence(H: Floats, weights: Floats | None = None) -> Floats:
-    """Eq. 1 with document weights: sum_m w_m (h h' - diag h) / (n (n - 1)) / sum_m w_m; n < 2 is left out."""
+    """Eq. 1 with document weights: sum_m w_m (h h' - diag h) / (n (n - 1)) / sum_m w_m, over documents with n >= 2."""
     H = np.asarray(H, dtype=float)
     weights = np.ones(len(H)) if weights is None else weights
     C = np.zeros((H.shape[1], H.shape[1]))
@@ -85,7 +84,7 @@ def cooccurrence(H: Floats, weights: Floats | None = None) -> Floats:
 
 
 def mean_of_shares(H: Floats, weights: Floats | None = None) -> Floats:
-    """u: weighted mean of h_m / n_m over the documents with at least two tokens; equals C e."""
+    """u: weighted mean of h_m / n_m over documents with at least two tokens; equals C e."""
     weights = np.ones(len(H)) if weights is None else weights
     kept = [(h / h.sum(), w) for h, w in zip(np.asarray(H, float), weights, strict=True) if h.sum() >= 2]
     return sum(w * share for share, w in kept) / sum(w for _, w in kept)
@@ -104,7 +103,7 @@ def positive_factor(C: Floats, K: int) -> Floats:
 
 
 def alternating_projection(C: Floats, K: int, iterations: int, tolerance: float = 0.0) -> Projection:
-    """Algorithm 2: PSD_K, NOR, NN in turn; stops once a step is at most tolerance * ||C_t||_F."""
+    """Algorithm 2: PSD_K, NOR, NN in turn; stops when a step is at most tolerance * ||C_t||_F."""
     N = len(C)
     distances: list[float] = []
     for _ in range(iterations):
@@ -121,12 +120,12 @@ def alternating_projection(C: Floats, K: int, iterations: int, tolerance: float 
 
 
 def largest_rows(Y: Floats, count: int) -> NDArray[np.int64]:
-    """Ids of the rows of largest length; ties go to the lowest id."""
+    """Ids of the ``count`` rows of largest norm; ties are resolved by id."""
     return np.argsort(-np.linalg.norm(Y, axis=1), kind="stable")[:count]
 
 
 def non_negative_correction(Y: Floats, I_size: int) -> Floats:
-    """E of Algorithm 3, dense: max(-y_i'y_j, 0) where i or j is among the I_size longest rows."""
+    """E of Algorithm 3, dense: max(-y_i'y_j, 0) if i or j is among the I_size rows of largest norm."""
     chosen = np.zeros(len(Y), dtype=bool)
     chosen[largest_rows(Y, I_size)] = True
     E = np.maximum(-(Y @ Y.T), 0.0)
@@ -135,7 +134,7 @@ def non_negative_correction(Y: Floats, I_size: int) -> Floats:
 
 
 def enn_step(Y: Floats, K: int, I_size: int) -> Floats:
-    """One turn of Algorithm 3: the matrix Y Y' + E + r e e', and its truncated eigenpairs as the next Y."""
+    """One step of Algorithm 3: the next Y from the truncated eigenpairs of Y Y' + E + r e e'."""
     N = len(Y)
     E = non_negative_correction(Y, I_size)
     r = (1.0 - (Y @ Y.T).sum() - E.sum()) / N**2
@@ -155,18 +154,18 @@ def enn(C: Floats, K: int, I_size: int, iterations: int, tolerance: float = 0.0)
 
 
 def pivots(rows: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int64]:
-    """Column-pivoted QR of rows': K times the row of largest residual, which is then projected out."""
+    """Column-pivoted QR of rows': K times, choose the row of largest residual and project it out."""
     residual = np.array(rows, dtype=float)
     allowed = np.ones(len(rows), dtype=bool) if allowed is None else allowed
     chosen: list[int] = []
     for _ in range(K):
         squares = np.where(allowed, (residual**2).sum(axis=1), -1.0)
         squares[chosen] = -1.0
-        best = int(np.argmax(squares))  # argmax takes the lowest id among equals
+        best = int(np.argmax(squares))  # argmax returns the lowest id in case of ties
         if squares[best] <= 0.0:
             raise ValueError(f"only {len(chosen)} independent rows are allowed, {K} were asked for")
         direction = residual[best] / np.sqrt(squares[best])
-        # Projected out twice: once loses orthogonality as the residuals get small.
+        # Project out twice; once loses orthogonality when residuals are small.
         for _ in range(2):
             residual = residual - np.outer(residual @ direction, direction)
         chosen.append(best)
@@ -174,12 +173,12 @@ def pivots(rows: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int6
 
 
 def row_normalised(C: Floats, d: Floats) -> Floats:
-    """Rows of C over d; rows with d <= 0 become zero."""
+    """Rows of C divided by d; rows with d <= 0 are 0."""
     return np.where(d[:, None] > 0, C / np.where(d > 0, d, 1.0)[:, None], 0.0)
 
 
 def anchor_words(C: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int64]:
-    """Algorithm 1, anchors: pivots of the row-normalised C; words with row sum <= 0 are never anchors."""
+    """Anchors of Algorithm 1: pivots of the row-normalised C; words with row sum <= 0 are never anchors."""
     d = C.sum(axis=1)
     usable = d > 0 if allowed is None else (d > 0) & allowed
     return pivots(row_normalised(C, d), K, usable)
@@ -188,29 +187,29 @@ def anchor_words(C: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.i
 def anchor_guard(
     d: Floats, u: Floats, document_frequency: NDArray[np.integer] | None = None, minimum: float = 0.0
 ) -> Mask:
-    """Which words may be anchors: d > 0.1 u, and in at least `minimum` documents."""
+    """Words that may be anchors: d > 0.1 u, in at least ``minimum`` documents."""
     mask = d > 0.1 * u
     return mask if document_frequency is None else mask & (document_frequency >= minimum)
 
 
 def default_anchor_min_df(n_documents: int) -> float:
-    """1 % of the documents, at least 20 documents, those 20 capped at M / 50."""
+    """Minimum document frequency: 1 % of the documents, at least min(20, M / 50)."""
     return max(0.01 * n_documents, min(20.0, n_documents / 50.0))
 
 
 def simplex_gap(x: Floats, S: Floats, b: Floats) -> float:
-    """2 (b'g - min g) with g = S (S'b - x): ||x - S'b||^2 is at most this far above its minimum."""
+    """2 (b'g - min g) with g = S (S'b - x), an upper bound of ||x - S'b||^2 minus its minimum."""
     g = S @ (b @ S - x)
     return float(2.0 * (b @ g - g.min()))
 
 
 def simplex_row_by_supports(x: Floats, S: Floats) -> Floats:
-    """Minimise ||x - S'b||^2 over the simplex by trying every support: for K up to about 6."""
+    """Minimise ||x - S'b||^2 over the simplex by trying every support; for K up to about 6."""
     best, best_value = np.zeros(len(S)), np.inf
     for size in range(1, len(S) + 1):
         for support in itertools.combinations(range(len(S)), size):
             rows = S[list(support)]
-            # Affine hull of the support: first vertex plus combinations of the edges from it.
+            # Affine hull of the support: the first vertex plus combinations of edges from it.
             edges = (rows[1:] - rows[0]).T
             rest = np.linalg.lstsq(edges, x - rows[0], rcond=None)[0] if size > 1 else np.zeros(0)
             weights = np.concatenate([[1.0 - rest.sum()], rest])
@@ -226,9 +225,9 @@ def simplex_row_by_supports(x: Floats, S: Floats) -> Floats:
 def simplex_row(x: Floats, S: Floats) -> Floats:
     """Minimise ||x - S'b||^2 over the simplex, exactly, as one non-negative least squares problem.
 
-    With P = S - x the task is the point of the hull of P's rows nearest to 0. If t solves
-    min ||P't||^2 + s^2 (e't - 1)^2 over t >= 0, then t / e't is that point's weights (compare the KKT
-    conditions). The certificate is checked before the answer leaves.
+    With P = S - x, this finds the point nearest to 0 in the convex hull of the rows of P. If t >= 0 minimizes
+    ||P't||^2 + s^2 (e't - 1)^2, then t / e't are its weights (compare the KKT conditions). Raises ArithmeticError if
+    `simplex_gap` of the result is too large.
     """
     P = S - x
     scale = np.linalg.norm(P, axis=1).max() or 1.0
@@ -243,40 +242,38 @@ def simplex_row(x: Floats, S: Floats) -> Floats:
 
 
 def simplex_least_squares(X: Floats, S: Floats) -> Floats:
-    """N x K convex weights, one row at a time."""
     return np.array([simplex_row(x, S) for x in X])
 
 
 def bayes(topic_given_word: Floats, d: Floats) -> Floats:
-    """B: p(word | topic) from p(topic | word) and word masses d; columns sum to one."""
+    """B = p(word | topic) from p(topic | word) and word masses d; columns sum to one."""
     joint = topic_given_word * np.maximum(d, 0.0)[:, None]
     return joint / joint.sum(axis=0)
 
 
 def topics_from_rows(X: Floats, d: Floats, C: Floats, K: int, allowed: Mask | None) -> Topics:
-    """The common rest of Algorithms 1 and 5: pivots of X, convex weights, Bayes, A by the diagonal.
+    """Common steps of Algorithms 1 and 5: pivots of X, convex weights, Bayes, A by the diagonal.
 
-    X: N x any, rows of the normalised co-occurrence in any orthonormal coordinates. C: N x N, for C_SS.
+    X (N x any): rows of the normalised co-occurrence in any orthonormal coordinates. C (N x N) is used for C_SS.
     """
     usable = d > 0 if allowed is None else (d > 0) & allowed
     S = pivots(X, K, usable)
     shares = np.zeros((len(X), K))
     shares[d > 0] = simplex_least_squares(X[d > 0], X[S])
     B = bayes(shares, d)
-    # Anchors are exact unit vectors, so B_S is diagonal and its inverse is a division.
+    # Rows of anchors are exact unit vectors, so B_S is diagonal and its inverse is a division.
     diagonal = np.diag(B[S])
     A = np.maximum(C[np.ix_(S, S)], 0.0) / np.outer(diagonal, diagonal)
     return Topics(S, B, shares, A)
 
 
 def anchor_word_algorithm(C: Floats, K: int, allowed: Mask | None = None) -> Topics:
-    """Algorithm 1 on a (rectified) co-occurrence C >= 0."""
     d = C.sum(axis=1)
     return topics_from_rows(row_normalised(C, d), d, C, K, allowed)
 
 
 def low_rank_anchor_word_algorithm(Y: Floats, K: int, allowed: Mask | None = None) -> Topics:
-    """Algorithm 5 on Y (N x K), C = Y Y'. Same as Algorithm 1 on Y Y' where that is non-negative."""
+    """Algorithm 5 on Y (N x K), C = Y Y'; equals Algorithm 1 on Y Y' if that is non-negative."""
     d = Y @ Y.sum(axis=0)
     _, R = np.linalg.qr(Y)
     X = row_normalised(Y, d) @ R.T
@@ -293,9 +290,9 @@ def lr_jsmf(
     tolerance: float = 1e-5,
     anchor_min_df: float | None = None,
 ) -> LowRankResult:
-    """Algorithm 6 with exact eigenpairs in place of randomised ones, ENN and LAW, and the anchor guards.
+    """Algorithm 6 with exact eigenpairs instead of randomised ones, ENN, LAW and the anchor guards.
 
-    I_size defaults to the paper's 10 K + 1000; anchor_min_df to `default_anchor_min_df`, 0 for none.
+    I_size defaults to 10 K + 1000 as in the paper, anchor_min_df to `default_anchor_min_df` (0 disables it).
     """
     H = np.asarray(H, dtype=float)
     H = H[H.sum(axis=1) >= 2]
@@ -307,7 +304,7 @@ def lr_jsmf(
 
 
 def dykstra(C: Floats, K: int, iterations: int) -> Floats:
-    """Algorithm 2 with Dykstra's corrections: each projection is applied to what it took last time and the rest."""
+    """Algorithm 2 with Dykstra's corrections: each projection first adds back its previous correction."""
     N = len(C)
 
     def semidefinite(X: Floats) -> Floats:
@@ -325,7 +322,7 @@ def dykstra(C: Floats, K: int, iterations: int) -> Floats:
 
 
 def enn_by_words(C: Floats, K: int, I_size: int, shares: Floats, iterations: int) -> Floats:
-    """Algorithm 3, the missing mass spread as shares shares' instead of evenly."""
+    """Algorithm 3 with the missing mass distributed as shares shares' instead of uniformly."""
     Y = positive_factor(C, K)
     for _ in range(iterations):
         E = non_negative_correction(Y, I_size)
@@ -335,11 +332,11 @@ def enn_by_words(C: Floats, K: int, I_size: int, shares: Floats, iterations: int
 
 
 def completed_half(C: Floats, A: NDArray[np.int64], B: NDArray[np.int64], K: int) -> Floats:
-    """Diagonal entries of the words A from the rest of C_AA and the column space of C_AB, as one linear system."""
+    """Diagonal of C_AA from its off-diagonal entries and the column space of C_AB, by one linear system."""
     U = np.linalg.svd(C[np.ix_(A, B)])[0][:, :K]
     P = U @ U.T
     off = C[np.ix_(A, A)] - np.diag(np.diag(C)[A])
-    # Entry by entry: the diagonal d is that of P (off + diag d) P.
+    # The diagonal d equals the diagonal of P (off + diag d) P.
     return np.linalg.solve(np.eye(len(A)) - P**2, np.diag(P @ off @ P))
 
 
@@ -353,14 +350,13 @@ class PALMStep:
 
 
 def palm_objective(C: Floats, X: Floats, Y: Floats, s: float) -> float:
-    """J of Eq. 2."""
     return float(0.5 * np.linalg.norm(C - X @ Y.T) ** 2 + 0.5 * s * np.linalg.norm(X - Y) ** 2)
 
 
 def palm(C: Floats, K: int, iterations: int, s: float = 1e-4, gamma: float = 1.005) -> list[PALMStep]:
     """Algorithm 4: a proximal gradient step on X, then on Y, each of length 1 / (gamma L).
 
-    Eigenvectors have no sign; each starts with the one whose positive part is the longer.
+    Signs of eigenvectors are arbitrary; those with the larger positive part are chosen.
     """
     X = positive_factor(C, K)
     for k in range(K):
@@ -380,7 +376,7 @@ def palm(C: Floats, K: int, iterations: int, s: float = 1e-4, gamma: float = 1.0
 def enn_momentum(
     C: Floats, K: int, I_size: int, iterations: int, block_steps: int, friction: float
 ) -> Floats:
-    """ENN with momentum: Algorithm 3 at first, then Y <- A Z (Z'A Z)^(-1/2) at Z = Y + beta (Y - Y_before)."""
+    """ENN with momentum: Algorithm 3 first, then Y <- A Z (Z'A Z)^(-1/2) at Z = Y + beta (Y - Y_before)."""
     Y = positive_factor(C, K)
     before, age = None, 0
     for step in range(1, iterations + 1):
@@ -394,7 +390,7 @@ def enn_momentum(
         A = Z @ Z.T + E + (1.0 - (Z @ Z.T).sum() - E.sum()) / len(Z) ** 2
         root = scipy.linalg.sqrtm(Z.T @ A @ Z).real
         following = A @ Z @ np.linalg.inv(root)
-        # The step points back on what is carried along: momentum starts anew.
+        # Restart the momentum if the step opposes it.
         if ((Z - following) * (following - Y)).sum() > 0:
             age = 0
         before, Y = Y, following

@@ -1,6 +1,6 @@
-"""The oracle's anchors: shrunken rows, given and tandem anchors, SoftClique, refined correlations.
+"""The oracle of anchors: shrunken rows, given and tandem anchors, SoftClique, refined correlations.
 
-As slow and plain as ``tests.reference``, and as free of anything from the package.
+Slow and independent of the package, like ``tests.reference``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.reference import Floats, Mask, Topics
 
 
 def shrunken(rows: Floats, d: Floats, document_frequency: Floats, shrinkage: float) -> Floats:
-    """Rows drawn to their mean, weighted by d where that is positive, by df / (df + shrinkage)."""
+    """Shrink rows toward their d-weighted mean (over positive d) by the factor df / (df + shrinkage)."""
     mass = np.maximum(d, 0.0)
     centre = sum(m * row for m, row in zip(mass, rows, strict=True)) / mass.sum()
     return np.array(
@@ -26,9 +26,9 @@ def shrunken(rows: Floats, d: Floats, document_frequency: Floats, shrinkage: flo
 
 
 def tandem_topics(C: Floats, groups: list[list[int]]) -> Topics:
-    """Algorithm 1 where the anchor of a topic is a new word, counted wherever one of a group's words is.
+    """Algorithm 1 with a pseudoword per topic as its anchor, which is counted wherever a word of the group is.
 
-    The new word's row is the sum of theirs, and so are its co-occurrences with the other new words.
+    The rows and co-occurrences of a pseudoword are the sums of those of its words.
     """
     joined = np.array([np.isin(np.arange(len(C)), group).astype(float) for group in groups])
     d = C.sum(axis=1)
@@ -42,7 +42,7 @@ def tandem_topics(C: Floats, groups: list[list[int]]) -> Topics:
 
 
 def topics_of_anchors(rows: Floats, d: Floats, C: Floats, S: list[int]) -> Topics:
-    """Steps 3 to 6 of Algorithm 1 for anchors that are there."""
+    """Steps 3 to 6 of Algorithm 1 for given anchors."""
     shares = np.zeros((len(rows), len(S)))
     shares[d > 0] = reference.simplex_least_squares(rows[d > 0], rows[S])
     B = reference.bayes(shares, d)
@@ -52,7 +52,7 @@ def topics_of_anchors(rows: Floats, d: Floats, C: Floats, S: list[int]) -> Topic
 
 
 def shrunken_law(Y: Floats, K: int, allowed: Mask, document_frequency: Floats, shrinkage: float) -> Topics:
-    """Algorithm 5 with anchors chosen among shrunken rows."""
+    """Algorithm 5 with anchors selected from shrunken rows."""
     C = Y @ Y.T
     d = C.sum(axis=1)
     rows = reference.row_normalised(C, d)
@@ -61,18 +61,17 @@ def shrunken_law(Y: Floats, K: int, allowed: Mask, document_frequency: Floats, s
 
 
 def clique_weight(C: Floats, clique: tuple[int, ...]) -> float:
-    """Sum of the edges between the words."""
     return float(sum(C[i, j] for i, j in itertools.combinations(clique, 2)))
 
 
 def lightest_clique(C: Floats, K: int, allowed: Mask) -> float:
-    """The smallest weight of all cliques of K allowed words, by trying them all."""
+    """Minimum weight of all cliques of K allowed words, by enumeration."""
     words = np.flatnonzero(allowed)
     return min(clique_weight(C, clique) for clique in itertools.combinations(words, K))
 
 
 def best_exchange(C: Floats, clique: tuple[int, ...], allowed: Mask) -> float:
-    """The smallest weight that exchanging one word of the clique can reach."""
+    """Minimum weight after exchanging one word of the clique."""
     outside = [word for word in np.flatnonzero(allowed) if word not in clique]
     return min(
         clique_weight(C, (*(word for word in clique if word != leaving), entering))
@@ -82,6 +81,6 @@ def best_exchange(C: Floats, clique: tuple[int, ...], allowed: Mask) -> float:
 
 
 def refined_correlations(B: Floats, C: Floats) -> Floats:
-    """Non-negative A of sum 1 with B A B' nearest to C: a simplex problem with K^2 vertices b_i b_j'."""
+    """Non-negative A of sum 1 with B A B' nearest to C: a simplex problem with the K^2 vertices b_i b_j'."""
     vertices = np.array([np.outer(first, second).ravel() for first in B.T for second in B.T])
     return reference.simplex_row(C.ravel(), vertices).reshape(B.shape[1], B.shape[1])

@@ -1,7 +1,4 @@
-"""The oracle of the metrics: every definition written out on dense N x N arrays, with loops where loops are plainer.
-
-Slow on purpose. Nothing here is shared with the package, so that agreement means something.
-"""
+"""The oracle of the metrics: definitions on dense N x N arrays, slow and independent of the package."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ Integers = NDArray[np.int64]
 
 
 def dense_cooccurrence(factor: NDArray[np.float32], diagonal: Floats) -> Floats:
-    """F F' - D, (N, N), with entries of the diagonal below 0 set to 0: no pair of tokens is counted less than never."""
+    """F F' - D (N, N), with negative entries of the diagonal set to 0, because counts are not negative."""
     C = factor.astype(float) @ factor.astype(float).T - np.diag(diagonal)
     for i in range(len(C)):
         C[i, i] = max(C[i, i], 0.0)
@@ -24,7 +21,7 @@ def dense_cooccurrence(factor: NDArray[np.float32], diagonal: Floats) -> Floats:
 
 
 def topic_given_word(B: Floats, prior: Floats) -> Floats:
-    """Bayes' rule word by word; a word of no topic has a row of zeros."""
+    """Bayes' rule word by word; words without topics have rows of zeros."""
     shares = np.zeros_like(B)
     for i, row in enumerate(B):
         mass = sum(b * p for b, p in zip(row, prior, strict=True))
@@ -34,7 +31,7 @@ def topic_given_word(B: Floats, prior: Floats) -> Floats:
 
 
 def normalised_rows(C: Floats, u: Floats) -> Floats:
-    """C-bar; rows with u = 0 are 0."""
+    """C-bar: rows of C divided by u; rows with u = 0 are 0."""
     return np.array([row / total if total > 0 else 0 * row for row, total in zip(C, u, strict=True)])
 
 
@@ -66,7 +63,7 @@ def relative_dominancy(A: Floats) -> float:
 
 
 def specificity(B: Floats, p: Floats) -> float:
-    """Mean KL over the words with p > 0, both sides normalised over them; a topic with no such word counts 0."""
+    """Mean KL divergence over words with p > 0, both sides normalised; a topic without such words counts 0."""
     there = p > 0
     divergences = []
     for k in range(B.shape[1]):
@@ -86,12 +83,12 @@ def dissimilarity(top_words: Integers, count: int = 20) -> float:
 
 
 def document_frequency(H: Floats, *words: int) -> int:
-    """Documents (rows of H) that hold all the words."""
+    """Number of documents (rows of H) that contain all the words."""
     return sum(all(h[word] > 0 for word in words) for h in H)
 
 
 def coherence(H: Floats, top_words: Integers, epsilon: float) -> list[float]:
-    """Mimno et al. 2011, straight from the documents."""
+    """Coherence of Mimno et al. 2011, directly from the documents."""
     return [
         sum(
             math.log(
@@ -128,7 +125,7 @@ def npmi_pair(both: float, one: float, other: float, smoothing: float = 0.0) -> 
 
 
 def npmi(H: Floats, top_words: Integers, smoothing: float = 0.0) -> list[float]:
-    """Mean over unordered pairs of the top words, straight from the documents."""
+    """Mean NPMI over unordered pairs of top words, directly from the documents."""
     return [
         float(
             np.mean(
@@ -148,7 +145,7 @@ def npmi(H: Floats, top_words: Integers, smoothing: float = 0.0) -> list[float]:
 
 
 def spanning_tree(weights: Floats) -> float:
-    """Kruskal: edges by weight, each kept if it joins two parts."""
+    """Weight of the minimum spanning tree, by Kruskal's algorithm."""
     part = list(range(len(weights)))
     edges = sorted((weights[i, j], i, j) for i, j in itertools.combinations(range(len(weights)), 2))
     total = 0.0
@@ -164,7 +161,7 @@ def mst_incoherence(
 ) -> list[float]:
     """Per topic: 7 prominent words and the 7 largest positive entries of its row, edges (1 - NPMI) / 2.
 
-    joint: (N, N) p(i, j). alone: (N,) p(i). allowed: words that may be characteristic; None: all.
+    joint (N, N): p(i, j); alone (N,): p(i); allowed: candidates for characteristic words (None: all).
     """
     allowed = np.arange(rows.shape[1]) if allowed is None else allowed
     costs = []
@@ -179,7 +176,7 @@ def mst_incoherence(
 
 
 def log_volume(points: Floats) -> float:
-    """Cayley-Menger determinant of the distances between the vertices."""
+    """Log volume by the Cayley-Menger determinant."""
     K = len(points)
     bordered = np.ones((K + 1, K + 1))
     bordered[0, 0] = 0.0
@@ -191,7 +188,7 @@ def log_volume(points: Floats) -> float:
 
 
 def random_hull_volumes(N: int, K: int, hulls: int, rng: np.random.Generator) -> Floats:
-    """The paper's random hulls: N rows even on the simplex, K of them by greedy pivoting; (hulls,) volumes."""
+    """Volumes (hulls,) of the paper's random hulls: N uniform rows on the simplex, K of them by greedy pivoting."""
     volumes = []
     for _ in range(hulls):
         rows = rng.dirichlet(np.ones(N), size=N)
@@ -208,9 +205,9 @@ def random_hull_volumes(N: int, K: int, hulls: int, rng: np.random.Generator) ->
 
 
 def mean_squared_volume(N: int, K: int) -> float:
-    """E of the squared volume of K independent rows even on the simplex of N corners, without any choice.
+    """Expected squared volume of K independent uniform rows on the simplex with N corners, without selection.
 
-    det of the scatter of K independent vectors of covariance s (I - e e'/N), s = 1 / (N (N + 1)), has the mean
+    The scatter of K independent vectors with covariance s (I - e e'/N), s = 1 / (N (N + 1)), has the mean determinant
     K (K - 1)! binom(N - 1, K - 1) s^(K - 1); the volume has a factor 1 / (K - 1)!.
     """
     s = 1.0 / (N * (N + 1))
@@ -218,7 +215,7 @@ def mean_squared_volume(N: int, K: int) -> float:
 
 
 def best_matching(first: Floats, second: Floats) -> list[float]:
-    """L1 distances of the cheapest one-to-one pairs, by trying all of them."""
+    """L1 distances of the best one-to-one matching, by enumeration."""
     if first.shape[1] > second.shape[1]:
         first, second = second, first
     distance = [[float(np.abs(a - b).sum()) for b in second.T] for a in first.T]
@@ -253,7 +250,7 @@ def hoyer_sparsity(B: Floats) -> float:
 
 
 def divergence_in_bits(p: Floats, q: Floats) -> float:
-    """D(p || q), q as a distribution, its zeros lifted to the precision of a number; p as it is."""
+    """D(p || q) in bits; zeros of q are raised to machine epsilon and q is normalised, p is not."""
     lifted = [max(value, float(np.finfo(float).eps)) for value in q]
     return sum(a * math.log2(a / (b / sum(lifted))) for a, b in zip(p, lifted, strict=True) if a > 0)
 
@@ -270,7 +267,7 @@ def word_entropy(shares: Floats) -> float:
 
 
 def ranks(B: Floats, words: Integers) -> Floats:
-    """Rank of each word among those of each topic, from 1; equal ones in the order of their ids."""
+    """Rank of each word in each topic, from 1; ties are resolved by word id."""
     found = np.zeros((len(words), B.shape[1]))
     for k, word in enumerate(words):
         for topic in range(B.shape[1]):

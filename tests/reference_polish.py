@@ -1,6 +1,6 @@
-"""The oracle of polish: CVB0 in documents as plainly as possible, dense, float64, one word after the other.
+"""The oracle of polish: dense CVB0 in float64, one word at a time, independent of the package.
 
-Asuncion, Welling, Smyth and Teh (UAI 2009), with topics and prior given. Nothing here is shared with the package.
+Asuncion, Welling, Smyth and Teh (UAI 2009), with given topics and prior.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Documents:
-    """tokens: N x K expected; weights: M x K, n_k + alpha_k; log_likelihood of tokens given the others."""
+    """tokens (N x K): expected counts; weights (M x K): n_k + alpha_k; log_likelihood of tokens given the others."""
 
     tokens: Floats
     weights: Floats
@@ -23,7 +23,7 @@ class Documents:
 
 
 def cvb0(counts: Floats, topics: Floats, prior: Floats, rounds: int) -> Documents:
-    """counts M x N, topics N x K, prior (K,)."""
+    """CVB0 of counts (M x N) with topics (N x K) and prior (K,)."""
     tokens = np.zeros_like(topics)
     weights = np.zeros((len(counts), len(prior)))
     likelihood = 0.0
@@ -50,7 +50,7 @@ def cvb0(counts: Floats, topics: Floats, prior: Floats, rounds: int) -> Document
 
 
 def dirichlet_moments(parameters: Floats) -> tuple[Floats, Floats]:
-    """Mean and mean product of two shares under Dirichlet(parameters), (K,) and K x K."""
+    """Mean (K,) and mean product (K x K) of the shares under Dirichlet(parameters)."""
     total = parameters.sum()
     pairs = np.outer(parameters, parameters) + np.diag(parameters)
     return parameters / total, pairs / (total * (total + 1))

@@ -1,7 +1,7 @@
-"""The oracle of the tensor engine: the moments of LDA by counting, and TOD on explicit tensors, as plain as can be.
+"""The oracle of the tensor engine: moments of LDA by counting, and TOD on explicit tensors, independent of the package.
 
-Algorithm and equation numbers are those of Wang, Liu, Song and Han (ECML-PKDD 2014), with its errors mended as
-docs/math.md lists them. Nothing here is shared with the package. Documents are rows of H.
+Algorithm and equation numbers are those of Wang, Liu, Song and Han (ECML-PKDD 2014), with the corrections listed in
+docs/math.md. Rows of H are documents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Moments:
-    """first: N; second: N x N; third: N x N x N. Probabilities of a word, of two and of three words of a document."""
+    """first (N), second (N x N), third (N x N x N): probabilities of one, two and three words of a document."""
 
     first: Floats
     second: Floats
@@ -28,7 +28,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Components:
-    """eigenvalues: K, lambda* of the tensor, falling with the topics' shares; word_topic: N x K; alpha: K."""
+    """eigenvalues (K): lambda* of the tensor, in order of decreasing topic shares; word_topic (N x K); alpha (K)."""
 
     eigenvalues: Floats
     word_topic: Floats
@@ -42,7 +42,7 @@ def tensor_weights(H: NDArray[np.int64], scheme: str) -> Floats:
 
 
 def counted_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
-    """Eqs. 7 and 8 by their meaning: the share of ordered pairs and triples of distinct places in a document."""
+    """Eqs. 7 and 8 by definition: fractions of ordered pairs and triples of distinct positions in a document."""
     N = H.shape[1]
     first, second, third = np.zeros(N), np.zeros((N, N)), np.zeros((N, N, N))
     for counts, weight in zip(H, weights, strict=True):
@@ -58,13 +58,13 @@ def counted_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
 
 
 def dense_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
-    """Eqs. 7 and 8 mended: over the sum of weights, with all three permutations. It is counting in closed form."""
+    """Corrected Eqs. 7 and 8: divided by the sum of weights, with all three permutations; equals `counted_moments`."""
     kept = weights > 0
     c, w = H[kept].astype(float), weights[kept]
     n = c.sum(axis=1)
     pairs, triples = w / (n * (n - 1)), w / (n * (n - 1) * (n - 2))
     second = c.T @ (c * pairs[:, None]) - np.diag(pairs @ c)
-    # c_x c_y for each pair of words in which one of them stands twice, and c_x for a word that stands thrice.
+    # Corrections for triples in which a word occurs twice (c_x c_y) or three times (c_x).
     twice, thrice = c.T @ (c * triples[:, None]), triples @ c
     third = ((c * triples[:, None])[:, :, None] * c[:, None, :]).reshape(len(c), -1).T @ c
     third = third.reshape((H.shape[1],) * 3)
@@ -77,7 +77,7 @@ def dense_moments(H: NDArray[np.int64], weights: Floats) -> Moments:
 
 
 def population_moments(word_topic: Floats, alpha: Floats) -> Moments:
-    """Eqs. 1 and 2: the moments that topics and a Dirichlet prior have."""
+    """Eqs. 1 and 2: the population moments of topics and a Dirichlet prior."""
     a0 = alpha.sum()
     K = len(alpha)
     pairs = np.outer(alpha, alpha) + np.diag(alpha)
@@ -93,12 +93,11 @@ def population_moments(word_topic: Floats, alpha: Floats) -> Moments:
 
 
 def second_moment(moments: Moments, a0: float) -> Floats:
-    """M2 of Eq. 4."""
     return (a0 + 1) * moments.second - a0 * np.outer(moments.first, moments.first)
 
 
 def third_moment(moments: Moments, a0: float) -> Floats:
-    """M3 of Eq. 6, with the three places of the mean in U1, U2 and U3."""
+    """M3 of Eq. 6; U1, U2 and U3 have the mean in each of the three positions."""
     E1, E2, E3 = moments.first, moments.second, moments.third
     U = np.einsum("ij,k->ijk", E2, E1) + np.einsum("ik,j->ijk", E2, E1) + np.einsum("jk,i->ijk", E2, E1)
     cube = np.einsum("i,j,k->ijk", E1, E1, E1)
@@ -106,7 +105,7 @@ def third_moment(moments: Moments, a0: float) -> Floats:
 
 
 def power_method(T: Floats, restarts: int, iterations: int, seed: int) -> tuple[Floats, Floats]:
-    """Lines 1.6 to 1.16 one vector at a time; the winner of the restarts is iterated until it stands still."""
+    """Lines 1.6 to 1.16, one vector at a time; the best restart is iterated until convergence."""
     T = T.copy()
     rng = np.random.default_rng(seed)
     eigenvalues, vectors = [], []
@@ -149,7 +148,7 @@ def tod(
 
 
 def less_noise(word_topic: Floats, word_mean: Floats) -> Floats:
-    """Columns less the multiple of their noise for which Stein's estimate of the error is least, not negative."""
+    """Subtract the multiple of each column's noise that minimizes Stein's error estimate; clip at 0."""
     scale, noise = np.sqrt(word_mean), np.zeros(word_topic.shape[1])
     for topic, column in enumerate(word_topic.T):
         below = column < 0
@@ -166,9 +165,9 @@ def less_noise(word_topic: Floats, word_mean: Floats) -> Floats:
 
 
 def mixed(word_topic: Floats, words: Floats, weights: Floats, steps: int) -> tuple[Floats, Floats]:
-    """Topics and their weights that mix to ``words``: p(t | w) by Bayes, word by word.
+    """Topics and weights whose mixture is ``words``: p(t | w) by Bayes' rule, word by word.
 
-    Words that no topic has do not count in the steps before the last, in which they have p(t | w) = p(t).
+    Words without topics are ignored in all steps but the last, in which p(t | w) = p(t) for them.
     """
     topics = word_topic / word_topic.sum(axis=0)
     joint = np.zeros_like(topics)

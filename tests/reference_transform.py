@@ -1,4 +1,4 @@
-"""Dense, slow oracle of the topic shares of documents. Nothing here is used by the package."""
+"""The oracle of topic shares of documents: dense, slow and independent of the package."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Floats = NDArray[np.float64]
 
 
 def log_posterior(shares: Floats, counts: Floats, word_topic: Floats, prior: Floats) -> float:
-    """sum c log(B theta) + sum alpha log theta, over the words that some topic has."""
+    """sum c log(B theta) + sum alpha log theta, over words with topics."""
     known = word_topic.sum(axis=1) > 0
     fit = counts[known] @ np.log(word_topic[known] @ shares)
     return float(fit + prior @ np.log(shares))
 
 
 def shares_by_steps(counts: Floats, word_topic: Floats, prior: Floats, steps: int) -> Floats:
-    """Steps of expectation-maximisation for one document, with the responsibilities written out."""
+    """Expectation-maximisation for one document, with explicit responsibilities."""
     shares = prior / prior.sum()
     for _ in range(steps):
         joint = word_topic * shares
@@ -28,7 +28,7 @@ def shares_by_steps(counts: Floats, word_topic: Floats, prior: Floats, steps: in
 
 
 def shares_by_rounds(counts: Floats, word_topic: Floats, prior: Floats, rounds: int) -> Floats:
-    """Rounds of CVB0 for one document, with the tokens' shares of topics written out; means of the posterior."""
+    """Posterior means of CVB0 for one document, with explicit topic shares of tokens."""
     known = (word_topic.sum(axis=1) > 0) & (counts > 0)
     B, c = word_topic[known], counts[known]
     tokens = counts.sum() * prior / prior.sum()
@@ -42,10 +42,10 @@ def shares_by_rounds(counts: Floats, word_topic: Floats, prior: Floats, rounds: 
 
 
 def best_shares(counts: Floats, word_topic: Floats, prior: Floats) -> Floats:
-    """The maximum by dense Newton steps, halved until the posterior rises, on positive numbers without a constraint.
+    """Maximum of the log posterior by dense Newton steps with step halving, over positive numbers.
 
-    With (n + sum of alpha) (1 - sum of theta) added to the log posterior the maximum sums to 1 by itself. There all
-    derivatives are 0, which is asserted: the answer does not hang on the method.
+    With the term (n + sum of alpha) (1 - sum of theta) the unconstrained maximum sums to 1. The result does not depend
+    on the method, because it is returned only if all derivatives are 0; otherwise AssertionError is raised.
     """
     known = word_topic.sum(axis=1) > 0
     B, c = word_topic[known], counts[known]

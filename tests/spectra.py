@@ -1,4 +1,4 @@
-"""Co-occurrence matrices of several kinds, for tests of rectification; and the eigenpairs that it starts from."""
+"""Co-occurrence matrices with different spectra for tests of rectification, and their eigenpairs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.corpora import planted
 
 Floats = NDArray[np.float64]
 
-#: Topics of all of them.
+#: Topics of each matrix.
 K = 4
 
 
 def exact_low_rank(n_words: int = 80) -> Floats:
-    """B A B' of separable topics: rank K, not negative, sums to 1."""
+    """B A B' of separable topics: rank K, non-negative, sum 1."""
     rng = np.random.default_rng(6)
     b = rng.dirichlet(np.full(n_words, 0.3), size=K).T
     b[:K] = np.diag(rng.uniform(0.05, 0.1, K))
@@ -26,7 +26,7 @@ def exact_low_rank(n_words: int = 80) -> Floats:
 
 
 def slow_decay(n_words: int = 90) -> Floats:
-    """A spectrum that falls like 1 / j, behind it noise that makes it indefinite."""
+    """An indefinite matrix with eigenvalues of order 1 / j and noise."""
     rng = np.random.default_rng(7)
     left, _ = np.linalg.qr(np.abs(rng.standard_normal((n_words, n_words))))
     c = np.maximum((left / np.arange(1, n_words + 1)) @ left.T + 0.005, 0)
@@ -43,6 +43,5 @@ SPECTRA = {
 
 
 def pairs_of(c: Floats, count: int = K + 10) -> Eigenpairs:
-    """Leading algebraic eigenpairs, by the oracle."""
     exact = reference.truncated_eig(c, count)
     return Eigenpairs(exact.values, exact.vectors)

@@ -1,4 +1,4 @@
-"""Stores that grow and shrink, for tests: two small corpora of the same topics, scanned in one thread."""
+"""Growing and shrinking moments stores: two small corpora with the same topics, scanned in one thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scanned(
     keep: bool = True,
     execution: Execution = SYNCHRONOUS,
 ) -> Moments:
-    """Scan, keeping partitions unless told otherwise."""
+    """Scan; keeps partitions by default."""
     return scan(corpus, store, settings, execution, keep_partitions=keep)
 
 
@@ -40,33 +40,27 @@ def changed(
     rebase: bool = False,
     **changes: Sequence[Any],
 ) -> Moments:
-    """Remove, add or merge."""
     wanted = {name: [str(value) for value in values] for name, values in changes.items()}
     return scan(corpus, store, None, execution, changes=Changes(**wanted, rebase=rebase))
 
 
 def digests(store: Path) -> dict[str, str]:
-    """Of the committed arrays."""
     return read_store(store).digests()
 
 
 def rename_words(corpus: Path, words: Sequence[str]) -> Path:
-    """Give a corpus another vocabulary."""
     (corpus / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     return corpus
 
 
 def dense(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """C of Eq. 1 with the default weights."""
     return reference.cooccurrence(counts, reference.document_weights(counts.sum(axis=1), "capped"))
 
 
 def half(moments: Moments, k: int) -> NDArray[np.float64]:
-    """V D^(1/2) of the leading eigenpairs."""
     pairs = moments.eigenpairs(k, extra=0)
     return pairs.vectors * np.sqrt(np.maximum(pairs.values, 0))
 
 
 def partial_names(store: Path, kind: str = "range-") -> list[str]:
-    """Results of partitions and folds that lie on the disk."""
     return sorted(p.name for p in (store / "partials").iterdir() if p.is_dir() and p.name.startswith(kind))

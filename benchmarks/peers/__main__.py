@@ -78,7 +78,6 @@ class Grid:
     longest: float
 
     def rows(self, documents: Documents) -> Iterator[Row]:
-        """One row of scores per cell."""
         for n_topics in self.topics:
             for name in self.methods:
                 for seed in range(self.seeds):

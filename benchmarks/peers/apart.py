@@ -25,7 +25,7 @@ INTERVAL = 0.02
 
 
 class FitError(Exception):
-    """A method ended without a result, because of its time limit or an error, which it has printed."""
+    """A method ended without a result because of its time limit or an error, which it has printed."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,10 @@ class Run:
 
 
 def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float) -> Run:
-    """Fit a method to a corpus directory in a fresh process and one thread.
+    """Fit a method to a corpus in a fresh process with one thread.
 
-    Imports and compiled code are loaded beforehand by a fit of few documents, and not counted; reading is.
-
-    Raises
-    ------
-    FitError
-        After ``longest`` seconds, or when the process ends without a result.
+    A fit of few documents loads imports and compiled code first, unmeasured; reading is measured. Raises FitError after
+    ``longest`` seconds or if the process ends without a result.
     """
     here, there = multiprocessing.get_context("spawn").Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(
@@ -71,7 +67,6 @@ def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float)
 
 
 def _memory(pid: int | None) -> int:
-    """Resident bytes of a process and its children."""
     total = 0
     with suppress(psutil.Error):
         process = psutil.Process(pid)
@@ -93,7 +88,7 @@ def _fit(pipe: Connection, name: str, corpus: Path, n_topics: int, seed: int) ->
         arrays = fit(corpus, n_topics, seed, root / "work")
         pipe.send((arrays, time.perf_counter() - wall, _cpu_seconds() - cpu))
     pipe.close()
-    os._exit(0)  # a Dask or gensim thread that lives on keeps nobody waiting
+    os._exit(0)  # do not wait for remaining Dask or gensim threads
 
 
 def _few_documents() -> sparse.csr_array:

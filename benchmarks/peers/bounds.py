@@ -18,9 +18,9 @@ from streaming_jsmf import ScanSettings
 def bounds(corpus: Path, counts: sparse.csr_array, n_topics: int) -> dict[str, float]:
     """CPU seconds of one thread.
 
-    ``decode``: pyarrow reads ids and counts once, of two scans twice. ``products``: H'(H X) in float32 on the whole
-    matrix in memory, for as many columns in all as two scans multiply. ``dense``: BLAS on the N x R factor times R x R,
-    four times, as much as orthogonalising and rotating it take.
+    ``decode``: pyarrow reads ids and counts twice, once per scan. ``products``: H'(H X) in float32 with the whole
+    matrix in memory, for the total number of columns of two scans. ``dense``: four BLAS products of the N x R
+    factor and an R x R matrix, about the cost of orthogonalizing and rotating the factor.
     """
     settings = ScanSettings(max_topics=n_topics)
     rows = scaled(counts)

@@ -47,7 +47,7 @@ Fit = Callable[[Path, int, int, Path], Arrays]
 
 @dataclass(frozen=True)
 class Method:
-    """``makes``: "topics" or "basis"; ``package``: what must be installed."""
+    """``makes`` is "topics" or "basis"; ``package`` is the required package."""
 
     makes: str
     fit: Fit
@@ -81,8 +81,6 @@ def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
 
 
 def of_counts(topics: Callable[[sparse.csr_array, int, int], PeerTopics]) -> Fit:
-    """A library that holds all counts in memory."""
-
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         del folder
         found = topics(read_counts(corpus), n_topics, seed)
@@ -103,8 +101,6 @@ def gensim_lda(passes: int) -> Fit:
 
 
 def scanned(**fields: Any) -> Fit:
-    """A scan with the given settings."""
-
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         moments = scan(
             corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed, **fields), ONE_THREAD
@@ -115,17 +111,16 @@ def scanned(**fields: Any) -> Fit:
 
 
 def lengths_of(rows: Any) -> Floats:
-    """Tokens of each document."""
     return np.asarray(rows.sum(axis=1), dtype=np.float64).ravel()
 
 
 def weights_of(lengths: Floats) -> Floats:
-    """Default weights of documents by length, 0 below two tokens."""
+    """Default document weights by length, 0 below two tokens."""
     return np.where(lengths >= 2, document_weights(lengths, "capped"), 0.0)
 
 
 def pair_weights(lengths: Floats, total: float) -> Floats:
-    """w / (W n (n - 1)) of Eq. 1, W the ``total`` weight."""
+    """w / (W n (n - 1)) of Eq. 1 with total weight W."""
     n = np.maximum(lengths, 2.0)
     return np.asarray(weights_of(lengths) / (n * (n - 1)) / total)
 
@@ -145,12 +140,12 @@ def diagonal_of(counts: sparse.csr_array) -> Floats:
 
 
 def width(n_topics: int) -> int:
-    """Number of components, the same as in a scan."""
+    """Number of components, as in a scan."""
     return ScanSettings(max_topics=n_topics).basis_width
 
 
 def decomposed(decompose: Callable[[Path, sparse.csr_array, int, int], Floats]) -> Fit:
-    """A library that computes a factor F (N x R) with F F' near the Gram matrix of the scaled rows."""
+    """A library that computes a factor F (N x R) with F F' close to the Gram matrix of the scaled rows."""
 
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         del folder
@@ -173,7 +168,6 @@ def scikit_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> 
 
 
 def gensim_lsi(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
-    """gensim's LsiModel in one pass."""
     from gensim.matutils import Sparse2Corpus
     from gensim.models import LsiModel
 
@@ -186,7 +180,7 @@ def gensim_lsi(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> 
 
 
 def dask_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Floats:
-    """dask-ml's TruncatedSVD on the corpus as a Dask array; blocks are dense, because it fails on sparse ones."""
+    """dask-ml's TruncatedSVD of a Dask array with dense blocks, because it fails on sparse ones."""
     from dask_ml.decomposition import TruncatedSVD
 
     total = weights_of(lengths_of(counts)).sum()

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 #: Scored words per topic.
 LISTED = 10
 
-#: The reference has converged when a step moves Y Y' by less than this; maximum number of steps.
+#: The reference has converged when a step changes Y Y' by less than this; maximum number of steps.
 REFERENCE_CHANGE, REFERENCE_STEPS = 1e-3, 30
 
 
@@ -43,7 +43,7 @@ def basis_scores(found: Arrays, reference: Arrays) -> dict[str, float]:
 
 
 def reference_basis(counts: sparse.csr_array, start: Floats) -> Arrays:
-    """Y* by block power steps with C in memory and Ritz pairs, from a ``start`` (N x K or wider)."""
+    """Y* by block power steps with C in memory and Ritz pairs, from ``start`` (N x K or wider)."""
     rows, diagonal = scaled(counts), diagonal_of(counts)
     n_topics = start.shape[1]
     extra = np.random.Generator(np.random.Philox(key=7)).standard_normal(start.shape)

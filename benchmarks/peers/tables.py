@@ -24,7 +24,7 @@ SCORES = {
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:
-    """One row of medians for all seeds of a cell; numbers that a seed lacks are missing."""
+    """One row of medians over all seeds per cell; a value missing for any seed is None."""
     cells: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         cells.setdefault((row["corpus"], row["part"], row["K"], row["method"]), []).append(row)
@@ -40,7 +40,7 @@ def _median(found: Sequence[Row]) -> Row:
 
 
 def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
-    """Write ``topics`` and ``basis`` as Markdown and Parquet, with lower bounds below the second."""
+    """Write ``topics`` and ``basis`` as Markdown and Parquet; lower bounds follow the second table."""
     for makes, heads in SCORES.items():
         shown = [row for row in medians(rows) if row["makes"] == makes]
         if not shown:
@@ -73,7 +73,7 @@ def _bounds(best: Sequence[Row]) -> str:
 
 
 def write_pictures(out: Path, rows: Sequence[Row]) -> None:
-    """Draw quality against time (a row of panels per corpus) and time against nonzeros (a panel per K and kind)."""
+    """Draw quality against time (a row of panels per corpus), and time against nonzeros (a panel per K and kind)."""
     there = [row for row in medians(rows) if row.get("cpu") is not None]
     topics = [row for row in there if row["makes"] == "topics" and row["part"] == 1]
     if topics:

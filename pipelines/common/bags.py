@@ -22,13 +22,12 @@ class Bag:
 
 
 def read_bag(path: Path) -> Bag:
-    """Counts and words of a whole corpus."""
     words = open_corpus(path).vocabulary().words
     return Bag(read_counts(path).astype(np.float64), [str(word) for word in words])
 
 
 def read_counts(path: Path) -> sparse.csr_array:
-    """Counts of a whole corpus, documents x words, int32."""
+    """Read the counts of a whole corpus, documents x words, int32."""
     corpus = open_corpus(path)
     shards = [_shard(corpus.shard_path(shard), corpus.n_words) for shard in corpus.shards]
     return sparse.vstack(shards, format="csr")
@@ -43,7 +42,7 @@ def _shard(path: str, n_words: int) -> sparse.csr_array:
 
 
 def write_corpus(path: Path, counts: sparse.csr_array, documents_per_shard: int = 50_000) -> None:
-    """Write a CSR matrix as a Parquet corpus; words are their ids."""
+    """Write a CSR matrix as a Parquet corpus with word ids as words."""
     path.mkdir()
     for number, start in enumerate(range(0, counts.shape[0], documents_per_shard)):
         rows = counts[start : start + documents_per_shard]

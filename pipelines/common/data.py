@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 #: The corpus that ships with the project.
 NIPS = Path(__file__).parents[2] / "data_specs" / "uci_nips"
 
-#: Probabilities of 1 to 10 half stars: few low ratings, whole stars more often than halves.
+#: Probabilities of 1 to 10 half stars: few low ratings, and more whole than half stars.
 HALF_STARS = np.array([0.01, 0.03, 0.01, 0.07, 0.03, 0.22, 0.08, 0.29, 0.06, 0.20])
 
 
@@ -40,7 +40,7 @@ class Simulated:
     zipf: float
 
 
-#: Names accepted in place of a path. Popularity is a power of the rank.
+#: Corpora that are accepted by name. Popularity is a power of the rank.
 SIMULATED = {
     "ratings": Simulated(6000, 1000, 20, 60, 0.1, 0.7),
     "baskets": Simulated(20_000, 3000, 20, 15, 0.1, 0.8),
@@ -48,7 +48,7 @@ SIMULATED = {
 
 
 def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str, Corpus]:
-    """Name and corpus of NAME=SOURCE, ingested below ``folder`` unless it exists; ``read`` goes to the reader."""
+    """Name and corpus of NAME=SOURCE, ingested into ``folder`` unless it exists; ``read`` are options of the reader."""
     name, _, source = named.partition("=")
     if not source:
         raise click.BadParameter(f"{named!r} is not of the form NAME=SOURCE")
@@ -62,8 +62,9 @@ def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str,
 
 
 def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
-    """Simulate users as documents with known topics (LDA). In ``ratings`` each item occurs once, with its half stars as
-    the count; ``baskets`` are the tokens as drawn.
+    """Simulate users as documents with known topics (LDA).
+
+    In ``ratings`` each item occurs once with its half stars as the count; ``baskets`` are the tokens as drawn.
     """
     if kind not in SIMULATED:
         raise click.BadParameter(f"simulated:{kind} is none of simulated:{', simulated:'.join(SIMULATED)}")
@@ -91,15 +92,15 @@ def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
 
 
 def planted_topics(kind: str, target: Path) -> Floats:
-    """The topics of ``simulated``, words x topics."""
     return read_truth(target if kind == "baskets" else target.with_name(target.name + "-drawn")).word_topic
 
 
 def draw_documents(
     word_topic: Floats, shares: Floats, lengths: Sequence[int] | NDArray[np.integer[Any]], seed: int = 0
 ) -> sparse.csr_array:
-    """Draw counts of documents with given topic shares (M x K) and lengths from topics (N x K, columns sum to 1), as in
-    the semi-synthetic corpora of JSMF 2015. Tokens of a document are independent given its shares.
+    """Draw documents of given lengths from topics (N x K, columns sum to 1) and topic shares (M x K).
+
+    As in the semi-synthetic corpora of JSMF 2015; tokens of a document are independent given its shares.
     """
     random = np.random.Generator(np.random.Philox(key=np.array([seed, 2], np.uint64)))
     cumulative = np.cumsum(word_topic / word_topic.sum(axis=0), axis=0)

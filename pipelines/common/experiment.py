@@ -14,7 +14,7 @@ from pipelines.common.scores import METRICS, Scorer
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import StreamingJSMFError
 
-#: Columns of a table that compare a method with the first one.
+#: Columns that compare a method with the first one.
 COMPARED = {
     "anchors_shared": "anchors shared",
     "l1": "mean L1",
@@ -26,7 +26,7 @@ COMPARED = {
 def rows_of(
     name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: int, first: str
 ) -> Iterator[Row]:
-    """Rows of one corpus; those that cannot be computed (such as too few eigenpairs) are reported and omitted."""
+    """Rows of one corpus; cells that fail (such as for too few eigenpairs) are reported and omitted."""
     scorer = Scorer(setup)
     for n_topics in topics:
         for method in methods:
@@ -38,10 +38,7 @@ def rows_of(
 
 
 def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
-    """Means and standard deviations over seeds; columns without values are omitted.
-
-    A star marks rectifications that did not converge.
-    """
+    """Means and standard deviations over seeds, without empty columns; a star marks unconverged rectifications."""
     labels = {**COMPARED, **{name: METRICS[name] for name in metrics}, "sum_A": "sum(A)"}
     labels = {name: label for name, label in labels.items() if any(row.get(name) is not None for row in rows)}
     groups: dict[tuple[str, int, str], list[Row]] = {}
@@ -56,8 +53,10 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
 
 
 def summary(rows: Sequence[Row], metrics: Sequence[str], first: str) -> str:
-    """A line per corpus and K: for each method the anchors shared with ``first``, mean L1 of topics, the largest
-    relative difference of a metric other than seconds, and the pivot gap; means over seeds.
+    """One line per corpus and K with means over seeds.
+
+    For each method: anchors shared with ``first``, mean L1 of topics, the largest relative difference of a metric
+    other than seconds, and the pivot gap.
     """
     compared = [name for name in metrics if not name.endswith("seconds")]
     cells: dict[tuple[str, int], dict[str, list[Row]]] = {}

@@ -23,13 +23,12 @@ class Split:
 
     @classmethod
     def of(cls, counts: sparse.csr_array) -> Split:
-        """Hold out every fifth document."""
         held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
         return cls(counts[~held_out], counts[held_out])
 
 
 def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
-    """Mean NPMI of the words of topics (K, n) in documents."""
+    """Mean NPMI in documents of the words of topics (K, n)."""
     chosen, places = np.unique(words, return_inverse=True)
     pairs = cooccurrence_counts([counts], chosen)
     return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())

@@ -31,10 +31,10 @@ from streaming_jsmf.topics.rectify import rectify
 
 Floats = NDArray[np.float64]
 
-#: The scan: all of C; two scans with uniform weights, with capped weights, or from a sample.
+#: Kind of scan: exact C; two scans with uniform weights, with capped weights, or from a sample.
 Store = Literal["exact", "usual", "capped", "sampled"]
 
-#: Fraction of documents in a sampled scan, whose default would take all documents of such small corpora.
+#: Fraction of documents in a sampled scan; by default it would use all documents of such small corpora.
 SAMPLED_SHARE = 0.25
 
 #: Sweeps of Gibbs sampling in the JSMF paper.
@@ -43,9 +43,9 @@ SWEEPS = 1000
 
 @dataclass(frozen=True)
 class Method:
-    """A rectification on one of the stores. ``whole``: anchor words on all of C* (AW) instead of LAW.
+    """A rectification of one of the stores.
 
-    ``random``: its topics depend on a seed.
+    ``whole``: anchor words from all of C* (AW) instead of LAW. ``random``: the topics depend on a seed.
     """
 
     rectify: Rectifier = "none"
@@ -74,13 +74,13 @@ METHODS = {
     "Gibbs 200": Method(sweeps=200, random=True),
 }
 
-#: Without the guards of `infer`.
+#: Disables the anchor guards of `infer`.
 PAPERS: dict[str, Any] = {"anchor_min_df": 0.0, "anchor_shrinkage": 0.0, "anchor_row_sum": 0.0}
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A corpus and the settings of its methods; stores and results are in ``folder``."""
+    """A corpus and the settings of its methods; ``folder`` contains stores and results."""
 
     corpus: Corpus
     folder: Path
@@ -92,16 +92,14 @@ class Setup:
 
     @cached_property
     def results(self) -> Results:
-        """Results of this corpus."""
         return Results(self.folder / "cells", self.only_kept)
 
     @cached_property
     def counts(self) -> sparse.csr_array:
-        """The documents, M x N."""
         return read_counts(Path(self.corpus.root))
 
     def moments(self, store: Store = "exact", seed: int = 0) -> Moments:
-        """The moments store, scanned unless it exists."""
+        """The moments store; scanned unless it exists."""
         settings = ScanSettings(
             max_topics=self.max_topics,
             document_weights="capped" if store == "capped" else "uniform",
@@ -114,7 +112,7 @@ class Setup:
         return scan(self.corpus.root, path, settings, ONE_THREAD)
 
     def scan_seconds(self, store: Store, seed: int) -> float:
-        """CPU seconds of a scan, which is made to measure it."""
+        """CPU seconds of a scan, measured once."""
 
         def timed() -> dict[str, float]:
             started = time.process_time()
@@ -143,7 +141,6 @@ class Setup:
         }
 
     def settings(self, method: Method, n_topics: int) -> InferSettings:
-        """Settings of ``infer``."""
         return InferSettings(
             n_topics,
             rectify=method.rectify,
@@ -154,10 +151,10 @@ class Setup:
         )
 
     def topics(self, name: str, n_topics: int, seed: int = 0) -> Arrays:
-        """The result of a method, computed once: word_topic (N x K), topic_topic (K x K), topic_probability
-        (K,), anchors (K, or none), rectified (N x K, or none), cpu_seconds, iterations and converged.
+        """Compute the topics of a method, once.
 
-        Seconds are those of eigenpairs, rectification and anchor words, without the scan.
+        word_topic (N x K), topic_topic (K x K), topic_probability (K,), anchors (K,) or empty, rectified (N x K) or
+        empty, cpu_seconds (eigenpairs, rectification and anchor words, without the scan), iterations and converged.
         """
         seed = seed if METHODS[name].random else 0
         return self.results.arrays(
@@ -193,7 +190,7 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
         topics.topic_topic,
         seconds,
         topics.anchors.words,
-        # Without rectification the anchors were not selected from eigenpairs.
+        # Without rectification the anchors are not selected from eigenpairs.
         None if method.rectify == "none" else found.rectified,
         found.iterations,
         found.converged,
@@ -202,7 +199,7 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
 
 
 def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Arrays:
-    """The polished topics of LR-JSMF; anchors and correlations are those before polish."""
+    """Polished topics of LR-JSMF; anchors and correlations are those before polish."""
     settings = setup.settings(METHODS["LR-JSMF polished"], n_topics)
     models = setup.folder / "models"
     models.mkdir(exist_ok=True)

@@ -35,7 +35,7 @@ MOST_TOPICS = click.option(
 
 
 def quick(how: str) -> Decorator:
-    """``--quick``; ``how`` completes its help."""
+    """``--quick``; ``how`` completes its help text."""
     return click.option("--quick", is_flag=True, help=f"Trial run of seconds: {how}.")
 
 
@@ -47,7 +47,6 @@ class Several(click.ParamType):
         self.name = between.join(["a", "b", "..."])
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
-        """Parse a string; other values are returned as a list."""
         if not isinstance(value, str):
             return list(value)
         try:

@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 class PeerTopics:
     """Topics of another library: ``word_topic`` (N x K), ``prior`` (K,), seconds of fitting, and sweeps or passes.
 
-    Columns of ``word_topic`` sum to 1; words that no document has are 0. ``topic_topic``, K x K: joint probabilities of
-    topics, the mean over documents of their shares' products, or the prior's where no shares were asked for.
+    Columns of ``word_topic`` sum to 1; words without occurrences are 0. ``topic_topic`` (K x K): joint probabilities of
+    topics, the mean over documents of the products of their shares, or that of the prior if shares were not computed.
     """
 
     word_topic: Floats
@@ -40,7 +40,6 @@ class Clock:
         self._started = time.process_time(), time.perf_counter()
 
     def seconds(self) -> tuple[float, float]:
-        """CPU seconds of the process, and wall seconds."""
         return time.process_time() - self._started[0], time.perf_counter() - self._started[1]
 
 
@@ -56,8 +55,8 @@ def gibbs(
 ) -> Iterator[PeerTopics]:
     """Topics of tomotopy's collapsed Gibbs sampler after each number of ``sweeps``, optionally with a learned alpha.
 
-    One run gives all of them; the numbers must rise. Seconds are from the first document on. ``alpha`` is of each
-    topic and ``eta`` of each word.
+    One run gives all results, so ``sweeps`` must increase. Seconds include adding the documents. ``alpha`` is the
+    parameter of each topic, ``eta`` that of each word.
     """
     import tomotopy
 
@@ -82,7 +81,7 @@ def gibbs(
 
 
 def documents(counts: sparse.csr_array) -> Iterator[list[str]]:
-    """The tokens of each document that is not empty, as word ids in decimal."""
+    """Tokens of each non-empty document, as decimal word ids."""
     names = np.arange(counts.shape[1]).astype(str)
     for start, end in zip(counts.indptr[:-1], counts.indptr[1:], strict=True):
         if end > start:
@@ -90,7 +89,6 @@ def documents(counts: sparse.csr_array) -> Iterator[list[str]]:
 
 
 def scikit_lda(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
-    """scikit-learn's online variational LDA."""
     from sklearn.decomposition import LatentDirichletAllocation
 
     clock = Clock()
@@ -102,7 +100,7 @@ def scikit_lda(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics
 
 
 def scikit_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics:
-    """scikit-learn's MiniBatchNMF (Frobenius) on the counts; it has no prior, so ``prior`` has the mean shares."""
+    """scikit-learn's MiniBatchNMF (Frobenius) of the counts; NMF has no prior, so ``prior`` contains mean shares."""
     from sklearn.decomposition import MiniBatchNMF
 
     clock = Clock()
@@ -116,7 +114,7 @@ def scikit_nmf(counts: sparse.csr_array, n_topics: int, seed: int) -> PeerTopics
 
 
 def gensim_lda(counts: sparse.csr_array, n_topics: int, seed: int, passes: int) -> PeerTopics:
-    """gensim's online variational LDA; its default of one pass is meant for streams."""
+    """gensim's online variational LDA; the default of one pass is meant for streams."""
     from gensim.matutils import Sparse2Corpus
     from gensim.models import LdaModel
 

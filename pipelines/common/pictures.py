@@ -19,19 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """Style of a method."""
-
     colour: str
     marker: str
     line: str = "-"
     size: int = 4
 
 
-# Okabe and Ito's colours, which the colour-blind can tell apart.
+# Colorblind-safe palette of Okabe and Ito.
 BLACK, GREY, ORANGE, SKY = "#000000", "#7f7f7f", "#e69f00", "#56b4e9"
 GREEN, YELLOW, BLUE, VERMILION, PURPLE = "#009e73", "#d0b800", "#0072b2", "#d55e00", "#cc79a7"
 
-#: By the names used in tables. Polished topics have the style of their start, dotted.
+#: By method name as in the tables; polished topics have the style of their start, dotted.
 LOOKS = {
     "baseline": Look(GREY, "x"),
     "DC": Look(YELLOW, "v"),
@@ -81,7 +79,7 @@ def panels(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # Text stays text, and the same figure has the same bytes.
+    # Keep text as text, and make the bytes reproducible.
     mpl.rcParams.update({"svg.hashsalt": "streaming_jsmf", "svg.fonttype": "none", "font.size": 8})
     figure = Figure(figsize=(width * columns + 0.3, height * rows + 0.5), layout="constrained")
     return figure, [list(row) for row in figure.subplots(rows, columns, squeeze=False)]
@@ -116,7 +114,7 @@ def curve(axes: Axes, method: str, points: Mapping[float, Sequence[float | None]
 def grid(rows: Sequence[Mapping[str, Any]], line: str, x: str, columns: Mapping[str, str]) -> Figure:
     """A row of panels per value of ``line``, a column per entry of ``columns`` (with its label), a curve per method.
 
-    ``x`` is drawn on a logarithmic axis, and so are seconds and approximation, which the baseline blows up.
+    ``x``, seconds and approximation have logarithmic axes, because the approximation of the baseline is very large.
     """
     lines = list(dict.fromkeys(row[line] for row in rows))
     figure, axes = panels(len(lines), len(columns))
@@ -158,7 +156,7 @@ def legend(figure: Figure, columns: int = 8) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure as SVG or PNG without a date; PNG files are reduced to 64 colours."""
+    """Write the figure as SVG or PNG without a date; PNG files have 64 colors."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.stem}.part{path.suffix}")
     figure.savefig(part, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -170,7 +168,6 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def ticks(axes: Axes, values: Iterable[float]) -> None:
-    """Set ticks at the measured values only."""
     values = sorted(set(values))
     axes.set_xticks(values, [f"{value / 1000:g}k" if value >= 1000 else f"{value:g}" for value in values])
     axes.minorticks_off()

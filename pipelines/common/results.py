@@ -33,7 +33,7 @@ class CellMissing(LookupError):
 
 @dataclass(frozen=True)
 class Results:
-    """The results below ``folder``; with ``only_kept`` none is computed."""
+    """Stored results below ``folder``; with ``only_kept``, missing ones are not computed."""
 
     folder: Path
     only_kept: bool = False
@@ -41,10 +41,7 @@ class Results:
     def row(self, key: Mapping[str, Any], make: Callable[[], Row]) -> Row:
         """Read or compute the row of a key, which contains everything that the row depends on.
 
-        Raises
-        ------
-        CellMissing
-            If it is missing and ``only_kept``.
+        Raises ``CellMissing`` if it is missing and ``only_kept``.
 
         Examples
         --------
@@ -66,7 +63,7 @@ class Results:
         return dict(kept["row"])
 
     def arrays(self, key: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
-        """Read or compute the arrays of a key. Raises ``CellMissing`` as ``row`` does."""
+        """Read or compute the arrays of a key; raises ``CellMissing`` like ``row``."""
         path = self._path(key, ".npz")
         if not path.exists():
             made = self._made(key, make)
@@ -80,7 +77,7 @@ class Results:
         return make()
 
     def _path(self, key: Mapping[str, Any], suffix: str) -> Path:
-        """A name of the short values of the key and a hash of the whole key."""
+        """File name from the short values of the key and a hash of the whole key."""
         text = json.dumps(key, sort_keys=True)
         shown = [re.sub(r"[^\w.+-]", "", str(value)) for value in key.values()]
         name = "_".join(value for value in shown if len(value) <= 24)

@@ -52,7 +52,7 @@ class Scorer:
     setup: Setup
 
     def row(self, name: str, n_topics: int, seed: int = 0, first: str = "AP") -> Row:
-        """Metrics of a method at K, and its distances to the method ``first`` unless it is empty."""
+        """Metrics of a method at K, and its distances from the method ``first`` unless that is empty."""
         setup = self.setup
         topics = setup.topics(name, n_topics, seed)
         key = {**setup.key(name, n_topics, seed), "scores": 1}
@@ -63,7 +63,7 @@ class Scorer:
         return shown
 
     def random_volume(self, n_topics: int) -> float:
-        """Log of the mean volume of random hulls, the same for all methods at one N and K."""
+        """Log of the mean volume of random hulls, which is the same for all methods at one N and K."""
         key = {"random hulls": n_topics, "words": self.setup.corpus.n_words}
         points = np.eye(n_topics)
 
@@ -92,7 +92,7 @@ class Scorer:
         return Cooccurrence(factor.astype(np.float32), moments.diagonal, moments.row_sum)
 
     def metrics(self, found: Arrays) -> Row:
-        """Metrics of topics in the form of ``Setup.topics``."""
+        """Metrics of topics in the format of ``Setup.topics``."""
         with single_blas_thread():
             topics = self._topics(found)
             errors = factorization_errors(topics, self.cooccurrence)
@@ -132,7 +132,6 @@ class Scorer:
         )
 
     def _coherence(self, top_words: NDArray[np.int64]) -> Row:
-        """Coherence in the documents of the corpus."""
         counts = self.setup.counts
         ids = np.unique(top_words)
         pairs = coherence.cooccurrence_counts([counts], ids)
@@ -148,7 +147,7 @@ class Scorer:
 
 
 def distances(found: Arrays, first: Arrays) -> Row:
-    """Shared anchors, L1 of matched topics and, if both have a Y, the difference of Y Y' and ``pivot_gap``."""
+    """Shared anchors, L1 of matched topics and, if both have a Y, the error of Y Y' and ``pivot_gap``."""
     l1 = match_topics(found["word_topic"], first["word_topic"]).l1
     shared = len({*found["anchors"].tolist()} & {*first["anchors"].tolist()})
     both = found["rectified"].size and first["rectified"].size
@@ -162,8 +161,10 @@ def distances(found: Arrays, first: Arrays) -> Row:
 
 
 def pivot_gap(first: Arrays, anchors: NDArray[np.int64]) -> float | None:
-    """Relative difference of the residual norms of the two words at the first step of pivoting in which ``anchors``
-    differ from those of ``first``, in the Y of ``first``. Near 0 is a tie. None if all anchors agree.
+    """How close the first differing choice of anchors is, in the Y of ``first``; None if all anchors agree.
+
+    Relative difference of the residual norms of the two words at the first pivoting step in which ``anchors`` and the
+    anchors of ``first`` differ. A value near 0 is a tie.
     """
     Y, own = first["rectified"], first["anchors"]
     apart = np.flatnonzero(own != anchors)

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[object]], text: int = 1) -> str:
-    """A table; the first ``text`` columns are aligned left, the others right.
+    """A Markdown table; the first ``text`` columns are left-aligned, the others right-aligned.
 
     Examples
     --------

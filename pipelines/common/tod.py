@@ -29,21 +29,14 @@ from streaming_jsmf.linalg.document_tensor import (
 
 Floats = NDArray[np.float64]
 
-#: The best restart is iterated until it moves less than this, at most so many times.
+#: The best restart is iterated until it moves less than this; maximum number of steps.
 TOLERANCE, MOST_STEPS = 1e-8, 500
 
 
 class DocumentMoments:
-    """Products with M2 and M3; each is one pass over the documents.
+    """Products with M2 and M3 of ``counts`` (documents x words, CSR); each is one pass over the documents.
 
-    Parameters
-    ----------
-    counts
-        Documents x words (CSR).
-    alpha0
-        Sum of the prior.
-    weights
-        Of documents, as in ``ScanSettings.document_weights``.
+    ``alpha0`` is the sum of the prior; ``weights`` as ``ScanSettings.document_weights``.
     """
 
     def __init__(self, counts: sparse.csr_array, alpha0: float, weights: str = "capped") -> None:
@@ -85,7 +78,7 @@ class DocumentMoments:
         return np.asarray(third)
 
     def whiten(self, n_topics: int) -> tuple[Floats, Floats]:
-        """The algebraically largest eigenpairs of M2, values in descending order (converged Lanczos)."""
+        """The algebraically largest eigenpairs of M2 in descending order (converged Lanczos)."""
         n = len(self.word_mean)
         operator = LinearOperator(
             (n, n), matvec=lambda v: self.second(v.reshape(-1, 1))[:, 0], dtype=np.float64
@@ -97,18 +90,10 @@ class DocumentMoments:
 
 @dataclass(frozen=True)
 class TodTopics:
-    """Topics of TOD.
+    """Topics of TOD from the last step of STOD, and the components of M3(W, W, W).
 
-    Attributes
-    ----------
-    recovered
-        Topics, by the last step of STOD.
-    components
-        Of M3(W, W, W).
-    spectral, power
-        CPU seconds of whitening and of the power iterations.
-    passes
-        Number of power iterations, each over all documents.
+    ``spectral`` and ``power`` are CPU seconds of whitening and power iterations; ``passes`` is the number of
+    iterations.
     """
 
     recovered: Recovered
@@ -119,9 +104,10 @@ class TodTopics:
 
 
 def tod(moments: DocumentMoments, settings: StodSettings, *, by_passes: bool = True) -> TodTopics:
-    """Algorithm 1. With ``by_passes=False`` the small tensor is formed once, by STOD's sums in TOD's own whitening.
+    """Algorithm 1.
 
-    The components are those of the same tensor; ``power`` and ``passes`` are then not meaningful.
+    With ``by_passes=False`` the small tensor is formed once, with STOD's sums in TOD's whitening. Its components are
+    the same; ``power`` and ``passes`` are then not meaningful.
     """
     started = time.process_time()
     values, vectors = moments.whiten(settings.n_topics)
@@ -141,7 +127,7 @@ def tod(moments: DocumentMoments, settings: StodSettings, *, by_passes: bool = T
 def power_iterations(
     moments: DocumentMoments, whitening: Floats, settings: StodSettings
 ) -> tuple[Components, int]:
-    """Lines 1.6 to 1.16 with T(I, v, v) = W' M3(I, W v, W v) minus the components found so far; also the passes."""
+    """Lines 1.6 to 1.16 with T(I, v, v) = W' M3(I, W v, W v) minus the components found so far; number of passes."""
     random = np.random.Generator(np.random.Philox(key=settings.seed))
     k, passes = whitening.shape[1], 0
     values, found, largest = np.zeros(k), np.zeros((k, k)), 0.0

@@ -1,1 +1,1 @@
-"""Attacks by the hundred, drawn from a seed: each case ends in time, in bounds, and with a word if all is not well."""
+"""Hundreds of seeded random attacks: each command ends in time, within its memory limit, and reports what is wrong."""

@@ -1,4 +1,4 @@
-"""What is done to the bytes of a file, and what must be true of a command afterwards."""
+"""Attacks on the bytes of a file, and what every command must satisfy afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tests.outcomes import Command, Outcome
 from tests.processes import PATIENCE
 
-#: Seconds after which a command is taken for one that hangs, and bytes that it may hold.
+#: Time limit of a command in seconds, and memory limit in bytes.
 LONGEST = PATIENCE
 LARGEST = 2 << 30
 
@@ -57,7 +57,6 @@ def _without(data: bytes, draw: random.Random) -> bytes:
 
 
 def _recounted(data: bytes, draw: random.Random) -> bytes:
-    """Another number in place of one that is written in digits."""
     found = list(_NUMBER.finditer(data))
     if not found:
         return _flipped(data, draw)
@@ -71,7 +70,7 @@ _ATTACKS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 
 def spoilt(data: bytes, draw: random.Random) -> bytes:
-    """The bytes of a file after an attack; never the same."""
+    """The bytes after a random attack, which always changes them."""
     while data:
         changed = draw.choice(_ATTACKS)(data, draw)
         if changed != data:
@@ -81,26 +80,16 @@ def spoilt(data: bytes, draw: random.Random) -> bytes:
 
 @dataclass
 class Campaign:
-    """Cases that were tried, and those that did not hold; all of them are told at the end.
-
-    Attributes
-    ----------
-    invoke
-        Runs the command line in this process.
-    ended
-        How many commands ended with each exit code.
-    failures
-        Case and fault.
-    """
+    """Runs commands with ``invoke``, counts them by exit code and collects failures to report them together."""
 
     invoke: Command
     ended: dict[int, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def __call__(self, case: str, *arguments: object) -> Outcome | None:
-        """Run a command of a case; None if what must be true of every command was not."""
+        """Run a command and check it; None if it crashed or its exit code or messages are wrong."""
         before = _peak()
-        # In time, also where the interpreter does not come to its turn: a hang ends the process, and says where.
+        # Works even if native code hangs: it ends the process and prints the stack.
         faulthandler.dump_traceback_later(LONGEST, exit=True, file=sys.__stderr__)
         try:
             said = self.invoke(*arguments)
@@ -119,13 +108,12 @@ class Campaign:
         return said
 
     def fail(self, case: str, fault: str) -> None:
-        """Take note of a case that did not hold."""
         self.failures.append(f"{case}: {fault}")
 
 
 @contextmanager
 def campaign(invoke: Command) -> Iterator[Campaign]:
-    """A campaign; fails at its end with all cases that did not hold."""
+    """Context of a campaign; fails at the end with all failed cases."""
     tried = Campaign(invoke)
     yield tried
     print(f"exit codes: {dict(sorted(tried.ended.items()))}, peak {_peak() >> 20} MiB")

@@ -1,7 +1,7 @@
 """A pytest plugin for ``mutations record``: which test executes which line, and how long each takes.
 
-It names the context that coverage.py records: the test, or a fixture that several tests share. Processes that a test
-starts inherit the name in their environment.
+It sets the context of coverage.py to the test, or to a fixture shared by several tests. Child processes inherit it in
+their environment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import coverage
 import pytest
 
-#: Before the name of a fixture, in the name of a context.
+#: Prefix of the contexts of fixtures.
 FIXTURE = "fixture "
 
 
@@ -24,7 +24,7 @@ def _write(name: str, value: Any) -> None:
 
 
 def _name(context: str) -> str:
-    """Name what runs from now on; what ran before is returned."""
+    """Set the context and return the previous one."""
     former = os.environ.get("MUTATIONS_CONTEXT", "")
     os.environ["MUTATIONS_CONTEXT"] = context
     running = coverage.Coverage.current()
@@ -60,7 +60,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class Results:
-    """Seconds of tests that passed, and names of those that did not."""
+    """Seconds of passed tests, and names of failed ones."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,12 +1,11 @@
-"""A process that has imported the package once, and forks a child for each command, which may die in the middle.
+"""A process that imports the package once and forks a child for each command, which can be killed at any operation.
 
-It reads requests from standard input, a line of JSON each, and answers on standard output alike. A child counts the
-operations that change files below a folder (``sys.addaudithook``) and kills itself in front of the one that is asked
-for, as SIGKILL does it: nothing is flushed, closed or said. A file that is opened to be written counts twice: before it
-is there, and when it is there and empty.
+It reads requests from standard input and writes answers to standard output, as JSON lines. A child counts the
+operations that change files in a folder (``sys.addaudithook``) and kills itself before a given one, like SIGKILL:
+without flushing, closing or output. Opening a file for writing counts twice: before and after it is created.
 
-A hundred kills of one command cost a hundred runs up to the kill. What they leave on the disk is what one run has there
-at these moments, so that a child can also copy the folder in front of operations that are asked for, and go on.
+Killing one command at a hundred operations requires a hundred runs. Since the files after each kill are those of one
+run at the same moment, a child can instead copy the folder before the given operations and continue.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: Events of the interpreter that change a directory, and which of their arguments are paths.
+#: Audit events that change a directory, and the positions of their path arguments.
 CHANGES = {
     "os.rename": (0, 1),
     "os.remove": (0,),
@@ -37,9 +36,9 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 @dataclass
 class Operations:
-    """What a command does to files below ``root``, told one by one.
+    """Records the file operations of a command below ``root``.
 
-    In front of number ``kill_at`` it is killed; in front of those from ``copy_from`` on the folder is copied.
+    Kills the process before operation ``kill_at``; copies the folder before each operation from ``copy_from`` on.
     """
 
     root: str
@@ -59,7 +58,7 @@ class Operations:
                 self._count(f"write {path}", unborn=path, flags=flags)
         elif event in CHANGES:
             paths = [arguments[i] for i in CHANGES[event]]
-            # A name below an open directory comes from the removal of a tree, and there are no others.
+            # Only the removal of trees uses names relative to an open directory, so these always count.
             if arguments[-1] not in (-1, None) or any(map(self._is_ours, paths)):
                 self._count(f"{event.removeprefix('os.')} {' '.join(map(os.fsdecode, paths))}")
 
@@ -91,7 +90,7 @@ def _open_and_leave(path: str, flags: int) -> None:
 
 @contextmanager
 def _output_in(path: str) -> Iterator[None]:
-    """Standard output and error of this process in a file."""
+    """Redirect standard output and error of this process to a file."""
     sys.stdout.flush()
     kept = os.dup(1), os.dup(2)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -131,7 +130,7 @@ def _child(request: dict[str, Any]) -> None:
 
 
 def answer(request: dict[str, Any]) -> int:
-    """Exit code of a command, in this process to warm it up, or in a child; minus the signal that ended the child."""
+    """Exit code of a command, run in this process (to warm it up) or in a child; negative if a signal ended it."""
     os.chdir(request["folder"])
     if request["here"]:
         with _output_in(request["log"]):
@@ -143,7 +142,6 @@ def answer(request: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

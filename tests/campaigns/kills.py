@@ -1,4 +1,4 @@
-"""Commands that are killed in front of one of their last file operations: the cases, and the comparison."""
+"""Commands that are killed before one of their last file operations: the cases, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.corpora import planted, words, write_corpus
 from tests.processes import SOURCE
 from tests.stores import rename_words
 
-#: How many operations before the end of a command are tried.
+#: Number of operations at the end of a command that are tried.
 LAST = 100
 
 QUIET = ("--scheduler", "synchronous")
@@ -30,7 +30,7 @@ TOPICS = ("--topics", "3", "--anchor-min-df", "2")
 
 @dataclass(frozen=True)
 class Case:
-    """What stands before, by commands that are run to their end; and the command that is killed."""
+    """Commands that prepare the folder, and the command that is killed."""
 
     name: str
     before: tuple[tuple[str, ...], ...]
@@ -144,30 +144,27 @@ CASES = (
 
 @dataclass(frozen=True)
 class Server:
-    """A process that runs commands in forks of itself, in ``folder``, which is the same for all cases: stores hold
-    absolute paths."""
+    """Runs commands in forks of one process, always in the same ``folder``, because stores contain absolute paths."""
 
     process: subprocess.Popen[str]
     base: Path
 
     @property
     def folder(self) -> Path:
-        """Where commands run."""
         return self.base / "case"
 
     @property
     def sources(self) -> set[str]:
-        """Names of what is there before every case."""
+        """Names of the files that exist before every case."""
         return {path.name for path in (self.base / "sources").iterdir()}
 
     @property
     def log(self) -> Path:
-        """What the last command said."""
         return self.base / "log"
 
     @property
     def copies(self) -> Path:
-        """Where the folder is copied to, by number of operation."""
+        """Copies of the folder, by number of operation."""
         return self.base / "copies"
 
     @property
@@ -183,18 +180,11 @@ class Server:
         here: bool = False,
         finalise: bool = False,
     ) -> int:
-        """Exit code of a command, minus the signal if it was killed.
+        """Exit code of a command; negative if it was killed.
 
-        Parameters
-        ----------
-        kill_at
-            Number of the operation in front of which it is killed.
-        copy_from
-            Number of the first operation in front of which the folder is copied.
-        here
-            Run it in the server itself, so that later children find all that is loaded only once.
-        finalise
-            End the interpreter as a process of its own does, threads and all, where a child ends at once else.
+        It is killed before operation ``kill_at``; the folder is copied before each operation from ``copy_from`` on.
+        ``here`` runs it in the server itself, so that later children find everything loaded. ``finalise`` finalizes the
+        interpreter and its threads, as a normal process does; otherwise the child exits at once.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -214,26 +204,25 @@ class Server:
         return int(json.loads(self.process.stdout.readline()))
 
     def done(self, line: tuple[str, ...], copy_from: int | None = None) -> list[str]:
-        """Run a command to its end, which must be good; what it did to files."""
+        """Run a command that must succeed, and return its file operations."""
         assert self.run(line, copy_from=copy_from) == 0, self.log.read_text(encoding="utf-8")
         return self._operations.read_text(encoding="utf-8").splitlines()
 
     def changes(self, line: tuple[str, ...]) -> list[str]:
-        """What a command does to files, by what it tells and by what is there before and after."""
+        """File operations of a command, as it records them and by comparing the folder before and after."""
         before = states(self.folder)
         self.run(line)
         found = [str(path) for path, _ in before ^ states(self.folder)]
         return found + self._operations.read_text(encoding="utf-8").splitlines()
 
     def place(self, start: Path) -> None:
-        """Put a copy of ``start`` in the folder, instead of what is there."""
         for entry in self.folder.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         shutil.copytree(start, self.folder, dirs_exist_ok=True)
 
 
 def states(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
-    """Every file and directory with all that is known of it without reading it, but when it was read."""
+    """All files and directories with their metadata, except the access time."""
     return {
         (path, (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
         for path in folder.rglob("*")
@@ -243,7 +232,7 @@ def states(folder: Path) -> set[tuple[Path, tuple[int, ...]]]:
 
 @contextmanager
 def server(base: Path) -> Iterator[Server]:
-    """A server with the sources of all cases in its folder."""
+    """Start a server with the sources of all cases in its folder."""
     line = [sys.executable, "-W", "ignore", "-m", "tests.campaigns.kill_server"]
     with subprocess.Popen(
         line, cwd=SOURCE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -259,7 +248,6 @@ def server(base: Path) -> Iterator[Server]:
 
 
 def write_sources(folder: Path) -> None:
-    """Corpora a, b and c, of which c has other words, and texts."""
     counts = planted(120, 40, 3, length=30, seed=7).counts
     for name, rows in zip("abc", np.array_split(counts, 3), strict=True):
         write_corpus(folder / name, rows, shards=2, row_group_rows=10)
@@ -275,7 +263,7 @@ def write_sources(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A case ready to be disturbed: the folder before the command, what the command does, and what is there then."""
+    """A prepared case: the folder before the command, its file operations, and the resulting contents."""
 
     start: Path
     operations: list[str]
@@ -288,7 +276,7 @@ class Undisturbed:
 
 
 def undisturbed(case: Case, served: Server) -> Undisturbed:
-    """Make the start of a case, and run its command without a kill; warms the server up."""
+    """Prepare a case and run its command without a kill; also warms up the server."""
     start = served.base / "starts" / case.name
     served.place(served.base / "sources")
     for line in case.before:
@@ -302,23 +290,23 @@ def undisturbed(case: Case, served: Server) -> Undisturbed:
 
 
 def difference(clean: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Names of what is missing (-), too much (+) or of other contents (~)."""
+    """Names that are missing (-), extra (+) or have different contents (~)."""
     signs = {name: "-" if name not in found else "+" if name not in clean else "~" for name in clean | found}
     return sorted(f"{sign} {name}" for name, sign in signs.items() if clean.get(name) != found.get(name))
 
 
-#: The part of a name that differs from run to run.
+#: The part of a name that differs between runs.
 _RANDOM = re.compile(r"(?<=-)[0-9a-f]{32}$")
 
-#: What tells two runs apart in records and metadata; and a digest of all of these.
+#: Keys of records and metadata that differ between runs, as does the digest of the attributes.
 _OF_A_RUN = ("seconds", "peak_memory", "committed", "attempt")
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file and directory with a digest of what does not differ from run to run."""
+    """Digest of each file, without what differs between runs; directories have an empty one."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
-        # Results on their way are named by a key, and then by a draw.
+        # Names of partial results consist of a key and a random number.
         parts = path.relative_to(folder).parts
         name = "/".join(
             _RANDOM.sub("", part) if number and parts[number - 1] == "partials" else part

@@ -1,7 +1,7 @@
-"""Small changes of a source tree that tests should notice, drawn from its syntax trees.
+"""Small random changes of a source tree that tests should notice, drawn from its syntax trees.
 
 A mutant flips a comparison, changes a number, deletes a statement, swaps ``and`` and ``or`` or ``+`` and ``-``, or
-negates a condition. Docstrings, texts, log messages, annotations, imports and ``__all__`` stay as they are.
+negates a condition. Docstrings, texts, log messages, annotations, imports and ``__all__`` are not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLIPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 
-#: Decorators of functions that are compiled, so that no tracer sees their lines.
+#: Decorators of compiled functions, whose lines tracers do not see.
 COMPILERS = {"compiled", "njit", "jit", "vectorize", "guvectorize"}
 
 DELETED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Return, ast.Delete, ast.Break, ast.Continue)
@@ -33,25 +33,11 @@ DELETED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Raise, ast.Return, ast.Delet
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of one node.
+    """A change of one node: ``after`` replaces the bytes ``start`` to ``stop`` of ``file`` (relative to the tree).
 
-    Attributes
-    ----------
-    file
-        Relative to the tree.
-    line
-        First line of the node.
-    lines
-        First and last line of its statement, or of the head of a compound one; a test reaches the mutant if it
-        executes one of them.
-    kind, before, after
-        What is changed.
-    start, stop
-        Bytes of the file that ``after`` replaces.
-    function
-        Name of the innermost function, None outside: such lines are executed on import.
-    compiled
-        Whether that function is compiled.
+    A test reaches the mutant if it executes one of ``lines``, the first to the last of the statement or of the head of
+    a compound one. ``function`` is the innermost function, None for lines that are executed on import; ``compiled``
+    tells whether it is compiled.
     """
 
     file: str
@@ -66,13 +52,12 @@ class Mutant:
     compiled: bool
 
     def applied(self, source: bytes) -> bytes:
-        """The file with the change."""
         return source[: self.start] + self.after.encode() + source[self.stop :]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A statement with what it executes itself, the function it is in, and whether it is the result of that."""
+    """A statement with its own expressions and its function; ``is_last`` if it is the final return of the function."""
 
     statement: ast.stmt
     heads: tuple[ast.expr, ...]
@@ -83,14 +68,13 @@ class Place:
 
 
 def places(tree: ast.Module) -> Iterator[Place]:
-    """All statements that can be changed."""
     yield from _places(tree.body, None, compiled=False)
 
 
 def _places(
     body: Sequence[ast.stmt], function: str | None, *, compiled: bool, whole: bool = False
 ) -> Iterator[Place]:
-    """Those of a block; ``whole`` if it is all of the function."""
+    """Statements of a block; ``whole`` if it is the body of the function."""
     for statement in body:
         is_last = isinstance(statement, ast.Return) and statement is body[-1] and whole
         if _is_kept(statement):
@@ -128,7 +112,7 @@ def _is_kept(statement: ast.stmt) -> bool:
 
 
 def _heads(statement: ast.stmt) -> Iterator[ast.expr]:
-    """Expressions of a statement itself, without annotations."""
+    """Expressions of the statement itself, without annotations."""
     match statement:
         case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
             yield from arguments.defaults
@@ -151,7 +135,6 @@ def _is_compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def mutants_of(file: str, source: bytes) -> list[Mutant]:
-    """All mutants of one file."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -169,7 +152,7 @@ def mutants_of(file: str, source: bytes) -> list[Mutant]:
 def _changes(place: Place) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
     if isinstance(place.statement, DELETED) and not place.is_last:
         targets = getattr(place.statement, "targets", [])
-        # Without its only assignment a name is undefined, which any test notices.
+        # Deleting the only assignment of a name leaves it undefined, which any test notices.
         if all(isinstance(target, ast.Attribute | ast.Subscript) for target in targets):
             yield place.statement, "deletion", "pass"
     if isinstance(place.statement, ast.If | ast.While):
@@ -180,7 +163,7 @@ def _changes(place: Place) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """Nodes of an expression, but for what is within texts."""
+    """Nodes of an expression, except those in f-strings."""
     if isinstance(node, ast.JoinedStr):
         return
     if isinstance(node, ast.expr):
@@ -228,10 +211,10 @@ def _code(node: ast.expr) -> str:
 
 
 def draw(tree: Path, seed: int, number: int) -> list[Mutant]:
-    """Mutants at lines that are spread evenly over the code of ``streaming_jsmf``, package by package.
+    """Mutants at lines spread evenly over the code of ``streaming_jsmf``.
 
-    Each line of code that can be changed is as likely as any other, so that a package has mutants in proportion to its
-    code, whatever the structure of the tree.
+    Each line that can be changed has the same probability, so a package gets mutants in proportion to its code,
+    regardless of the structure of the tree.
     """
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for path in sorted((tree / "streaming_jsmf").rglob("*.py")):

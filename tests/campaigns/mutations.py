@@ -1,22 +1,21 @@
-"""The power of a test suite: the share of random mutants of its source tree that it kills.
+"""The power of a test suite: the fraction of random mutants of its source tree that it kills.
 
     python -m tests.campaigns.mutations record --tree TREE --contexts FILE [--workers 2] [TESTS ...]
     python -m tests.campaigns.mutations run --tree TREE --contexts FILE --out RESULTS.json
                                             [--seed 0] [--number 40] [--seconds 120] [--jobs 1]
 
-``record`` runs the default tests of a tree once under coverage.py and keeps which test executes which line, also in
-processes that it starts, and how long it takes. ``run`` draws mutants (see ``mutants``) and runs, for each, the tests
-that reach it, fastest first, until one fails. Both work on copies of TREE, such as a git worktree; its tests may be
-quite different from those beside this file. Two trees are compared by the same seed and number: mutants of both are
-spread evenly over the lines of code of their packages.
+``record`` runs the default tests of a tree once under coverage.py and stores which test executes which line, also in
+child processes, and how long it takes. ``run`` draws mutants (see ``mutants``) and runs, for each, the tests that reach
+it, fastest first, until one fails. Both use copies of TREE, such as a git worktree, which may have other tests than
+this one. To compare two trees, use the same seed and number: mutants are spread evenly over the lines of each.
 
-- A mutant has ``--seconds``; tests that took more than half of that together are left out. If they do not end
-  within it, the mutant counts as killed: as a rule a loop no longer ends.
-- Lines that are executed on import have the tests that execute any line of the file; lines of compiled functions,
-  which no tracer sees, those that execute a line with a call. Kernels are compiled anew, for which they have more time.
-- What kills a mutant must pass without it, or it does not count. Tests that fail under coverage.py are left out.
+- A mutant is tested for at most ``--seconds``, by tests that took at most half of that in total. If they exceed the
+  time, the mutant counts as killed: usually a loop no longer ends.
+- Lines executed on import are reached by all tests that execute any line of the file; lines of compiled functions,
+  which tracers do not see, by tests that execute a line with a call. Compiling kernels gets additional time.
+- A test that kills a mutant must pass without it. Tests that fail under coverage.py are omitted.
 
-Results are written after each mutant, and a run that is started again with the same arguments goes on.
+Results are written after each mutant; running the same command again continues an interrupted run.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from tests.campaigns.mutants import Mutant, draw, places
 
 PACKAGE = "streaming_jsmf"
 
-#: Seconds that a kernel and what calls it may take to be compiled.
+#: Maximum seconds to compile a kernel and its callers.
 COMPILATION = 240
 
 SETTINGS = """[run]
@@ -65,7 +64,7 @@ disable_warnings = no-data-collected,module-not-measured,already-imported,couldn
 
 @contextmanager
 def copied(tree: Path) -> Iterator[Path]:
-    """A copy of a tree with its compiled kernels, in a folder that is removed; times of files stay."""
+    """A temporary copy of a tree with its compiled kernels; modification times are preserved."""
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         copy = Path(folder).resolve() / "tree"
         shutil.copytree(tree, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", "_build"))
@@ -75,8 +74,8 @@ def copied(tree: Path) -> Iterator[Path]:
 def tests_of(
     copy: Path, arguments: Sequence[str], seconds: float | None, **environment: str
 ) -> tuple[int | None, str]:
-    """Run pytest in a copy; exit code (None: not within the seconds) and output."""
-    # The campaign may itself run in a worker of pytest-xdist, which tells its processes that they are workers too.
+    """Run pytest in a copy; returns the exit code (None after a timeout) and output."""
+    # Workers of pytest-xdist pass their variables to child processes, which would then act as workers too.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=_scratch()) as scratch:
         process = subprocess.Popen(
@@ -93,7 +92,7 @@ def tests_of(
         try:
             out = process.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # so that tests end the processes that they have started
+            process.send_signal(signal.SIGINT)  # so that tests end the processes that they started
             with suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=10)
             return None, ""
@@ -113,7 +112,7 @@ def _scratch() -> str | None:
 
 
 def record(tree: Path, file: Path, workers: int, chosen: Sequence[str] = ()) -> None:
-    """Run tests of a tree, by default the default ones, under coverage.py; write which of them reach which lines."""
+    """Run tests of a tree (the default ones if none are chosen) under coverage.py and write which lines they reach."""
     with copied(tree) as copy:
         folder = copy.parent
         (folder / "data").mkdir()
@@ -173,7 +172,7 @@ def _sha256(path: Path) -> str:
 
 
 class Reach:
-    """Which tests reach a mutant."""
+    """Finds the tests that reach a mutant."""
 
     def __init__(self, tree: Path, contexts: dict[str, Any]) -> None:
         self.tests: list[tuple[str, float]] = [(name, seconds) for name, seconds in contexts["tests"]]
@@ -181,7 +180,7 @@ class Reach:
             file: {int(line): tests for line, tests in by_line.items()}
             for file, by_line in contexts["lines"].items()
         }
-        #: Statements by the names in them: file, lines, and the function if that is compiled, too.
+        #: Uses of each name: file, lines of the statement, and the function if it is compiled.
         self._uses: dict[str, list[tuple[str, tuple[int, int], str | None]]] = {}
         self._importers: dict[str, set[str]] = {}
         self.kernels: set[str] = set()
@@ -208,7 +207,6 @@ class Reach:
                     self._importers.setdefault(module, set()).add(file)
 
     def of(self, mutant: Mutant) -> list[tuple[str, float]]:
-        """Tests with their seconds, fastest first."""
         found = self._at(mutant.file, mutant.lines) if mutant.function is not None else set()
         if not found and mutant.compiled and mutant.function is not None:
             found = self._calling(mutant.function, set())
@@ -240,7 +238,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant; ``by`` is the test that killed it."""
+    """Outcome of a mutant; ``by`` is the test that killed it."""
 
     mutant: dict[str, Any]
     status: str
@@ -251,7 +249,7 @@ class Verdict:
 
 
 def chosen_of(reached: Sequence[tuple[str, float]], seconds: float) -> list[str]:
-    """The fastest tests that take no more than ``seconds``, file by file: those of a file share fixtures."""
+    """The fastest tests within ``seconds`` in total, grouped by file because tests of a file share fixtures."""
     by_file: dict[str, list[tuple[str, float]]] = {}
     for (name, needed), spent in zip(reached, accumulate(needed for _, needed in reached), strict=True):
         if spent <= seconds:
@@ -261,7 +259,7 @@ def chosen_of(reached: Sequence[tuple[str, float]], seconds: float) -> list[str]
 
 
 def verdict(mutant: Mutant, reach: Reach, copy: Path, seconds: float) -> Verdict:
-    """Put a mutant into a copy, run its tests, and take it out again."""
+    """Apply a mutant to a copy, run its tests, and revert it."""
     reached = reach.of(mutant)
     chosen = chosen_of(reached, seconds / 2)
     started = time.monotonic()
@@ -280,13 +278,13 @@ def verdict(mutant: Mutant, reach: Reach, copy: Path, seconds: float) -> Verdict
 def _tried(
     mutant: Mutant, copy: Path, chosen: Sequence[str], seconds: float, *, kernels: bool
 ) -> tuple[str, str]:
-    """How the tests end with a mutant, and which one fails."""
+    """Status of the tests with a mutant, and the test that fails."""
     path = copy / mutant.file
     source, times = path.read_bytes(), path.stat()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         names = Path(folder) / "tests.txt"
         names.write_text("\n".join(chosen) + "\n", encoding="utf-8")
-        # Kernels in the cache may contain those of other files; what is compiled with a mutant stays apart from them.
+        # A separate cache, because cached kernels may inline functions of other files and must not contain a mutant.
         environment = {"NUMBA_CACHE_DIR": folder} if kernels else {}
         path.write_bytes(mutant.applied(source))
         try:
@@ -301,7 +299,6 @@ def _tried(
 
 
 def run(tree: Path, contexts: Path, out: Path, asked: dict[str, int], jobs: int) -> None:
-    """Draw mutants and write what becomes of each."""
     with gzip.open(contexts, "rt", encoding="utf-8") as stream:
         reach = Reach(tree, json.load(stream))
     done: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"asked": asked, "mutants": {}}
@@ -338,14 +335,12 @@ def run(tree: Path, contexts: Path, out: Path, asked: dict[str, int], jobs: int)
 
 
 def shares(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How many mutants ended how, and the share of those that tests noticed."""
     counts = Counter(verdict["status"] for verdict in verdicts)
     noticed = counts["killed"] + counts["timeout"]
     return {**counts, "killed or timeout": round(noticed / max(1, counts.total()), 3)}
 
 
 def main() -> None:
-    """Record or run, see above."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.mutations")
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("record", "run"):

@@ -1,4 +1,4 @@
-"""Files of every reader with bytes changed: read, or refused with a line that names the file, and nothing is left."""
+"""Files of every reader with changed bytes are read, or rejected with an error that names the file and no leftovers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LOOSE = (
     "synchronous",
 )
 
-#: Codecs whose checksum tells of every change of what is packed.
+#: Codecs whose checksum detects every change of the compressed data.
 CHECKED = (".gz", ".bz2", ".xz")
 
 KINDS = [(kind, codec) for kind in FORMATS for codec in kind.codecs if not kind.file.endswith("/")]
 
 
 def attack_file(tried: Campaign, folder: Path, number: int) -> None:
-    """One case: a file of a kind, changed, and ingested."""
+    """One case: ingest a file with changed bytes."""
     draw = random.Random(number)
     kind, codec = KINDS[number % len(KINDS)]
     case = f"case {number}, {kind.name}{codec}"

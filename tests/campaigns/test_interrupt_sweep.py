@@ -1,4 +1,4 @@
-"""Long verbs interrupted at any time: they end, in one line, and the same command finishes what they have begun."""
+"""Long verbs interrupted at random times end with one line, and the same command completes their work."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SWEEPS = [
     ),
 ]
 
-#: Interrupts of each: in the slow run, and with --every-interrupt.
+#: Interrupts per case: in the slow run, and with --every-interrupt.
 FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
@@ -74,7 +74,7 @@ COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
 
 
 def on(scheduler: str, case: Case) -> tuple[str, ...]:
-    """The command on two workers of a scheduler, if it can have them; the server runs it without any."""
+    """The command with two workers of a scheduler instead of ``QUIET``, if it ends with that."""
     if case.command[-len(QUIET) :] != QUIET:
         return case.command
     return (*case.command[: -len(QUIET)], "--scheduler", scheduler, "--workers", "2")
@@ -82,20 +82,19 @@ def on(scheduler: str, case: Case) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Interrupt:
-    """``after`` seconds, to the command alone or, as Ctrl-C on a terminal, to all its processes."""
+    """A signal after ``after`` seconds, to the command only or, like Ctrl-C in a terminal, to its process group."""
 
     after: float
     number: signal.Signals
     to_all: bool
 
     def send(self, process: Process) -> None:
-        """Send it to a process that leads its group, if it is still there."""
         with suppress(ProcessLookupError):
             (os.killpg if self.to_all else os.kill)(process.pid, self.number)
 
 
 def drawn(salt: str, seconds: float, count: int) -> Iterator[Interrupt]:
-    """So many, some of them after the end of a command that takes ``seconds``."""
+    """Draw random interrupts, some of them after the end of a command that takes ``seconds``."""
     rng = random.Random(f"{SEED} {salt}")
     for _ in range(count):
         number = signal.SIGTERM if rng.random() < 0.25 else signal.SIGINT
@@ -103,14 +102,13 @@ def drawn(salt: str, seconds: float, count: int) -> Iterator[Interrupt]:
 
 
 def catches_signals(process: Process) -> bool:
-    """Whether the command has taken over from the interpreter, of whose start-up it knows nothing."""
+    """Whether the command has installed its signal handlers, which it cannot do before the interpreter has started."""
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
     caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
     return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 def living(session: int) -> list[str]:
-    """Command lines of the processes of a session."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, ProcessLookupError):
@@ -121,14 +119,14 @@ def living(session: int) -> list[str]:
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended: its exit code, what it said, and seconds from the interrupt on, or from the start."""
+    """Exit code and standard error of a command, and seconds since the interrupt (without one, since the start)."""
 
     code: int
     said: str
     seconds: float
 
     def fault(self, interrupt: Interrupt) -> str:
-        """What is wrong with it, if anything."""
+        """Describe what is wrong; empty if nothing is."""
         if self.code not in (0, 128 + interrupt.number):
             return f"exit code {self.code}: {self.said[-2000:]}"
         if COMPLAINTS.search(self.said):
@@ -140,7 +138,7 @@ class End:
 
 
 def ended(line: tuple[str, ...], served: Server, interrupt: Interrupt | None = None) -> End:
-    """Run a command, interrupt it, and wait for its end and that of all processes that it has started."""
+    """Run a command, interrupt it, and wait until it and all its child processes have ended."""
     errors = served.base / "errors"
     with errors.open("w") as file, started(command(*line), folder=served.folder, stderr=file) as process:
         wait_until(lambda: process.poll() is not None or catches_signals(process), "a command that listens")
@@ -157,12 +155,12 @@ def ended(line: tuple[str, ...], served: Server, interrupt: Interrupt | None = N
 
 
 def fault_of_info(case: Case, served: Server) -> str:
-    """What is wrong with what ``info`` says of the stores that a command names; the folder stays as it is."""
+    """Describe faults of ``info`` for the stores that a command names; the folder is restored afterwards."""
     copy = shutil.copytree(served.folder, served.base / "before-info", symlinks=True)
     wrong = []
     for name in filter(lambda word: (served.folder / word).is_dir(), set(case.command) - {"a", "b", "c"}):
         code, said = served.run(("info", name)), served.log.read_text(encoding="utf-8")
-        # Of a directory where nothing is in place yet there is nothing to tell.
+        # Before its result is in place, a directory has nothing to describe.
         if code and not (code == 2 and "there is no " in said):
             wrong.append(f"info {name}: exit code {code}: {said[-2000:]}")
     served.place(copy)
@@ -171,9 +169,8 @@ def fault_of_info(case: Case, served: Server) -> str:
 
 
 def fault_of_rerun(case: Case, clean: Undisturbed, served: Server) -> str:
-    """What is wrong after the same command once more."""
     code, said = served.run(case.command), served.log.read_text(encoding="utf-8")
-    # A command that is interrupted after its last commit is complete, and is rejected like any that is given twice.
+    # A command interrupted after its last commit is complete, so running it again is rejected.
     if code and not (code == 2 and REPEATED.search(said)):
         return f"exit code {code}: {said[-2000:]}"
     return ", ".join(difference(clean.contents, contents(served.folder)))

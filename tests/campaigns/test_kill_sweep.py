@@ -1,4 +1,4 @@
-"""The same command after any kill: exit code 0, the arrays of a run without one, and no file more or less."""
+"""Running a killed command again succeeds with the arrays of an undisturbed run, without missing or leftover files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.damage import SOME
 
 SEED = 14
 
-#: Of the slow run, unless every operation is asked for: the last ones, others drawn, and again while the rest is done.
+#: Slow run without --every-kill: the last operations, random earlier ones, and second kills during the rerun.
 LAST, DRAWN, TWICE = 15, 10, 3
 #: Cases of the default run, two kills each.
 DEFAULT = ("ingest", "simulate", "add", "fit", "evaluate", "transform-overwrite", "report-overwrite")
@@ -30,7 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def left_after(case: Case, clean: Undisturbed, served: Server) -> str:
-    """Ask what is there, and run the command again; what is wrong then, if anything."""
+    """Run ``info`` and then the command again; describe what is wrong, empty if nothing is."""
     for place in {name.partition("/")[0] for name in clean.contents} - set(served.sources):
         if changed := served.changes(("info", place)):
             return f"info {place} changed {changed}"
@@ -49,7 +49,7 @@ def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served:
     clean = undisturbed(case, served)
     rng = random.Random(f"{SEED} {case}")
     wrong = {}
-    # The second is one of the very last: results are there, and not all is cleared.
+    # The second kill is near the end: results exist, but cleanup is not complete.
     last = len(clean.operations)
     for number in (rng.randrange(clean.first, last), rng.randrange(last - 8, last)):
         served.place(clean.start)
@@ -94,7 +94,7 @@ def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Serv
     served.place(clean.start)
     assert served.run(case.command, kill_at=len(clean.operations) - 1) == -9
     late = shutil.copytree(served.folder, served.base / "late")
-    # A lock is left, so that the same command takes the result for its own.
+    # Because of the remaining lock, the same command takes the result for its own.
     assert list(late.glob(".*.lock.json"))
     fresh = clean.contents.keys() - contents(clean.start).keys()
     made = sorted(
@@ -113,14 +113,14 @@ def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Serv
 
 
 def killed_again(case: Case, clean: Undisturbed, served: Server) -> dict[int, str]:
-    """What is wrong if the command is killed once more while it finishes."""
+    """Describe what is wrong if the command is killed again during its rerun."""
     rng, wrong = random.Random(f"{SEED} {case} again"), {}
     for number in rng.sample(range(clean.first, len(clean.operations)), TWICE):
         copy = served.copies / str(number)
         served.place(copy)
         more = len(served.done(case.command))
         served.place(copy)
-        # A run has random names, and may find its files in another order: a few operations more or less.
+        # Runs have random names and may list files in another order, so the number of operations varies a little.
         served.run(case.command, kill_at=rng.randrange(more))
         wrong[number] = left_after(case, clean, served)
     return wrong

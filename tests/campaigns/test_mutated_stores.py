@@ -1,4 +1,4 @@
-"""Corpora, moments and models with a file changed: the answers of the whole store, or a word about what is wrong."""
+"""Corpora, moments and models with one changed file give the answers of the intact store, or an error."""
 
 from __future__ import annotations
 
@@ -23,21 +23,15 @@ SCAN = ("--max-topics", "3", "--partition-nonzeros", "1500", *SYNCHRONOUS)
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a store, and what of the answer is the same whenever and wherever it is asked.
+    """A command line (STORE and MADE stand for paths), and the reproducible part of its answer.
 
-    Attributes
-    ----------
-    arguments
-        Of the command line; STORE and MADE stand for paths.
-    answer
-        From what is printed and the path of what was made.
+    ``answer`` is a function of the output and the path of the result.
     """
 
     arguments: tuple[str, ...]
     answer: Callable[[str, Path], Any]
 
     def of(self, store: Path, made: Path) -> list[str]:
-        """The arguments."""
         places = {"STORE": str(store), "MADE": str(made)}
         return [places.get(argument, argument) for argument in self.arguments]
 
@@ -46,7 +40,7 @@ def _told(*names: str) -> Callable[[str, Path], Any]:
     return lambda out, _: {name: json.loads(out)[name] for name in names}
 
 
-#: Of each kind of store what is quick to ask, and what takes all of it.
+#: For each kind of store, a quick question and one that reads all of it.
 QUESTIONS: Mapping[str, tuple[Question, Question]] = {
     "corpus": (
         Question(("info", "STORE", "--verify", "--json"), lambda out, _: json.loads(out)),
@@ -68,8 +62,6 @@ KINDS = tuple(QUESTIONS)
 
 @dataclass(frozen=True)
 class Stores:
-    """A whole store of each kind, and the answers that it gives to its questions."""
-
     root: Path
     answers: Mapping[str, list[Any]]
 
@@ -97,7 +89,7 @@ def stores(tmp_path: Path, invoke: Command) -> Stores:
 
 
 def attack_store(tried: Campaign, stores: Stores, folder: Path, number: int, questions: slice) -> None:
-    """One case: a copy of a store with one file changed or gone, and questions to it."""
+    """One case: change or remove one file in a copy of a store, and ask questions."""
     draw = random.Random(number)
     kind = KINDS[number % len(KINDS)]
     store, made = folder / "store", folder / "made"

@@ -1,4 +1,4 @@
-"""Mutants are what they should be, and a suite that checks more kills more of them."""
+"""Mutants are valid, and a suite with more checks kills more of them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_in_a_process():
 
 
 def _tried(tree: Path, check: str) -> dict[str, Any]:
-    """Record and run a tree of one function with two tests, one mutant a line."""
+    """Record and run mutations of a tree of one function with two tests, one mutant per line."""
     files = {"streaming_jsmf/__init__.py": "", "streaming_jsmf/code.py": CODE}
     files |= {"test_here.py": TEST.format(check=check), "test_process.py": PROCESS}
     for name, content in files.items():
