@@ -342,6 +342,7 @@ _LINE, _AFTER_HEADER = f", line {BAD + 1}: ", f", line {BAD + 2}: "
 _ENTRY_ROW, _ENTRY_LINE = f", row group {_AT // 10}, row {_AT % 10} from 0: ", f", line {_AT + 2}: "
 _MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
 _MATRIX_ROW = f", row {BAD} from 0: "
+_AFTER_2, _AFTER_3 = f", line {_entry_line(2)}: ", f", line {_entry_line(3)}: "
 _UTF8, _CHARACTER = "not UTF-8", "not a character"
 _NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
 
@@ -361,10 +362,9 @@ _BAGS: dict[str, Any] = {**_VOCAB, **_YEARS, **_ENDED, "takes_folder": True}
 
 _CSV, _TSV = _table_of_texts(","), _table_of_texts("\t")
 _TRIPLE, _RATING = ("document", "word", "count"), ("user", "item", "rating")
-_TRIPLES, _TRIPLES_PARQUET = _entry_table(_TRIPLE, ".csv"), _entry_table(_TRIPLE, ".parquet")
-_RATED, _RATED_PARQUET = _entry_table(_RATING, ".csv"), _entry_table(_RATING, ".parquet")
+_TRIPLES, _TRIPLES_PQ = _entry_table(_TRIPLE, ".csv"), _entry_table(_TRIPLE, ".parquet")
+_RATED, _RATED_PQ = _entry_table(_RATING, ".csv"), _entry_table(_RATING, ".parquet")
 
-# fmt: off
 FORMATS = (
     Format("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _UTF8, **_YEARS, **_ENDED),
     Format("text-json", "text", "t.jsonl", _json_lines, _LINE, _UTF8, **_PACKED, **_YEARS),
@@ -374,18 +374,16 @@ FORMATS = (
     Format("tar", "text-files", "t.tar", _tar, _NUMBER, _UTF8, **_PACKED, **_MEMBERS, **_ENDED),
     Format("zip", "text-files", "t.zip", _zip, _NUMBER, _UTF8, **_MEMBERS, **_ENDED),
     Format("lines", "lines", "t.txt", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
-    Format("docword", "docword", "docword.t.txt", _docword, f", line {_entry_line(3)}: ", _NO_NUMBER, **_DOCWORD),
-    Format("matrix-market", "matrix-market", "t.mtx", _matrix_market, f", line {_entry_line(2)}: ", _NO_NUMBER,
-           **_MARKET),
+    Format("docword", "docword", "docword.t.txt", _docword, _AFTER_3, _NO_NUMBER, **_DOCWORD),
+    Format("matrix-market", "matrix-market", "t.mtx", _matrix_market, _AFTER_2, _NO_NUMBER, **_MARKET),
     Format("npz", "npz", "t.npz", _npz, _MATRIX_ROW, _COUNT, **_VOCAB, **_PLACES, **_ENDED),
     Format("h5ad", "h5ad", "t.h5ad", _h5ad, _MATRIX_ROW, _COUNT, **_CELLS),
     Format("bags-parquet", "bag-of-words-parquet", "t.parquet", _bags_parquet, _ROW, _COUNT, **_BAGS),
     Format("baskets", "baskets", "t.baskets", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
     Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _UTF8, **_PLACES, **_ENDED),
     Format("triples", "triples", "t.csv", _TRIPLES, _ENTRY_LINE, _UTF8, **_PACKED, **_ENTRIES),
-    Format("triples-parquet", "triples", "t.parquet", _TRIPLES_PARQUET, _ENTRY_ROW, _UTF8, **_ENTRIES, **_ENDED),
+    Format("triples-parquet", "triples", "t.parquet", _TRIPLES_PQ, _ENTRY_ROW, _UTF8, **_ENTRIES, **_ENDED),
     Format("ratings", "ratings", "t.csv", _RATED, _ENTRY_LINE, _UTF8, **_PACKED, **_RATINGS),
-    Format("ratings-parquet", "ratings", "t.parquet", _RATED_PARQUET, _ENTRY_ROW, _UTF8, **_RATINGS, **_ENDED),
+    Format("ratings-parquet", "ratings", "t.parquet", _RATED_PQ, _ENTRY_ROW, _UTF8, **_RATINGS, **_ENDED),
 )
-# fmt: on
 BY_NAME = {each.name: each for each in FORMATS}
