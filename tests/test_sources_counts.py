@@ -372,7 +372,7 @@ def test_files_share_one_vocabulary(tmp_path):
     assert [unit.size for unit in read.units] == [(tmp_path / "docword.a.txt").stat().st_size] * 2
     for words, at in ((("ant", "bee", "cow", "dog", "eel"), 2), ((*WORDS, "fox"), 5)):
         put_lines(tmp_path / "vocab.b.txt", words)
-        with pytest.raises(InputError, match=rf"docword\.b\.txt .*docword\.a\.txt, from word {at}"):
+        with pytest.raises(InputError, match=rf"docword\.b\.txt .*docword\.a\.txt.*\bword {at}\b"):
             DocwordSource(files).units()
     with pytest.raises(InputError, match="no files"):
         DocwordSource(()).units()
@@ -380,12 +380,12 @@ def test_files_share_one_vocabulary(tmp_path):
 
 def test_the_word_list_is_found_or_missed(tmp_path):
     path = str(put_lines(tmp_path / "docword.x.txt", DOCWORD))
-    with pytest.raises(InputError, match=r"\(vocab\.x\.txt\); set the option vocabulary"):
+    with pytest.raises(InputError, match=r"\bvocab\.x\.txt\b.*option vocabulary"):
         DocwordSource((path,)).units()
     put_lines(tmp_path / "lists" / "w.txt", WORDS)
     for wanted in ("lists/w.txt", str(tmp_path / "lists" / "w.txt")):
         assert rows_of(Read(DocwordSource((path,), DocwordOptions(vocabulary=wanted)))) == TRUTH
-    with pytest.raises(InputError, match=r"\(w\.txt\)"):
+    with pytest.raises(InputError, match=r"\bw\.txt\b"):
         DocwordSource((path,), DocwordOptions(vocabulary="w.txt")).units()
     source = npz_file(tmp_path, np.array(TRUTH), words=("of another file",))
     put_lines(tmp_path / "x.vocab.txt", WORDS)
@@ -625,18 +625,18 @@ def test_layers_and_columns_of_h5ad(tmp_path):
     ):
         with pytest.raises(InputError, match=reason):
             wrong.units()
-    with pytest.raises(InputError, match=r"has X as csc_matrix.*adata\.X = adata\.X\.tocsr"):
+    with pytest.raises(InputError, match=r"\bX\b.*csc_matrix.*adata\.X\.tocsr"):
         source(sp.csc_matrix(counts)).units()
 
 
 def test_gene_names_must_be_distinct_and_shared(tmp_path):
     with pytest.warns(UserWarning, match="not unique"):
         source = h5ad_file(tmp_path, sp.csr_matrix(np.array(TRUTH)), ("ant", "bee", "ant", "dog", "eel"))
-    with pytest.raises(InputError, match=r"the gene 'ant' 2 times; call adata\.var_names_make_unique"):
+    with pytest.raises(InputError, match=r"'ant' 2 .*adata\.var_names_make_unique"):
         source.units()
     one = h5ad_file(tmp_path, np.array(TRUTH), name="1.h5ad").files
     two = h5ad_file(tmp_path, np.array(TRUTH), WORDS[::-1], name="2.h5ad").files
-    with pytest.raises(InputError, match=r"2\.h5ad .*1\.h5ad, from word 0"):
+    with pytest.raises(InputError, match=r"2\.h5ad .*1\.h5ad.*\bword 0\b"):
         H5adSource(one + two).units()
 
 
@@ -644,10 +644,10 @@ def test_h5ad_that_is_no_anndata_is_refused(tmp_path, monkeypatch):
     source = h5ad_file(tmp_path, np.array(TRUTH))
     with h5py.File(tmp_path / "y.h5ad", "w") as file:
         file["X"] = np.array(TRUTH)
-    with pytest.raises(InputError, match="no table obs"):
+    with pytest.raises(InputError, match=r"\bobs\b"):
         H5adSource((str(tmp_path / "y.h5ad"),)).units()
     monkeypatch.setitem(sys.modules, "anndata.io", None)
-    with pytest.raises(InputError, match=r"anndata; pip install 'streaming-jsmf\[anndata\]'"):
+    with pytest.raises(InputError, match=r"pip install 'streaming-jsmf\[anndata\]'"):
         source.units()
 
 

@@ -161,7 +161,7 @@ def test_parquet_ids(tmp_path):
     assert Read(texts(path)).ids == [1, 2, 3]
     assert Read(texts(path, id="key"), "quarantine").ids == ["x", "y"]
     path = put_parquet(tmp_path / "c.parquet", {"text": ["a"], "id": [1.5]})
-    assert "document ids are strings or integers" in message(lambda: texts(path))
+    assert "document ids" in message(lambda: texts(path))
 
 
 def test_parquet_files_that_cannot_be_read(tmp_path):
@@ -217,7 +217,7 @@ def test_columns_that_a_source_lacks_or_cannot_keep(tmp_path, kind):
         assert str(path) in found
         assert "there is no column" in found
         assert r"'a\nb'" in found
-    assert "'ids' has a name that a corpus needs" in message(lambda: texts(path))
+    assert "'ids'" in message(lambda: texts(path))
     read = Read(texts(path, metadata=("a\nb",)))
     assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
 
@@ -298,19 +298,19 @@ def test_json_values(tmp_path):
     assert source.columns.metadata == {**kinds, **strings, "new": pa.int64()}
     assert source.columns.id_type == pa.int64()
     read = Read(source)
-    assert read.ids == [1, 2, -(2**63)]
-    assert read.rows == [1, 2, 3]
-    assert read.metadata["year"] == [1999, None, None]
-    assert read.metadata["score"] == [1.0, 1.5, -1.0]
-    assert read.metadata["ok"] == [True, None, False]
-    assert read.metadata["tags"] == ['["é", 1]', None, "plain"]
-    assert read.metadata["new"] == [None, 3, None]
+    assert (read.ids, read.rows) == ([1, 2, -(2**63)], [1, 2, 3])
+    assert read.metadata == {
+        "year": [1999, None, None],
+        "score": [1.0, 1.5, -1.0],
+        "ok": [True, None, False],
+        "tags": ['["é", 1]', None, "plain"],
+        "late": [None, None, "x"],
+        "new": [None, 3, None],
+    }
+    chosen = {name: read.metadata[name] for name in ("late", "year")}
+    assert Read(texts(path, metadata=tuple(chosen))).metadata == chosen
     mixed = put(tmp_path / "b.jsonl", '{"text": "a", "id": 1}\n{"text": "b", "id": "x"}\n')
     assert Read(texts(mixed)).ids == ["1", "x"]
-    assert Read(texts(path, metadata=("late", "year"))).metadata == {
-        "year": [1999, None, None],
-        "late": [None, None, "x"],
-    }
     latin = put(tmp_path / "c.jsonl", '{"text": "café"}\n'.encode("latin-1"))
     assert Read(texts(latin, encoding="latin-1")).words == ["café"]
 
@@ -375,7 +375,7 @@ def test_codecs_that_are_not_looked_for_in_a_folder(tmp_path, suffix):
     path = put(tmp_path / "cut" / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
     found = message(lambda: Read(texts(path)))
     assert str(path) in found
-    assert "ends early or is damaged" in found
+    assert "damaged" in found
 
 
 @pytest.mark.parametrize(
@@ -393,23 +393,17 @@ def test_files_that_hold_nothing(tmp_path, kind, first, blank, words):
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "txt"])
 def test_files_that_disappear_cannot_be_opened(tmp_path, kind):
-    gone = tmp_path / f"gone.{kind}"
-    if kind == "parquet":
-        put_parquet(gone, {"text": ["a"]})
-    else:
-        put(gone, {"jsonl": '{"text": "a"}', "csv": "text\na", "txt": "a"}[kind])
+    contents = {"parquet": {"text": ["a"]}, "jsonl": '{"text": "a"}', "csv": "text\na", "txt": "a"}
+    gone = (put_parquet if kind == "parquet" else put)(tmp_path / f"gone.{kind}", contents[kind])
     source = baskets(gone) if kind == "txt" else texts(gone)
-    units = source.units()
+    [unit] = source.units()
     gone.unlink()
-    for policy in ("fail", "quarantine"):
-        bad = BadRecords(policy, units[0], source.place)
-        if policy == "fail":
-            found = message(lambda bad=bad: list(source.read(units[0], bad)))
-            assert str(gone) in found
-            assert "check the path" in found
-        else:
-            assert not list(source.read(units[0], bad))
-            assert "No such file" in bad.records[0].reason
+    found = message(lambda: list(source.read(unit, BadRecords("fail", unit, source.place))))
+    assert str(gone) in found
+    assert "check the path" in found
+    bad = BadRecords("quarantine", unit, source.place)
+    assert not list(source.read(unit, bad))
+    assert "No such file" in bad.records[0].reason
 
 
 def test_a_file_that_is_blank_for_longer_than_a_unit(tmp_path):
@@ -438,7 +432,8 @@ def test_csv_fields(tmp_path):
     latin = put(tmp_path / "b.csv", "text,größe\ncafé,1\n".encode("latin-1"))
     assert Read(texts(latin, encoding="latin-1")).metadata == {"größe": ["1"]}
     found = message(lambda: texts(latin))
-    assert "its header is not UTF-8; name its encoding, such as --encoding cp1252" in found
+    assert "header" in found
+    assert "--encoding cp1252" in found
     long = put(tmp_path / "c.csv", f"text\n{'a ' * 200_000}\n")
     assert Read(texts(long)).bags == [{"a": 200_000}]
 
@@ -446,17 +441,16 @@ def test_csv_fields(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("2", "the record has 1 fields, the header 3"),
-        ("2,b,c,d", "the record has 4 fields, the header 3"),
-        (",b,c", "id is empty"),
-        (b"2,caf\xe9,c", "text holds a byte or an escape that is not a character"),
-        (b"2\xff,b,c", "id holds a byte or an escape that is not a character"),
-        (b"2,b,\xff", "note holds a byte or an escape that is not a character"),
-        ('2,"b"x,c', "expected after '\"'"),
+        (b"2", "1 fields, the header 3"),
+        (b"2,b,c,d", "4 fields, the header 3"),
+        (b",b,c", "id is empty"),
+        (b"2,caf\xe9,c", f"text {NO_CHARACTER}"),
+        (b"2\xff,b,c", f"id {NO_CHARACTER}"),
+        (b"2,b,\xff", f"note {NO_CHARACTER}"),
+        (b'2,"b"x,c', "expected after '\"'"),
     ],
 )
 def test_csv_records_that_are_bad(tmp_path, row, reason):
-    row = row.encode() if isinstance(row, str) else row
     path = put(tmp_path / "a.csv", b'id,text,note\n1,"a\n",x\n' + row + b"\n3,c,z\n")
     read = refused_by(texts(path), f"{path}, line 4: ", reason)
     assert (read.ids, read.rows, read.bad[0][0]) == (["1", "3"], [2, 4], 3)
@@ -471,7 +465,7 @@ def test_csv_that_breaks_off_or_has_no_end(tmp_path):
     other = put(tmp_path / "b.csv", '"text\na\n')
     read = refused_by(texts(path, other), "", "unexpected end of data")
     assert read.bad[-1][:2] == (None, "its header is not CSV (unexpected end of data)")
-    assert "its header is not CSV" in message(lambda: texts(other))
+    assert "header" in message(lambda: texts(other))
     missing = put(tmp_path / "c.csv", "text,key\na,1\n")
     assert Read(texts(path, missing), "quarantine").bad[-1][1] == "there is no column 'id'; it has text, key"
     with small(line=30):
@@ -558,7 +552,7 @@ def test_text_files(tmp_path, kind, monkeypatch):
     named = Read(files_of(root, members="en/*", name_pattern=r"(?P<year>\d{4})_(?P<who>\w+)"))
     assert named.ids == ["en/1999_a.txt", "en/deep/c.md"]
     assert named.metadata == {"label": ["en", "deep"], "year": ["1999", None], "who": ["a", None]}
-    assert "matches '*.pdf'" in message(lambda: Read(files_of(root, members="*.pdf")))
+    assert "'*.pdf'" in message(lambda: Read(files_of(root, members="*.pdf")))
 
 
 @pytest.mark.parametrize("kind", ["folder", "docs.tar.gz", "docs.zip"])
@@ -618,8 +612,8 @@ def test_zip_members_that_cannot_be_unpacked(tmp_path):
     read = refused_by(files_of(path), f"{path}, file 2: b.txt: ", "it cannot be unpacked")
     assert (read.ids, read.rows) == (["a.txt", "c.txt"], [0, 2])
     stored = bytearray(in_zip({"a.txt": b"secret", "b.txt": b"b"}, zipfile.ZIP_STORED))
-    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        stored[stored.index(b"a.txt", stored.index(mark)) - (30 if offset == 6 else 46) + offset] |= 1
+    for mark, back in ((b"PK\x03\x04", 24), (b"PK\x01\x02", 38)):  # from the name to the flags of its header
+        stored[stored.index(b"a.txt", stored.index(mark)) - back] |= 1
     path = put(tmp_path / "b.zip", bytes(stored))
     read = refused_by(files_of(path), f"{path}, file 1: a.txt: ", "password")
     assert read.ids == ["b.txt"]
@@ -684,10 +678,7 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
         good = [values[i] for i in (0, 1, 4, 5)]
         assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
         assert read.rows == [0, 1, 4, 5]
-        assert [bad[:2] for bad in read.bad] == [
-            (2, "the list is null"),
-            (3, "the list holds a null"),
-        ]
+        assert [bad[:2] for bad in read.bad] == [(2, "the list is null"), (3, "the list holds a null")]
         assert [bad[2] for bad in read.bad] == [None, json.dumps(values[3]).encode()]
 
 

@@ -488,7 +488,7 @@ def test_names_with_a_header_beside_parquet(tmp_path):
     named = {"names": "movies.csv", "names_item": "movieId"}
     found = read(ratings_source(path, **named, names_name="title"), tmp_path)
     assert found.documents == {"u": {"One, and only": 9}, "v": {"Two": 10}}
-    with pytest.raises(InputError, match="no column 'name'; it has movieId, title"):
+    with pytest.raises(InputError, match=r"'name'.*movieId, title"):
         read(ratings_source(path, **named), tmp_path)
 
 
