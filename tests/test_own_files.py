@@ -29,7 +29,8 @@ def write_csv(path: Path, delimiter: str = ",", encoding: str = "utf-8") -> Path
     with path.open("w", newline="", encoding=encoding) as file:
         writer = csv.writer(file, delimiter=delimiter)
         writer.writerow(["number", "what", "year"])
-        writer.writerows([i, text, 1990] for i, text in enumerate(DOCUMENTS))
+        # Commas in some of the texts are no separators where there is another one.
+        writer.writerows([i, text + ", more" * (i % 2), 1990] for i, text in enumerate(DOCUMENTS))
     return path
 
 
