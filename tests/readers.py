@@ -92,17 +92,15 @@ class Format:
     Attributes
     ----------
     file
-        Name of the file, before the suffix of a codec; with a slash at its end a folder (see ``members``).
+        File name without the suffix of a codec; with a slash at its end a folder (see ``_members``).
     content
         The bytes of documents; with True, those of document ``BAD`` are bad at the word "spoilt".
     place, reason
-        What is said about the bad one after the file's name (for a folder, after its own).
+        What the message about the bad record says after the file name.
     beside
         Word lists and the like.
-    codecs
-        That the registry takes for files of this kind.
     id_of
-        What becomes the document's id; the number of its row or line, where the format has no ids.
+        The document's id; the number of its row or line, where the format has no ids.
     by_entry
         Whether the quarantine takes the one count, and not the document.
     has_metadata
@@ -199,10 +197,6 @@ def _write_folder(folder: Path, docs: Sequence[Document], bad: bool) -> Path:
     return folder
 
 
-def _folder(_docs: Sequence[Document], _bad: bool) -> bytes:
-    raise AssertionError("a folder has no bytes of its own")
-
-
 def _tar(docs: Sequence[Document], bad: bool) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
@@ -230,16 +224,14 @@ def _entries(docs: Sequence[Document], bad: bool) -> list[tuple[int, int, bytes]
     ]
 
 
-def _docword(docs: Sequence[Document], bad: bool) -> bytes:
+def _docword(docs: Sequence[Document], bad: bool, head: bytes = b"%d\n%d\n%d\n") -> bytes:
     entries = _entries(docs, bad)
-    head = b"%d\n%d\n%d\n" % (len(docs), len(WORDS), len(entries))
-    return head + b"".join(b"%d %d %s\n" % entry for entry in entries)
+    lines = [b"%d %d %s\n" % entry for entry in entries]
+    return head % (len(docs), len(WORDS), len(entries)) + b"".join(lines)
 
 
 def _matrix_market(docs: Sequence[Document], bad: bool) -> bytes:
-    entries = _entries(docs, bad)
-    head = b"%%%%MatrixMarket matrix coordinate integer general\n%d %d %d\n"
-    return head % (len(docs), len(WORDS), len(entries)) + b"".join(b"%d %d %s\n" % e for e in entries)
+    return _docword(docs, bad, b"%%%%MatrixMarket matrix coordinate integer general\n%d %d %d\n")
 
 
 def _matrix(docs: Sequence[Document], bad: bool) -> sp.csr_matrix:
@@ -300,34 +292,20 @@ def _scattered(docs: Sequence[Document]) -> list[tuple[Document, str, int]]:
 _AT = [word for _, word, _ in _scattered(documents())].index("spoilt")
 
 
-def _triples_csv(docs: Sequence[Document], bad: bool) -> bytes:
-    rows = ["document,word,count", *(f"{d.name},{word},{count}" for d, word, count in _scattered(docs))]
-    return _spoil("".join(row + "\n" for row in rows).encode(), bad)
+def _entry_table(header: Sequence[str], suffix: str) -> Content:
+    """Write triples, or ratings, which have numbers for users and half the counts."""
 
+    def content(docs: Sequence[Document], bad: bool) -> bytes:
+        found, words, counts = zip(*_scattered(docs), strict=True)
+        keys = [d.name if header[0] == "document" else d.number + 1 for d in found]
+        values = list(counts) if header[2] == "count" else [count / 2 for count in counts]
+        columns = dict(zip(header, (keys, list(words), values), strict=True))
+        if suffix == ".parquet":
+            return _spoil(_parquet(pa.table(columns)), bad)
+        rows = [header, *(map(str, row) for row in zip(*columns.values(), strict=True))]
+        return _spoil("".join(",".join(row) + "\n" for row in rows).encode(), bad)
 
-def _triples_parquet(docs: Sequence[Document], bad: bool) -> bytes:
-    found, words, counts = zip(*_scattered(docs), strict=True)
-    columns = {"document": [d.name for d in found], "word": list(words), "count": list(counts)}
-    return _spoil(_parquet(pa.table(columns)), bad)
-
-
-def _ratings_csv(docs: Sequence[Document], bad: bool) -> bytes:
-    rows = ["user,item,rating", *(f"{d.number + 1},{w},{count / 2}" for d, w, count in _scattered(docs))]
-    return _spoil("".join(row + "\n" for row in rows).encode(), bad)
-
-
-def _ratings_parquet(docs: Sequence[Document], bad: bool) -> bytes:
-    found, words, counts = zip(*_scattered(docs), strict=True)
-    columns = {
-        "user": [d.number + 1 for d in found],
-        "item": list(words),
-        "rating": [count / 2 for count in counts],
-    }
-    return _spoil(_parquet(pa.table(columns)), bad)
-
-
-def _place(document: Document) -> int:
-    return document.number
+    return content
 
 
 @cache
@@ -338,6 +316,10 @@ def _entries_before() -> list[int]:
 def _first_line(document: Document) -> int:
     """Of a document in a matrix, from 0: two lines of header, then one for each word of those before."""
     return 2 + _entries_before()[document.number]
+
+
+def _place(document: Document) -> int:
+    return document.number
 
 
 def _from_one(document: Document) -> int:
@@ -356,78 +338,52 @@ def _entry_line(head: int) -> int:
 
 _LIST = ("\n".join(WORDS) + "\n").encode()
 _ROW = f", row group 0, row {BAD} from 0: "
-_TRIPLE = f", row group {_AT // 10}, row {_AT % 10} from 0: "
 _LINE, _AFTER_HEADER = f", line {BAD + 1}: ", f", line {BAD + 2}: "
-_TRIPLE_LINE = f", line {_AT + 2}: "
+_ENTRY_ROW, _ENTRY_LINE = f", row group {_AT // 10}, row {_AT % 10} from 0: ", f", line {_AT + 2}: "
 _MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
 _MATRIX_ROW = f", row {BAD} from 0: "
-_DOCWORD_LINE, _MARKET_LINE = f", line {_entry_line(3)}: ", f", line {_entry_line(2)}: "
+_AFTER_2, _AFTER_3 = f", line {_entry_line(2)}: ", f", line {_entry_line(3)}: "
 _UTF8, _CHARACTER = "not UTF-8", "not a character"
 _NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
 
-_WITH_END: dict[str, Any] = {"has_end": True}
-_BY_ENTRY: dict[str, Any] = {"by_entry": True}
-_TEXTS: dict[str, Any] = {"has_metadata": True}
+_ENDED: dict[str, Any] = {"has_end": True}
+_YEARS: dict[str, Any] = {"has_metadata": True}
+_PACKED: dict[str, Any] = {"codecs": PACKED}
 _MEMBERS: dict[str, Any] = {"id_of": _member}
-_LINES: dict[str, Any] = {"codecs": PACKED, "id_of": _place}
-_NUMBERS: dict[str, Any] = {"codecs": PACKED, **_BY_ENTRY, **_WITH_END}
-_RATINGS: dict[str, Any] = {"id_of": _from_one, **_BY_ENTRY}
+_PLACES: dict[str, Any] = {"id_of": _place}
+_NUMBERS: dict[str, Any] = {"by_entry": True, **_PACKED, **_ENDED}
+_ENTRIES: dict[str, Any] = {"by_entry": True}
+_RATINGS: dict[str, Any] = {"by_entry": True, "id_of": _from_one}
 _VOCAB: dict[str, Any] = {"beside": {"vocab.txt": _LIST}}
-_CSV, _TSV = _table_of_texts(","), _table_of_texts("\t")
+_DOCWORD: dict[str, Any] = {"beside": {"vocab.t.txt": _LIST}, "id_of": _from_one, **_NUMBERS}
+_MARKET: dict[str, Any] = {**_VOCAB, "id_of": _first_line, **_NUMBERS}
+_CELLS: dict[str, Any] = {"options": ("metadata=year",), **_YEARS, **_ENDED}
+_BAGS: dict[str, Any] = {**_VOCAB, **_YEARS, **_ENDED, "takes_folder": True}
 
-#: Name, reader, file, content, place and reason of the bad record, and what else differs.
-_ROWS: tuple[tuple[str, str, str, Content, str, str, dict[str, Any]], ...] = (
-    ("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _UTF8, {**_TEXTS, **_WITH_END}),
-    ("text-json", "text", "t.jsonl", _json_lines, _LINE, _UTF8, {"codecs": PACKED, **_TEXTS}),
-    ("text-csv", "text", "t.csv", _CSV, _AFTER_HEADER, _CHARACTER, {"codecs": PACKED, **_TEXTS}),
-    ("text-tsv", "text", "t.tsv", _TSV, _AFTER_HEADER, _CHARACTER, {"codecs": PACKED, **_TEXTS}),
-    ("folder", "text-files", "texts/", _folder, _MEMBER, _UTF8, _MEMBERS),
-    ("tar", "text-files", "t.tar", _tar, _NUMBER, _UTF8, {"codecs": PACKED, **_MEMBERS, **_WITH_END}),
-    ("zip", "text-files", "t.zip", _zip, _NUMBER, _UTF8, {**_MEMBERS, **_WITH_END}),
-    ("lines", "lines", "t.txt", _basket_lines, _LINE, _UTF8, _LINES),
-    (
-        "docword",
-        "docword",
-        "docword.t.txt",
-        _docword,
-        _DOCWORD_LINE,
-        _NO_NUMBER,
-        {"beside": {"vocab.t.txt": _LIST}, "id_of": _from_one, **_NUMBERS},
-    ),
-    (
-        "matrix-market",
-        "matrix-market",
-        "t.mtx",
-        _matrix_market,
-        _MARKET_LINE,
-        _NO_NUMBER,
-        {**_VOCAB, "id_of": _first_line, **_NUMBERS},
-    ),
-    ("npz", "npz", "t.npz", _npz, _MATRIX_ROW, _COUNT, {**_VOCAB, "id_of": _place, **_WITH_END}),
-    (
-        "h5ad",
-        "h5ad",
-        "t.h5ad",
-        _h5ad,
-        _MATRIX_ROW,
-        _COUNT,
-        {"options": ("metadata=year",), **_TEXTS, **_WITH_END},
-    ),
-    (
-        "bags-parquet",
-        "bag-of-words-parquet",
-        "t.parquet",
-        _bags_parquet,
-        _ROW,
-        _COUNT,
-        {**_VOCAB, **_TEXTS, "takes_folder": True, **_WITH_END},
-    ),
-    ("baskets", "baskets", "t.baskets", _basket_lines, _LINE, _UTF8, _LINES),
-    ("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _UTF8, {"id_of": _place, **_WITH_END}),
-    ("triples", "triples", "t.csv", _triples_csv, _TRIPLE_LINE, _UTF8, {"codecs": PACKED, **_BY_ENTRY}),
-    ("triples-parquet", "triples", "t.parquet", _triples_parquet, _TRIPLE, _UTF8, {**_BY_ENTRY, **_WITH_END}),
-    ("ratings", "ratings", "t.csv", _ratings_csv, _TRIPLE_LINE, _UTF8, {"codecs": PACKED, **_RATINGS}),
-    ("ratings-parquet", "ratings", "t.parquet", _ratings_parquet, _TRIPLE, _UTF8, {**_RATINGS, **_WITH_END}),
+_CSV, _TSV = _table_of_texts(","), _table_of_texts("\t")
+_TRIPLE, _RATING = ("document", "word", "count"), ("user", "item", "rating")
+_TRIPLES, _TRIPLES_PQ = _entry_table(_TRIPLE, ".csv"), _entry_table(_TRIPLE, ".parquet")
+_RATED, _RATED_PQ = _entry_table(_RATING, ".csv"), _entry_table(_RATING, ".parquet")
+
+FORMATS = (
+    Format("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _UTF8, **_YEARS, **_ENDED),
+    Format("text-json", "text", "t.jsonl", _json_lines, _LINE, _UTF8, **_PACKED, **_YEARS),
+    Format("text-csv", "text", "t.csv", _CSV, _AFTER_HEADER, _CHARACTER, **_PACKED, **_YEARS),
+    Format("text-tsv", "text", "t.tsv", _TSV, _AFTER_HEADER, _CHARACTER, **_PACKED, **_YEARS),
+    Format("folder", "text-files", "texts/", _tar, _MEMBER, _UTF8, **_MEMBERS),
+    Format("tar", "text-files", "t.tar", _tar, _NUMBER, _UTF8, **_PACKED, **_MEMBERS, **_ENDED),
+    Format("zip", "text-files", "t.zip", _zip, _NUMBER, _UTF8, **_MEMBERS, **_ENDED),
+    Format("lines", "lines", "t.txt", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
+    Format("docword", "docword", "docword.t.txt", _docword, _AFTER_3, _NO_NUMBER, **_DOCWORD),
+    Format("matrix-market", "matrix-market", "t.mtx", _matrix_market, _AFTER_2, _NO_NUMBER, **_MARKET),
+    Format("npz", "npz", "t.npz", _npz, _MATRIX_ROW, _COUNT, **_VOCAB, **_PLACES, **_ENDED),
+    Format("h5ad", "h5ad", "t.h5ad", _h5ad, _MATRIX_ROW, _COUNT, **_CELLS),
+    Format("bags-parquet", "bag-of-words-parquet", "t.parquet", _bags_parquet, _ROW, _COUNT, **_BAGS),
+    Format("baskets", "baskets", "t.baskets", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
+    Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _UTF8, **_PLACES, **_ENDED),
+    Format("triples", "triples", "t.csv", _TRIPLES, _ENTRY_LINE, _UTF8, **_PACKED, **_ENTRIES),
+    Format("triples-parquet", "triples", "t.parquet", _TRIPLES_PQ, _ENTRY_ROW, _UTF8, **_ENTRIES, **_ENDED),
+    Format("ratings", "ratings", "t.csv", _RATED, _ENTRY_LINE, _UTF8, **_PACKED, **_RATINGS),
+    Format("ratings-parquet", "ratings", "t.parquet", _RATED_PQ, _ENTRY_ROW, _UTF8, **_RATINGS, **_ENDED),
 )
-FORMATS = tuple(Format(*row[:6], **row[6]) for row in _ROWS)
 BY_NAME = {each.name: each for each in FORMATS}

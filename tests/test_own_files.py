@@ -1,4 +1,4 @@
-"""Texts as programs of an office leave them: other encodings, other separators, a document a line."""
+"""Texts as office programs leave them: other encodings, other separators, one document per line."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from streaming_jsmf import transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.topics.fit import fit
-from tests.outcomes import Command, refused
+from tests.outcomes import Command, Outcome, refused
+from tests.sources import put
 from tests.test_own_texts import words_of, write_documents
 
 DOCUMENTS = [text.replace("moon", "café") for text in write_documents(120)]
+EXPECTED = sum(text.count("café") for text in DOCUMENTS)
+RATINGS = [f"{u};{i};{1 + (u + i) % 5}" for u in range(40) for i in range(12)]
+LINES = ("--reader", "lines")
 
 
 def write_csv(path: Path, delimiter: str = ",", encoding: str = "utf-8") -> Path:
     with path.open("w", newline="", encoding=encoding) as file:
         writer = csv.writer(file, delimiter=delimiter)
         writer.writerow(["number", "what", "year"])
-        writer.writerows([i, text, 1990] for i, text in enumerate(DOCUMENTS))
+        # Commas in some of the texts are no separators where there is another one.
+        writer.writerows([i, text + ", more" * (i % 2), 1990] for i, text in enumerate(DOCUMENTS))
     return path
 
 
@@ -39,17 +43,20 @@ def write_folder(root: Path, *encodings: str) -> Path:
 
 @pytest.fixture
 def ingested(invoke: Command, tmp_path: Path) -> Command:
-    return lambda source, *options: invoke(
-        "ingest", source, tmp_path / "c", "--scheduler", "synchronous", *options
-    )
+    """Ingest a source into ``tmp_path/c``; a refusal comes without progress."""
+
+    def call(source: Path, *options: object) -> Outcome:
+        done = invoke("ingest", source, tmp_path / "c", "--scheduler", "synchronous", *options)
+        return done.without_progress() if done.code else done
+
+    return call
 
 
-def count_of(word: str, corpus: Path) -> int:
+def require_documents(corpus: Path) -> None:
+    """The corpus has all documents, and their accented letters."""
     vocabulary = open_corpus(corpus).vocabulary()
-    return int(vocabulary.term_count[vocabulary.words.index(word)])
-
-
-EXPECTED = sum(text.count("café") for text in DOCUMENTS)
+    assert open_corpus(corpus).n_documents == len(DOCUMENTS)
+    assert vocabulary.term_count[vocabulary.words.index("café")] == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -69,142 +76,104 @@ def test_csv_of_other_separators_and_encodings(
 ) -> None:
     done = ingested(write_csv(tmp_path / "t.csv", delimiter, encoding), *options)
     assert done.code == 0, done.err
-    shown = "" if delimiter == "," else f" of fields separated by {delimiter!r}"
-    assert f"the texts are taken from the column 'what'{shown}; --read text=NAME names another" in done.err
-    assert open_corpus(tmp_path / "c").n_documents == len(DOCUMENTS)
-    assert count_of("café", tmp_path / "c") == EXPECTED
-    assert read_manifest(tmp_path / "c").settings.get("read_delimiter") == (
-        None if delimiter == "," else delimiter
-    )
+    assert "'what'" in done.err
+    assert "--read text=NAME" in done.err
+    assert (f"separated by {delimiter!r}" in done.err) == (delimiter != ",")
+    require_documents(tmp_path / "c")
+    known = None if delimiter == "," else delimiter
+    assert read_manifest(tmp_path / "c").settings.get("read_delimiter") == known
 
 
-def test_a_separator_in_a_header_alone_is_none(ingested: Command, tmp_path: Path) -> None:
-    """Fields with semicolons, and a comma that cuts every record: the usual one is kept."""
+def test_a_separator_that_is_only_in_the_header_is_ignored(ingested: Command, tmp_path: Path) -> None:
+    """Fields hold semicolons, and a comma cuts every record."""
     rows = [f'"{text}; and; more",{i}' for i, text in enumerate(DOCUMENTS)]
-    (tmp_path / "t.csv").write_text("\n".join(["a text; with; notes,number", *rows]))
-    assert ingested(tmp_path / "t.csv").code == 0
+    path = put(tmp_path / "t.csv", "\n".join(["a text; with; notes,number", *rows]))
+    assert ingested(path).code == 0
     assert "read_delimiter" not in read_manifest(tmp_path / "c").settings
 
 
-def test_ratings_with_semicolons(ingested: Command, tmp_path: Path) -> None:
-    rows = [f"{u};{i};{1 + (u + i) % 5}" for u in range(40) for i in range(12)]
-    (tmp_path / "r.csv").write_text("\n".join(["userId;movieId;rating", *rows]))
-    done = ingested(tmp_path / "r.csv")
+@pytest.mark.parametrize(("name", "delimiter"), [("r.csv", ";"), ("t.tsv", "\t")])
+def test_ratings_with_other_separators(name: str, delimiter: str, ingested: Command, tmp_path: Path) -> None:
+    text = "\n".join(["userId;movieId;rating", *RATINGS])
+    done = ingested(put(tmp_path / name, text.replace(";", delimiter)))
     assert done.code == 0, done.err
-    assert "the ratings are read with delimiter=;, user=userId, item=movieId (--read KEY=VALUE" in done.err
+    shown = ";" if delimiter == ";" else r"\u0009"
+    assert f"delimiter={shown}, user=userId, item=movieId (--read KEY=VALUE" in done.err
     assert open_corpus(tmp_path / "c").n_documents == 40
-    (tmp_path / "t.tsv").write_text("\n".join(["userId;movieId;rating", *rows]).replace(";", "\t"))
-    assert ingested(tmp_path / "t.tsv", "--overwrite").code == 0
-
-
-@pytest.mark.parametrize("delimiter", [";;", '"', ""])
-def test_what_is_no_separator(delimiter: str, ingested: Command, tmp_path: Path) -> None:
-    given = ("--reader", "text", "--read", f"delimiter={delimiter}", "--read", "text=what")
-    refused(ingested(write_csv(tmp_path / "t.csv"), *given), 2, "a delimiter is one character, such as ;")
 
 
 def test_delimited_texts_of_any_name(ingested: Command, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "export.txt", "\t")
-    refused(ingested(path, "--reader", "text"), 2, "its suffix is '.txt'", "--read delimiter=CHARACTER")
+    refused(ingested(path, "--reader", "text"), 2, "'.txt'", "--read delimiter=CHARACTER")
     assert ingested(path, "--reader", "text", "--read", "delimiter=\\t", "--read", "text=what").code == 0
-    assert count_of("café", tmp_path / "c") == EXPECTED
+    require_documents(tmp_path / "c")
 
 
-def test_a_folder_in_another_encoding(ingested: Command, tmp_path: Path) -> None:
+def test_a_folder_in_several_encodings(ingested: Command, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "in", "utf-8", "cp1252", "utf-16", "utf-8-sig")
-    first = next(i for i, text in enumerate(DOCUMENTS) if i % 4 == 1 and "café" in text)
-    refused(
-        ingested(folder).without_progress(),
-        2,
-        ".txt: byte ",
-        "of the file is not UTF-8 (name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ)",
-    )
+    refused(ingested(folder), 2, ".txt: byte ", "UTF-8", "--encoding cp1252, or utf-8,cp1252")
     assert ingested(folder, "--encoding", "utf-8,cp1252").code == 0
-    assert count_of("café", tmp_path / "c") == EXPECTED
+    require_documents(tmp_path / "c")
     assert read_manifest(tmp_path / "c").settings["read_encoding"] == "utf-8,cp1252"
-    aside = ingested(folder, "--on-bad-record", "quarantine", "--overwrite")
-    assert aside.code == 0
-    assert open_corpus(tmp_path / "c").n_documents < len(DOCUMENTS), first
+    assert ingested(folder, "--on-bad-record", "quarantine", "--overwrite").code == 0
+    assert open_corpus(tmp_path / "c").n_documents < len(DOCUMENTS)
 
 
-@pytest.mark.parametrize("kind", ["json", "csv", "lines"])
-def test_bytes_of_no_character_name_the_option(kind: str, ingested: Command, tmp_path: Path) -> None:
-    if kind == "json":
-        (tmp_path / "t.jsonl").write_bytes('{"text": "café"}\n'.encode("cp1252"))
-    elif kind == "csv":
-        write_csv(tmp_path / "t.csv", encoding="cp1252")
-    else:
-        (tmp_path / "t.txt").write_bytes("a café\n".encode("cp1252"))
-    [source] = tmp_path.glob("t.*")
-    done = ingested(source, *(("--reader", "lines") if kind == "lines" else ()))
-    assert done.code == 2
-    assert "such as --encoding cp1252" in done.err
+def test_one_document_per_line(ingested: Command, tmp_path: Path) -> None:
+    path = put(tmp_path / "tweets.txt", "\n\n".join(DOCUMENTS) + "\n")
+    refused(ingested(path), 2, "tweets.txt", "--reader lines", "folder")
+    assert ingested(path, *LINES).code == 0
+    require_documents(tmp_path / "c")
 
 
-@pytest.mark.parametrize("encoding", ["klingon", "utf-16", "hex", "utf-8,klingon"])
-def test_what_is_no_encoding(encoding: str, ingested: Command, tmp_path: Path) -> None:
-    for source in (write_folder(tmp_path / "in", "utf-8"), write_csv(tmp_path / "t.csv")):
-        assert "encoding" in (done := ingested(source, "--encoding", encoding)).err
-        assert done.code == 2
-        assert len(done.without_progress().err.splitlines()) == 1
+SHORT = "".join(f"the cat {i} sat on mat{i}\n" for i in range(8))
+TEXT = ("--reader", "text", "--read", "text=what", "--read")
+TWEET = '{"text": "café"}\n'.encode("cp1252")
+
+#: Name and bytes of a source, options, and what the refusal must name.
+REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] = (
+    *(("t.csv", "what\na\n", (*TEXT, f"delimiter={d}"), ("one character",)) for d in (";;", '"', "")),
+    *(
+        (name, "what\na\n", ("--encoding", encoding), ("encoding",))
+        for name in ("in/t.txt", "t.csv")
+        for encoding in ("klingon", "utf-16", "hex", "utf-8,klingon")
+    ),
+    ("t.jsonl", TWEET, (), ("--encoding cp1252",)),
+    ("t.csv", b"what\n" + TWEET * 3, (*TEXT[:2], "--read", "text=what"), ("--encoding cp1252",)),
+    ("t.txt", TWEET, LINES, ("--encoding cp1252",)),
+    ("in/novel.txt", DOCUMENTS[0], ("--quiet",), ("1 document ", "more documents")),
+    ("t.txt", SHORT, (*LINES, "--quiet"), ("no document is left", "8 documents with fewer than")),
+    ("in/1.txt", b"%PDF-1.4 \xff", (), ("1.txt: ", "plain text", "PDF")),
+    ("in/1.txt", b"PK\x03\x04\0\0", (), ("1.txt: ", "plain text", "PDF")),
+    ("sheet.xlsx", b"PK", (), ("sheet.xlsx: .xlsx", "CSV")),
+    ("in/2.pdf", b"%PDF", (), (".pdf files", "plain text, one file each")),
+    ("r.csv", "who,movieId,rating\n1,2,3\n", ("--reader", "ratings"), ("who, movieId", "--read user=NAME")),
+)
 
 
-def test_a_document_a_line(ingested: Command, tmp_path: Path) -> None:
-    path = tmp_path / "tweets.txt"
-    path.write_text("\n\n".join(DOCUMENTS) + "\n")
-    refused(
-        ingested(path),
-        2,
-        "tweets.txt could be one text per line, baskets or a table",
-        "--reader lines (a text file for each document: give their folder)",
-    )
-    assert ingested(path, "--reader", "lines").code == 0
-    assert open_corpus(tmp_path / "c").n_documents == len(DOCUMENTS)
-    assert count_of("café", tmp_path / "c") == EXPECTED
-
-
-def test_one_document_is_too_few(ingested: Command, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "novel.txt").write_text(DOCUMENTS[0])
-    done = ingested(tmp_path / "in")
-    assert done.code == 2
-    assert "no word of the 1 document read is left" in done.err
-    assert "give more documents" in done.err
+@pytest.mark.parametrize(("name", "content", "options", "parts"), REFUSED)
+def test_a_source_that_cannot_be_read_is_refused(
+    name: str,
+    content: str | bytes,
+    options: tuple[str, ...],
+    parts: tuple[str, ...],
+    ingested: Command,
+    tmp_path: Path,
+) -> None:
+    path = put(tmp_path / name, content)
+    refused(ingested(path.parent if name.startswith("in/") else path, *options), 2, *parts)
+    assert not (tmp_path / "c").exists()
 
 
 def test_new_texts_of_another_encoding(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "in", "utf-8")
     fit(folder, tmp_path / "m", [6], polish=False, execution=Execution("synchronous"))
     assert "café" in words_of(tmp_path / "m.corpus")
-    new = tmp_path / "new.txt"
-    new.write_text("café rocket orbit\noven flour\n", encoding="cp1252")
+    new = put(tmp_path / "new.txt", "café rocket orbit\noven flour\n".encode("cp1252"))
     reading = IngestRequest("lines", {"encoding": "cp1252"})
-    shares: SharesFile = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading)
-    assert shares.about.totals is not None
-    assert (shares.about.totals.documents, shares.about.totals.tokens) == (2, 5)
-    assert shares.about.totals.unknown_tokens == 0
-
-
-def test_what_is_no_text_is_told(ingested: Command, tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "in", "utf-8")
-    (folder / "1.txt").write_bytes(b"%PDF-1.4 \xff")
-    refused(ingested(folder).without_progress(), 2, "1.txt: it is not plain text; export the text of PDF")
-    (folder / "1.txt").write_bytes(b"PK\x03\x04\0\0")
-    refused(ingested(folder).without_progress(), 2, "1.txt: it is not plain text; export the text of PDF")
-    (tmp_path / "sheet.xlsx").write_bytes(b"PK")
-    refused(
-        ingested(tmp_path / "sheet.xlsx"), 2, "sheet.xlsx: .xlsx files are not read; save the sheet as CSV"
-    )
-    (folder / "2.pdf").write_bytes(b"%PDF")
-    refused(ingested(folder), 2, ".pdf files are not read; export them as plain text, one file each")
-
-
-def test_a_few_short_documents_are_too_few(ingested: Command, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("".join(f"the cat {i} sat on mat{i}\n" for i in range(8)))
-    done = ingested(tmp_path / "t.txt", "--reader", "lines")
-    assert done.code == 2
-    assert "no document is left after the curation (8 documents with fewer than" in done.err
-    assert not (tmp_path / "c").exists()
+    totals = transform(tmp_path / "m", new, tmp_path / "shares.parquet", reading=reading).about.totals
+    assert totals is not None
+    assert (totals.documents, totals.tokens, totals.unknown_tokens) == (2, 5, 0)
 
 
 @pytest.mark.parametrize("source", ["t.csv", "in", "parquet"])
@@ -220,50 +189,27 @@ def test_a_verb_that_wants_a_corpus_names_those_that_make_one(
     pq.write_table(pa.table({"text": DOCUMENTS}), tmp_path / "parquet" / "t.parquet")
     name, *rest = verb
     where = tmp_path / source
-    done = invoke(name, where, *(tmp_path / part if part == "out" else part for part in rest))
-    if name == "infer":
-        refused(done, 2)
-    else:
-        refused(
-            done, 2, f"streaming-jsmf ingest {where} CORPUS", f"streaming-jsmf fit {where} MODEL --topics 20"
-        )
+    verbs = (f"ingest {where} CORPUS", f"fit {where} MODEL --topics 20") if name != "infer" else ()
+    refused(invoke(name, where, *(tmp_path / part if part == "out" else part for part in rest)), 2, *verbs)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "parts"),
     [
-        (
-            ("infer", "m", "5"),
-            "Missing option '--topics', as in: streaming-jsmf infer MOMENTS MODEL --topics 20; see",
-        ),
-        (("report", "m"), "Missing argument 'OUT.html', as in: streaming-jsmf report MODEL topics.html; see"),
-        (
-            ("fit", "news.csv"),
-            "Missing argument 'MODEL', as in: streaming-jsmf fit news.csv MODEL --topics 20; see",
-        ),
-        (("topics", "nowhere"), "nowhere: "),
+        (("infer", "m", "5"), ("'--topics'", "infer MOMENTS MODEL --topics 20; see")),
+        (("report", "m"), ("'OUT.html'", "report MODEL topics.html; see")),
+        (("fit", "news.csv"), ("'MODEL'", "fit news.csv MODEL --topics 20; see")),
+        (("topics", "nowhere"), ("nowhere: ",)),
     ],
 )
-def test_what_is_missing_is_shown_by_an_example(
-    arguments: tuple[str, ...], says: str, invoke: Command
+def test_a_missing_argument_is_shown_by_an_example(
+    arguments: tuple[str, ...], parts: tuple[str, ...], invoke: Command
 ) -> None:
-    refused(invoke(*arguments), 2, says)
-
-
-def test_ratings_without_a_known_column(ingested: Command, tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("who,movieId,rating\n1,2,3\n")
-    refused(
-        ingested(tmp_path / "r.csv", "--reader", "ratings"),
-        2,
-        "the columns who, movieId, rating",
-        "--read user=NAME",
-    )
+    refused(invoke(*arguments), 2, *parts)
 
 
 def test_fit_can_be_quiet(invoke: Command, tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "t.csv")
-    done = invoke(
-        "fit", source, tmp_path / "m", "--topics", "6", "--quiet", "--no-polish", "--scheduler", "synchronous"
-    )
+    source, quick = write_csv(tmp_path / "t.csv"), ("--quiet", "--no-polish", "--scheduler", "synchronous")
+    done = invoke("fit", source, tmp_path / "m", "--topics", "6", *quick)
     assert (done.code, done.err) == (0, "")
     assert "model: " in done.out

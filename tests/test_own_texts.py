@@ -35,6 +35,7 @@ SUBJECTS = {
     "court": "judge trial verdict lawyer witness appeal statute plea bail defendant",
     "music": "guitar piano violin chord melody concert drum singer rhythm opera",
 }
+HERE = Execution("synchronous")
 #: Grammar, numbers and what a mailer adds, in every document.
 DEBRIS = "the and of it 1993 55 0 q7 zq"
 
@@ -71,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, documents: list[str]) -> Pa
 def model(folder: Path) -> Path:
     """``fit FOLDER MODEL`` and nothing else."""
     path = folder.parent / "model"
-    fit(folder, path, [6], execution=Execution("synchronous"), threads=1)
+    fit(folder, path, [6], execution=HERE, threads=1)
     return path
 
 
@@ -103,21 +104,26 @@ def test_the_corpus_is_kept_and_used_again(
     beside = model.with_name("model.corpus")
     before = {path: path.stat().st_mtime_ns for path in beside.rglob("*")}
     with caplog.at_level("INFO"):
-        fit(folder, model, [6], execution=Execution("synchronous"), overwrite=True)
-    assert "model.corpus: made by an earlier run, verified and used again" in caplog.text
+        fit(folder, model, [6], execution=HERE, overwrite=True)
+    assert "model.corpus: made by an earlier run" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in beside.rglob("*")} == before
 
 
-def test_a_damaged_corpus_is_made_again_and_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    small = tmp_path / "docs"
-    small.mkdir()
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """A folder of 90 files."""
+    root = tmp_path / "docs"
+    root.mkdir()
     for number, text in enumerate(write_documents(90)):
-        (small / f"{number}.txt").write_text(text)
+        (root / f"{number}.txt").write_text(text)
+    return root
 
+
+def test_a_damaged_corpus_is_made_again_and_nothing_else(
+    few: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def fit_again() -> None:
-        fit(small, tmp_path / "m", [2, 3], polish=False, execution=Execution("synchronous"))
+        fit(few, tmp_path / "m", [2, 3], polish=False, execution=HERE)
 
     fit_again()
     made = {path: path.read_bytes() for path in (tmp_path / "m.corpus").rglob("*") if path.is_file()}
@@ -134,47 +140,39 @@ def test_a_damaged_corpus_is_made_again_and_nothing_else(
     # What somebody has put there is not deleted with it.
     damage(shard)
     shutil.copy(tmp_path / "m.corpus" / "vocabulary.parquet", shard.with_name("mine.parquet"))
-    with pytest.raises(StoreError, match=r"mine\.parquet is not in manifest\.json; move it away"):
+    with pytest.raises(StoreError, match=r"mine\.parquet .*manifest\.json"):
         fit_again()
 
 
-def test_a_corpus_of_other_files_or_options_is_not_taken_for_it(tmp_path: Path) -> None:
-    small = tmp_path / "docs"
-    small.mkdir()
-    for number, text in enumerate(write_documents(90)):
-        (small / f"{number}.txt").write_text(text)
+def test_a_corpus_of_other_files_or_options_is_not_used(few: Path, tmp_path: Path) -> None:
     target = tmp_path / "m"
-    fit(small, target, [3], polish=False, execution=Execution("synchronous"))
+    fit(few, target, [3], polish=False, execution=HERE)
     other = IngestRequest(curation={"max_document_frequency": 0.4})
     shutil.rmtree(target)
-    with pytest.raises(InputError, match=r"m\.corpus is the corpus of other files, or made in another way"):
-        fit(small, tmp_path / "m", [2], ingest_request=other, moments=tmp_path / "n", overwrite=False)
-    (small / "more.txt").write_text("one more document")
-    fit(small, target, [3], polish=False, execution=Execution("synchronous"), overwrite=True)
+    with pytest.raises(InputError, match=r"m\.corpus is the corpus of other files"):
+        fit(few, target, [2], ingest_request=other, moments=tmp_path / "n", overwrite=False)
+    (few / "more.txt").write_text("one more document")
+    fit(few, target, [3], polish=False, execution=HERE, overwrite=True)
     assert read_manifest(tmp_path / "m.corpus").settings["documents_read"] == 91
     with pytest.raises(InputError, match=r"m\.corpus is already a corpus"):
         fit(tmp_path / "m.corpus", tmp_path / "o", [3], ingest_request=other)
 
 
-def test_columns_of_other_names_are_found_and_said(
+def test_columns_of_other_names_are_found_and_told(
     invoke: Command, tmp_path: Path, documents: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = [
-        (f"https://example.org/a/very/long/address/of/page/{i}", "2017", text)
-        for i, text in enumerate(documents)
-    ]
+    address = "https://example.org/a/very/long/address/of/page/"
+    rows = [(f"{address}{i}", "2017", text) for i, text in enumerate(documents)]
     for name, header in (("known", ("url", "Year", "Article Body")), ("unknown", ("u", "y", "what"))):
         with Path(f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([header, *rows])
         done = invoke("ingest", f"{name}.csv", name, "--scheduler", "synchronous")
         assert done.code == 0, done.err
-        assert (
-            f"the texts are taken from the column {header[2]!r}; --read text=NAME names another" in done.err
-        )
+        assert f"column {header[2]!r}; --read text=NAME" in done.err
         assert open_corpus(name).n_documents == len(documents)
-    table = pa.table(dict(zip(("url", "year", "body"), map(list, zip(*rows, strict=True)), strict=True)))
-    pq.write_table(table, "speeches.parquet")
+    columns = zip(("url", "year", "body"), map(list, zip(*rows, strict=True)), strict=True)
+    pq.write_table(pa.table(dict(columns)), "speeches.parquet")
     done = invoke("ingest", "speeches.parquet", "out", "--read", "text=body", "--read", "id=url")
     assert done.code == 0, done.err
     shard = open_corpus("out").shards[0]
@@ -201,7 +199,7 @@ def films(tmp_path: Path) -> Path:
 
 
 def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> None:
-    fit(films, tmp_path / "m", [2], execution=Execution("synchronous"), threads=1)
+    fit(films, tmp_path / "m", [2], execution=HERE, threads=1)
     found = top_words(tmp_path / "m")
     assert sorted(next(iter(words))[:3] for words in found) == ["Lov", "War"]
     assert all(len({word[:3] for word in words}) == 1 for words in found)
@@ -211,26 +209,20 @@ def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> No
 
 def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke: Command) -> None:
     films.joinpath("movies.csv").rename(films / "titles.csv")
-    ratings = str(films / "ratings.csv")
-    done = invoke("ingest", ratings, str(tmp_path / "c"), "--reader", "ratings", "--read", "names=titles.csv")
+    ratings = films / "ratings.csv"
+    named = ("--read", "names=titles.csv")
+    done = invoke("ingest", ratings, tmp_path / "c", "--reader", "ratings", *named)
     assert done.code == 0, done.err
     assert "Love, Part 0 (1990)" in words_of(tmp_path / "c")
     bare = ("--read", "header=false", "--read", "columns=user,item,rating,time")
-    films.joinpath("ratings.csv").write_text(
-        "".join(films.joinpath("ratings.csv").read_text().splitlines(True)[1:])
-    )
-    done = invoke("ingest", ratings, str(tmp_path / "e"), *bare, "--read", "names=titles.csv")
+    ratings.write_text("".join(ratings.read_text().splitlines(True)[1:]))
+    done = invoke("ingest", ratings, tmp_path / "e", *bare, *named)
     assert done.code == 0, done.err
     assert open_corpus(tmp_path / "e").fingerprint == open_corpus(tmp_path / "c").fingerprint
-    wrong = ("--read", "names=titles.csv", "--read", "names_header=false")
-    refused(
-        invoke("ingest", ratings, str(tmp_path / "f"), *bare, *wrong),
-        2,
-        "error: --read: names_columns names the fields of a file of names without a header, such as item,name; give it "
-        "with names_header=false, and only then",
-    )
-    films.joinpath("ratings.csv").write_text("who,what,stars_given\n1,2,3\n")
-    done = invoke("ingest", ratings, str(tmp_path / "d"))
+    done = invoke("ingest", ratings, tmp_path / "f", *bare, *named, "--read", "names_header=false")
+    refused(done, 2, "--read: names_columns", "such as item,name", "names_header=false")
+    ratings.write_text("who,what,stars_given\n1,2,3\n")
+    done = invoke("ingest", ratings, tmp_path / "d")
     assert done.code == 2
     assert "has the columns who, what, stars_given" in done.err
     assert "--read user=who --read item=what --read rating=stars" in done.err
@@ -242,17 +234,12 @@ def test_what_was_lost_is_told_in_a_table_unless_quiet(
     texts = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": [*documents, documents[0], None]}), texts)
     arguments = ("ingest", str(texts), str(tmp_path / "c"), "--on-bad-record", "quarantine")
-    told = invoke(*arguments).err
-    rows = {
-        line[:40].strip(): line[-33:].split()
-        for line in told.splitlines()
-        if line.startswith(("- ", "kept", "read "))
-    }
-    assert rows["read"][0] == "241"
+    told = [line for line in invoke(*arguments).err.splitlines() if line.startswith(("- ", "kept", "read "))]
+    rows = {line[:40].strip(): line[-33:].split() for line in told}
+    assert (rows["read"][0], rows["kept"][:2]) == ("241", ["240", "60"])
     assert rows["- in quarantine.parquet"] == ["1"]
     assert rows["- without a letter"][0] == "9"
     assert rows["- documents with the words of another"][0] == "1"
-    assert rows["kept"][:2] == ["240", "60"]
     quiet = invoke(*arguments, "--quiet", "--overwrite")
     assert (quiet.code, quiet.err) == (0, "")
     assert quiet.out.startswith("corpus: ")
@@ -280,8 +267,7 @@ def test_short_words_stay_where_words_are_short(tmp_path: Path) -> None:
 
 
 def test_the_minimum_of_documents_grows_with_the_corpus() -> None:
-    sizes = (4, 60, 500, 1_000, 10_000, 1_000_000)
-    found = [automatic_minimum(n) for n in sizes]
+    found = [automatic_minimum(n) for n in (4, 60, 500, 1_000, 10_000, 1_000_000)]
     assert found == sorted(found)
     assert found[0] == 1
     assert found[-1] >= 50
@@ -320,21 +306,18 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
 
 
-def test_chinese_and_japanese_have_words() -> None:
-    for tokenizer, text, words in (
-        ("chinese", "我们学习人工智能。ABC 12", {"我们", "学习", "人工智能", "abc", "12"}),
-        (
-            "japanese",
-            "人工知能を学習しました。\nABC",
-            {"人工", "知能", "を", "学習", "し", "まし", "た", "abc"},
-        ),
-    ):
-        tokens = Tokenizer(tokenizer)(pa.array([text, "", text * 3000]))
-        assert set(tokens.dictionary.to_pylist()) == words
-        assert tokens.indptr[1] == tokens.indptr[2]
-        assert tokens.indptr[3] - tokens.indptr[2] == 3000 * tokens.indptr[1]
-    with pytest.raises(InputError, match=r"\(the tokenizer elvish|MODULE:FUNCTION"):
-        Tokenizer("elvish")
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "words"),
+    [
+        ("chinese", "我们学习人工智能。ABC 12", "我们 学习 人工智能 abc 12"),
+        ("japanese", "人工知能を学習しました。\nABC", "人工 知能 を 学習 し まし た abc"),
+    ],
+)
+def test_chinese_and_japanese_have_words(tokenizer: str, text: str, words: str) -> None:
+    tokens = Tokenizer(tokenizer)(pa.array([text, "", text * 3000]))
+    assert set(tokens.dictionary.to_pylist()) == set(words.split())
+    assert tokens.indptr[1] == tokens.indptr[2]
+    assert tokens.indptr[3] - tokens.indptr[2] == 3000 * tokens.indptr[1]
 
 
 SENTENCES = {
@@ -361,12 +344,10 @@ def test_the_stop_words_of_the_language_go_and_it_is_said(
 ) -> None:
     texts = [f"{SENTENCES['german']} rakete{i % 3} mond{i % 4}" for i in range(40)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
-    request = IngestRequest(
-        curation={"max_document_frequency": 100, "duplicates": "keep", "min_distinct_words": 0}
-    )
+    loose = {"max_document_frequency": 100, "duplicates": "keep", "min_distinct_words": 0}
     with caplog.at_level("INFO"):
-        ingest(tmp_path / "t.parquet", tmp_path / "c", request)
-    assert "the language was detected as German, whose stop words are removed" in caplog.text
+        ingest(tmp_path / "t.parquet", tmp_path / "c", IngestRequest(curation=loose))
+    assert "German" in caplog.text
     assert not {"die", "und", "nicht"} & words_of(tmp_path / "c")
     assert {"mitglieder", "rakete0"} <= words_of(tmp_path / "c")
     assert read_manifest(tmp_path / "c").settings["stop_words"] == "german"
@@ -376,10 +357,9 @@ def test_a_vocabulary_that_is_given_is_kept_exactly(model: Path, folder: Path, t
     (tmp_path / "words.txt").write_text("the\nmoon\nabsent\nspoon\n")
     every = {"min_distinct_words": 0, "min_tokens": 0}
     ingest(folder, tmp_path / "file", IngestRequest(vocabulary=tmp_path / "words.txt", curation=every))
-    corpus = open_corpus(tmp_path / "file")
-    assert corpus.vocabulary().words == ("the", "moon", "absent", "spoon")
-    assert corpus.vocabulary().document_frequency.tolist()[0] == 240
-    assert corpus.vocabulary().document_frequency.tolist()[2] == 0
+    vocabulary = open_corpus(tmp_path / "file").vocabulary()
+    assert vocabulary.words == ("the", "moon", "absent", "spoon")
+    assert (vocabulary.document_frequency[0], vocabulary.document_frequency[2]) == (240, 0)
     dropped = {step.step: step.words for step in read_manifest(tmp_path / "file").dropped}
     assert dropped["vocabulary"] > 200
     for number, vocabulary in enumerate((model, model.with_name("model.corpus"))):
@@ -391,63 +371,52 @@ def test_a_vocabulary_that_is_given_is_kept_exactly(model: Path, folder: Path, t
 def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -> None:
     new = [*write_documents(30, seed=9), "The MOON: https://example.org/oven an orbit", "nothing known 1993"]
     pq.write_table(pa.table({"id": [f"n{i}" for i in range(32)], "text": new}), tmp_path / "new.parquet")
-    shares = transform(
-        model, tmp_path / "new.parquet", tmp_path / "shares.parquet", execution=Execution("synchronous")
-    )
-    totals = shares.about.totals
+    source, table = tmp_path / "new.parquet", tmp_path / "shares.parquet"
+    totals = transform(model, source, table, execution=HERE).about.totals
     assert totals is not None
     assert (totals.documents, totals.without_known_words) == (32, 1)
     # Every word of the first thirty documents but those of their subjects, and all but moon and orbit of the others.
     assert totals.tokens - totals.unknown_tokens == 30 * 32 + 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.parquet", "shares.parquet"]
-    table = pq.read_table(tmp_path / "shares.parquet")
-    assert table["document_id"].to_pylist()[:2] == ["n0", "n1"]
+    shares = pq.read_table(table)
+    assert shares["document_id"].to_pylist()[:2] == ["n0", "n1"]
     # The same as of a corpus that is made with the model's words.
-    ingest(
-        tmp_path / "new.parquet",
-        tmp_path / "c",
-        IngestRequest(
-            vocabulary=model, curation={"min_tokens": 0, "min_distinct_words": 0, "duplicates": "keep"}
-        ),
-    )
-    transform(model, tmp_path / "c", tmp_path / "other.parquet", execution=Execution("synchronous"))
-    assert (
-        table["topic_shares"].to_pylist()
-        == pq.read_table(tmp_path / "other.parquet")["topic_shares"].to_pylist()
-    )
+    every = {"min_tokens": 0, "min_distinct_words": 0, "duplicates": "keep"}
+    ingest(source, tmp_path / "c", IngestRequest(vocabulary=model, curation=every))
+    transform(model, tmp_path / "c", tmp_path / "other.parquet", execution=HERE)
+    other = pq.read_table(tmp_path / "other.parquet")
+    assert shares["topic_shares"].to_pylist() == other["topic_shares"].to_pylist()
 
 
-def test_nothing_that_a_model_names_is_imported(model: Path, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": ["moon orbit rocket"]}), tmp_path / "t.parquet")
-    for tokens, says in (
-        ({"tokenizer": "evil:run"}, "made by 'evil:run'; make a corpus with ingest --vocabulary MODEL"),
-        (
-            {"tokenizer": "arrow", "stemmer": "english", "stop_words": "file"},
-            "naming the list with --stop-words",
-        ),
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        ({"tokenizer": "evil:run"}, "'evil:run'; .* --vocabulary MODEL"),
+        ({"tokenizer": "arrow", "stemmer": "english", "stop_words": "file"}, "--stop-words"),
         (None, "does not know how its texts became words"),
-    ):
-        known = read_model(
-            store_path(model), ("word", "word_topic", "topic_probability", "term_count"), ("topic_topic",)
-        )
-        changed = Model(known.arrays, known.settings, known.metrics, {**known.provenance, "tokens": tokens})
-        with pytest.raises(InputError, match=says):
-            transform(changed, tmp_path / "t.parquet", tmp_path / "out.parquet")
-        assert not (tmp_path / "out.parquet.corpus").exists()
-    with pytest.raises(InputError, match="is a corpus already; leave out how a source is read"):
-        transform(
-            model, model.with_name("model.corpus"), tmp_path / "o.parquet", reading=IngestRequest("text")
-        )
+    ],
+)
+def test_nothing_that_a_model_names_is_imported(
+    tokens: dict[str, str] | None, says: str, model: Path, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"text": ["moon orbit rocket"]}), tmp_path / "t.parquet")
+    arrays = ("word", "word_topic", "topic_probability", "term_count")
+    known = read_model(store_path(model), arrays, ("topic_topic",))
+    changed = Model(known.arrays, known.settings, known.metrics, {**known.provenance, "tokens": tokens})
+    with pytest.raises(InputError, match=says):
+        transform(changed, tmp_path / "t.parquet", tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet.corpus").exists()
 
 
 def test_what_a_corpus_cannot_carry_is_refused_before_the_scan(model: Path, tmp_path: Path) -> None:
     corpus = model.with_name("model.corpus")
-    with pytest.raises(InputError, match=r"240 documents and 60 words.* 60 topics"):
-        fit(corpus, tmp_path / "m", [5000])
-    with pytest.raises(
-        InputError, match="--topics is 9 and each topic needs an anchor word in at least 239 documents"
+    with pytest.raises(InputError, match="a corpus already"):
+        transform(model, corpus, tmp_path / "o.parquet", reading=IngestRequest("text"))
+    for n_topics, settings, says in (
+        (5000, None, r"240 documents and 60 words.* 60 topics"),
+        (9, InferSettings(9, anchor_min_df=239), "--topics is 9 .* 239 documents"),
+        (3, InferSettings(3, rectify="ap"), "--rectify ap .*--exact"),
     ):
-        fit(corpus, tmp_path / "m", [9], infer_settings=InferSettings(9, anchor_min_df=239))
-    with pytest.raises(InputError, match="--rectify ap needs the whole co-occurrences; scan with --exact"):
-        fit(corpus, tmp_path / "m", [3], infer_settings=InferSettings(3, rectify="ap"))
+        with pytest.raises(InputError, match=says):
+            fit(corpus, tmp_path / "m", [n_topics], infer_settings=settings)
     assert list(tmp_path.iterdir()) == []

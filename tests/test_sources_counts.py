@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.io
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,14 +106,9 @@ def test_docword_equals_the_matrix(tmp_path_factory, matrix, block, packed, back
     order = list(range(len(matrix[0])))[:: -1 if backwards else 1]
     lines = [f"{d} {w} {c}" for d, w, c in triples(matrix, order)]
     header = [str(len(matrix)), str(len(matrix[0])), str(len(lines))]
-    name = "docword.x.txt.gz" if packed else "docword.x.txt"
-    source = docword_file(
-        tmp_path_factory.mktemp("docword"),
-        header + lines,
-        name,
-        WORDS[: len(matrix[0])],
-        "\n" if ended else "",
-    )
+    name, words = "docword.x.txt" + ".gz" * packed, WORDS[: len(matrix[0])]
+    folder = tmp_path_factory.mktemp("docword")
+    source = docword_file(folder, header + lines, name, words, "\n" * ended)
     with small_blocks(*block):
         read = Read(source)
     assert rows_of(read) == matrix
@@ -135,15 +129,11 @@ def test_matrix_market_equals_the_matrix(tmp_path_factory, matrix, block, kind, 
     change = {"integer": lambda c: c, "real": lambda c: c / 4, "pattern": lambda c: min(c, 1)}[kind]
     matrix = [[change(value) for value in row] for row in matrix]
     way = 1 if documents == "rows" else -1
-    lines = [
-        " ".join(map(str, [*(d, w)[::way], *([] if kind == "pattern" else [c])]))
-        for d, w, c in triples(matrix)
-    ]
-    sizes = (len(matrix), len(matrix[0]))[::way]
-    head = [f"{BANNER} {kind} general", "% who wrote it", "", f"{sizes[0]} {sizes[1]} {len(lines)}"]
-    source = market_file(
-        tmp_path_factory.mktemp("mtx"), head + lines, "x.mtx.gz", WORDS[: len(matrix[0])], documents=documents
-    )
+    entries = [(*(d, w)[::way], *([] if kind == "pattern" else [c])) for d, w, c in triples(matrix)]
+    sizes, words = (len(matrix), len(matrix[0]))[::way], WORDS[: len(matrix[0])]
+    head = [f"{BANNER} {kind} general", "% who wrote it", "", f"{sizes[0]} {sizes[1]} {len(entries)}"]
+    lines = head + [" ".join(map(str, entry)) for entry in entries]
+    source = market_file(tmp_path_factory.mktemp("mtx"), lines, "x.mtx.gz", words, documents=documents)
     with small_blocks(*block):
         read = Read(source)
     assert (rows_of(read), read.ids) == (matrix, [])
@@ -169,13 +159,9 @@ def test_npz_equals_the_matrix(tmp_path_factory, matrix, block, compressed, real
 def test_h5ad_equals_the_matrix(tmp_path_factory, matrix, block, dense, kind):
     values = np.array(matrix, kind)
     group = [["a", "b", None][i % 3] for i in range(len(matrix))]
-    source = h5ad_file(
-        tmp_path_factory.mktemp("h5ad"),
-        values if dense else sp.csr_matrix(values),
-        WORDS[: len(matrix[0])],
-        obs={"group": pd.Categorical(group), "size": np.arange(len(matrix))},
-        metadata=("group", "size"),
-    )
+    obs = {"group": pd.Categorical(group), "size": np.arange(len(matrix))}
+    folder, held = tmp_path_factory.mktemp("h5ad"), values if dense else sp.csr_matrix(values)
+    source = h5ad_file(folder, held, WORDS[: len(matrix[0])], obs=obs, metadata=("group", "size"))
     with small_blocks(*block):
         read = Read(source)
     assert source.vocabulary == WORDS[: len(matrix[0])]
@@ -183,13 +169,6 @@ def test_h5ad_equals_the_matrix(tmp_path_factory, matrix, block, dense, kind):
     assert read.ids == [f"c{i}" for i in range(len(matrix))]
     assert types_of(read) == {np.dtype(kind)}
     assert read.metadata == {"group": group, "size": list(range(len(matrix)))}
-
-
-def test_what_scipy_writes_is_read(tmp_path):
-    dense = np.random.default_rng(0).poisson(0.4, (40, 5))
-    put_lines(tmp_path / "vocab.txt", WORDS)
-    scipy.io.mmwrite(tmp_path / "x.mtx", sp.csr_matrix(dense).tocoo())
-    assert rows_of(Read(MatrixMarketSource((str(tmp_path / "x.mtx"),)))) == dense.tolist()
 
 
 def test_repeated_words_are_added_whatever_the_blocks(tmp_path):
@@ -227,10 +206,10 @@ def test_empty_documents_have_their_place(tmp_path):
 
 
 def test_millions_of_empty_documents_come_in_batches(tmp_path):
-    # So many that the file is large enough for the empty ones that it declares.
+    # So many lines that the file is large enough for the empty documents that it declares.
     lines = [f"{number} 1 1" for number in range(1, 5001)]
     source = docword_file(tmp_path, ["2500000", "5", "5001", *lines, "2500000 2 1"])
-    unit = source.units()[0]
+    [unit] = source.units()
     sizes = [len(b.rows) for b in source.read(unit, BadRecords("fail", unit, source.place))]
     assert sum(sizes) == 2_500_000
     assert max(sizes) <= 1_000_000
@@ -245,18 +224,16 @@ def test_millions_of_empty_documents_come_in_batches(tmp_path):
         (["1 2 3"], 2_000_000_000, ["NNZ = 2000000000, the file has 1 lines", "have no counts"]),
     ],
 )
-@pytest.mark.parametrize("kind", ["docword", "matrix-market"])
-def test_documents_that_are_declared_cost_nothing(tmp_path, lines, n_entries, reasons, kind):
-    """Billions of empty documents are not given out, wherever they would be and whatever else the header says."""
+@pytest.mark.parametrize("make", ["docword", "matrix-market"])
+def test_declared_empty_documents_are_not_produced(tmp_path, lines, n_entries, reasons, make):
     sizes = f"2000000000 5 {n_entries}"
-    if kind == "docword":
+    if make == "docword":
         source = docword_file(tmp_path, [*sizes.split(), *lines])
     else:
         source = market_file(tmp_path, [f"{BANNER} integer general", sizes, *lines])
     read = refused_by(source, reasons[0])
     assert read.bags in ([], [{"bee": 3}])
-    for (_, found, _), reason in zip(read.bad, reasons, strict=True):
-        assert reason in found
+    assert all(reason in found for (_, found, _), reason in zip(read.bad, reasons, strict=True))
 
 
 BAD_LINES = {
@@ -267,14 +244,8 @@ BAD_LINES = {
     "0 2 1": "document 0 is outside 1..3",
     "3 6 1": "word 6 is not in the vocabulary of 5 words",
     "3 0 1": "word 0 is not in the vocabulary",
-    "3 2 0": "count 0 is not in (0, 2147483647]",
-    "3 2 -1": "count -1 is not in",
-    "3 2 2147483648": "count 2147483648 is not in",
-    "3 2 99999999999999999999": "count 99999999999999999999 is not in",
-    "3 2 NaN": "the count 'NaN' ",
-    "3 2 1.5": "the count '1.5' ",
-    "3 2 0x1F": "the count '0x1F' ",
-    "3 2 1_0": "the count '1_0' ",
+    **{f"3 2 {n}": f"count {n} is not in" for n in (0, -1, 2147483648, 99999999999999999999)},
+    **{f"3 2 {n}": f"the count '{n}' " for n in ("NaN", "1.5", "0x1F", "1_0")},
     "3 \udcff\udcfe 1": r"the word '\\xff\\xfe' ",
     "three 2 1": "the document 'three' ",
     "2 2 1": "document 2 comes after document 3; ",
@@ -311,12 +282,19 @@ def test_bad_reals_and_falling_rows_of_matrix_market(tmp_path, line, reasons):
     assert read.bad[0][0] == 4
 
 
-def test_blanks_and_other_line_ends_do_no_harm(tmp_path):
-    loose = ["3", " 5", "5 ", "  1\t1 2", "1  3 1 ", "", "1 5 +4\r", "3 2 1", "003 4 7", "  "]
-    for size in (4, 8 << 20):
-        with small_blocks(size, 10):
-            assert rows_of(Read(docword_file(tmp_path, loose))) == TRUTH
-    assert rows_of(Read(docword_file(tmp_path, [line + "\r" for line in DOCWORD]))) == TRUTH
+LOOSE = ["3", " 5", "5 ", "  1\t1 2", "1  3 1 ", "", "1 5 +4\r", "3 2 1", "003 4 7", "  "]
+
+
+@pytest.mark.parametrize(
+    "lines", [LOOSE, [line + "\r" for line in DOCWORD], [*DOCWORD[:3], "01 1 2", *DOCWORD[4:]]]
+)
+@pytest.mark.parametrize("size", [4, 8 << 20])
+@pytest.mark.parametrize("quick", [True, False])
+def test_both_parsers_accept_blanks_and_zeros(monkeypatch, tmp_path, lines, size, quick):
+    if not quick:
+        monkeypatch.setattr(number_lines.EntryParser, "_parse_block", lambda _self, _data: None)
+    with small_blocks(size, 10):
+        assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 
 
 def test_the_same_document_again_is_put_aside_line_by_line(tmp_path):
@@ -333,29 +311,25 @@ def test_a_header_that_lies_is_noted(tmp_path, said):
     assert (rows_of(read), [row for row, _, _ in read.bad]) == (TRUTH, [2])
 
 
-@pytest.mark.parametrize(
-    ("kind", "lines", "reason"),
-    [
-        ("docword", ["three", "5", "5"], "line 1 is 'three', not the number of documents D"),
-        ("docword", ["3", "-5", "5"], "line 2 is '-5', not the number of words W"),
-        ("docword", ["3", "5", "1 1 2"], "line 3 is '1 1 2', not the number of counts NNZ"),
-        ("docword", ["3", "5"], "it ends in its header"),
-        ("docword", ["3", "4", *DOCWORD[2:]], "line 2 says W = 4, the word list .*vocab.x.txt has 5 words"),
-        ("docword", ["99999999999", "5", "0"], "99999999999 documents up to number 99999999999 "),
-        (
-            "mtx",
-            ["%%MatrixMarket matrix array real general", "2 2"],
-            "line 1 is '%%MatrixMarket matrix array",
-        ),
-        ("mtx", [f"{BANNER} real symmetric", "5 5 0"], "line 1 is .* only %%MatrixMarket"),
-        ("mtx", [f"{BANNER} complex general", "5 5 0"], "line 1 says the numbers are 'complex'"),
-        ("mtx", ["1 2 3", "1 2 3"], "line 1 is '1 2 3'; only"),
-        ("mtx", [f"{BANNER} real general", "% c", "5 5"], "line 3 is '5 5'; it must have"),
-        ("mtx", [f"{BANNER} real general", "% c"], "it ends in its header"),
-        ("mtx", [f"{BANNER} real general", "5 7 0"], "the matrix has 7 columns for words"),
-    ],
-)
-def test_a_header_that_cannot_be_right_ends_the_file(tmp_path, kind, lines, reason):
+HEADERS = [
+    ("docword", ["three", "5", "5"], "line 1 .*'three'.* D"),
+    ("docword", ["3", "-5", "5"], "line 2 .*'-5'.* W"),
+    ("docword", ["3", "5", "1 1 2"], "line 3 .*'1 1 2'.* NNZ"),
+    ("docword", ["3", "5"], "ends in its header"),
+    ("docword", ["3", "4", *DOCWORD[2:]], r"line 2 .*W = 4\b.*vocab.x.txt.* 5 "),
+    ("docword", ["99999999999", "5", "0"], "99999999999 documents up to number 99999999999 "),
+    ("mtx", ["%%MatrixMarket matrix array real general", "2 2"], "line 1 .*'%%MatrixMarket matrix array"),
+    ("mtx", [f"{BANNER} real symmetric", "5 5 0"], "line 1 .* only %%MatrixMarket"),
+    ("mtx", [f"{BANNER} complex general", "5 5 0"], "line 1 .*'complex'"),
+    ("mtx", ["1 2 3", "1 2 3"], "line 1 .*'1 2 3'; only"),
+    ("mtx", [f"{BANNER} real general", "% c", "5 5"], "line 3 .*'5 5'"),
+    ("mtx", [f"{BANNER} real general", "% c"], "ends in its header"),
+    ("mtx", [f"{BANNER} real general", "5 7 0"], r"\b7 columns"),
+]
+
+
+@pytest.mark.parametrize(("kind", "lines", "reason"), HEADERS)
+def test_a_bad_header_ends_the_file(tmp_path, kind, lines, reason):
     source = (docword_file if kind == "docword" else market_file)(tmp_path, lines)
     read = refused_by(source, f"{source.files[0]}: ")
     assert re.search(reason, read.bad[0][1])
@@ -377,11 +351,12 @@ def test_little_is_held_at_once(tmp_path, monkeypatch):
     lines = [f"1 {i % 5 + 1} 1" for i in range(5000)]
     source = docword_file(tmp_path, ["1", "5", "5000", *lines])
     held, merge = [], number_lines.merge_entries
-    monkeypatch.setattr(
-        number_lines,
-        "merge_entries",
-        lambda entries, n: (held.append(len(entries.word)), merge(entries, n))[1],
-    )
+
+    def counting(entries, n):
+        held.append(len(entries.word))
+        return merge(entries, n)
+
+    monkeypatch.setattr(number_lines, "merge_entries", counting)
     with small_blocks(300, 100):
         assert rows_of(Read(source)) == [[1000] * 5]
     assert len(held) > 20
@@ -397,7 +372,7 @@ def test_files_share_one_vocabulary(tmp_path):
     assert [unit.size for unit in read.units] == [(tmp_path / "docword.a.txt").stat().st_size] * 2
     for words, at in ((("ant", "bee", "cow", "dog", "eel"), 2), ((*WORDS, "fox"), 5)):
         put_lines(tmp_path / "vocab.b.txt", words)
-        with pytest.raises(InputError, match=rf"docword\.b\.txt .*docword\.a\.txt, from word {at}"):
+        with pytest.raises(InputError, match=rf"docword\.b\.txt .*docword\.a\.txt.*\bword {at}\b"):
             DocwordSource(files).units()
     with pytest.raises(InputError, match="no files"):
         DocwordSource(()).units()
@@ -405,12 +380,12 @@ def test_files_share_one_vocabulary(tmp_path):
 
 def test_the_word_list_is_found_or_missed(tmp_path):
     path = str(put_lines(tmp_path / "docword.x.txt", DOCWORD))
-    with pytest.raises(InputError, match=r"\(vocab\.x\.txt\); set the option vocabulary"):
+    with pytest.raises(InputError, match=r"\bvocab\.x\.txt\b.*option vocabulary"):
         DocwordSource((path,)).units()
     put_lines(tmp_path / "lists" / "w.txt", WORDS)
     for wanted in ("lists/w.txt", str(tmp_path / "lists" / "w.txt")):
         assert rows_of(Read(DocwordSource((path,), DocwordOptions(vocabulary=wanted)))) == TRUTH
-    with pytest.raises(InputError, match=r"\(w\.txt\)"):
+    with pytest.raises(InputError, match=r"\bw\.txt\b"):
         DocwordSource((path,), DocwordOptions(vocabulary="w.txt")).units()
     source = npz_file(tmp_path, np.array(TRUTH), words=("of another file",))
     put_lines(tmp_path / "x.vocab.txt", WORDS)
@@ -560,30 +535,21 @@ def test_python_objects_are_not_read(tmp_path, arrays, reason):
         Read(source)
 
 
+INDPTRS = ([0, 3, 2, 5], [0, 3, 3, 6], [0, 3, 5], [-1, 3, 3, 5], [0, 3, 3, 4], [0, 3, 3, 5, 5])
+BAD_ARRAYS = [
+    *(("indptr", values) for values in INDPTRS),
+    *(("indices", values) for values in ([0, 2, 4, 1], [0, 2, 4, 1, 3, 3])),
+    *(("data", values) for values in ([2, 1, 4, 1], [2, 1, 4, 1, 7, 7])),
+    *(("shape", values) for values in ([2, 5], [3], [2, 2, 2])),
+]
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("indptr", [0, 3, 2, 5]),
-        ("indptr", [0, 3, 3, 6]),
-        ("indptr", [0, 3, 5]),
-        ("indptr", [-1, 3, 3, 5]),
-        ("indptr", [0, 3, 3, 4]),
-        ("indices", [1, 2, 3]),
-        ("shape", [2, 5]),
-        ("shape", [3]),
-        ("shape", [2, 2, 2]),
-    ],
-)
+@pytest.mark.parametrize(("name", "values"), BAD_ARRAYS)
 def test_arrays_that_do_not_fit_together_are_refused(tmp_path, name, values, compression):
     source = npz_file(tmp_path, np.array(TRUTH))
     rewrite(source.files[0], compression, **{name: values})
     assert [row for row, _, _ in refused_by(source, "x.npz: ", "write").bad] == [None]
-
-
-def test_another_number_of_columns_is_refused(tmp_path):
-    source = npz_file(tmp_path, np.array(TRUTH), words=WORDS[:4])
-    refused_by(source, "x.npz: the matrix has 5 columns, the word list ", "vocab.txt 4 words")
 
 
 @pytest.mark.parametrize(
@@ -636,18 +602,11 @@ def test_any_damage_is_an_error_of_ours(tmp_path):
 @pytest.mark.slow
 def test_layers_and_columns_of_h5ad(tmp_path):
     counts = np.array(TRUTH)
-    obs = {
-        "name": ["u", "v", "w"],
-        "level": pd.Categorical([2, 1, 2]),
-        "kept": [True, False, True],
-        "batch": pd.array([1, None, 3], dtype="Int64"),
-        "score": [0.5, 1.5, 2.5],
-    }
-    layers = {
-        "raw": sp.csr_matrix(counts),
-        "byGene": sp.csc_matrix(counts),
-        "dense": counts.astype(np.float32),
-    }
+    dense = counts.astype(np.float32)
+    layers = {"raw": sp.csr_matrix(counts), "byGene": sp.csc_matrix(counts), "dense": dense}
+    columns = {"name": ["u", "v", "w"], "kept": [True, False, True], "score": [0.5, 1.5, 2.5]}
+    levels, batches = pd.Categorical([2, 1, 2]), pd.array([1, None, 3], dtype="Int64")
+    obs = {**columns, "level": levels, "batch": batches}
 
     def source(matrix=sp.csr_matrix(counts / 8.0), **options):  # noqa: B008
         return h5ad_file(tmp_path, matrix, layers=layers, obs=obs, **options)
@@ -657,13 +616,7 @@ def test_layers_and_columns_of_h5ad(tmp_path):
     assert types_of(read) == {np.dtype(np.float32)}
     read = Read(source(layer="raw", metadata=tuple(obs)))
     assert rows_of(read) == TRUTH
-    assert read.metadata == {
-        "name": ["u", "v", "w"],
-        "level": ["2", "1", "2"],
-        "kept": [True, False, True],
-        "batch": [1, None, 3],
-        "score": [0.5, 1.5, 2.5],
-    }
+    assert read.metadata == {**columns, "level": ["2", "1", "2"], "batch": [1, None, 3]}
     assert rows_of(Read(source(layer="dense"))) == TRUTH
     for wrong, reason in (
         (source(layer="byGene"), r"layers/byGene as csc_matrix.*adata\.layers\['byGene'\].*tocsr"),
@@ -672,18 +625,18 @@ def test_layers_and_columns_of_h5ad(tmp_path):
     ):
         with pytest.raises(InputError, match=reason):
             wrong.units()
-    with pytest.raises(InputError, match=r"has X as csc_matrix.*adata\.X = adata\.X\.tocsr"):
+    with pytest.raises(InputError, match=r"\bX\b.*csc_matrix.*adata\.X\.tocsr"):
         source(sp.csc_matrix(counts)).units()
 
 
 def test_gene_names_must_be_distinct_and_shared(tmp_path):
     with pytest.warns(UserWarning, match="not unique"):
         source = h5ad_file(tmp_path, sp.csr_matrix(np.array(TRUTH)), ("ant", "bee", "ant", "dog", "eel"))
-    with pytest.raises(InputError, match=r"the gene 'ant' 2 times; call adata\.var_names_make_unique"):
+    with pytest.raises(InputError, match=r"'ant' 2 .*adata\.var_names_make_unique"):
         source.units()
     one = h5ad_file(tmp_path, np.array(TRUTH), name="1.h5ad").files
     two = h5ad_file(tmp_path, np.array(TRUTH), WORDS[::-1], name="2.h5ad").files
-    with pytest.raises(InputError, match=r"2\.h5ad .*1\.h5ad, from word 0"):
+    with pytest.raises(InputError, match=r"2\.h5ad .*1\.h5ad.*\bword 0\b"):
         H5adSource(one + two).units()
 
 
@@ -691,18 +644,11 @@ def test_h5ad_that_is_no_anndata_is_refused(tmp_path, monkeypatch):
     source = h5ad_file(tmp_path, np.array(TRUTH))
     with h5py.File(tmp_path / "y.h5ad", "w") as file:
         file["X"] = np.array(TRUTH)
-    with pytest.raises(InputError, match="no table obs"):
+    with pytest.raises(InputError, match=r"\bobs\b"):
         H5adSource((str(tmp_path / "y.h5ad"),)).units()
     monkeypatch.setitem(sys.modules, "anndata.io", None)
-    with pytest.raises(InputError, match=r"anndata; pip install 'streaming-jsmf\[anndata\]'"):
+    with pytest.raises(InputError, match=r"pip install 'streaming-jsmf\[anndata\]'"):
         source.units()
-
-
-def test_the_quick_and_the_exact_parser_agree(monkeypatch, tmp_path):
-    lines = [*DOCWORD[:3], "01 1 2", "1 3 1", "1 5 4", "3 2 1", "3 4 7"]
-    assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
-    monkeypatch.setattr(number_lines.EntryParser, "_parse_block", lambda _self, _data: None)
-    assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 
 
 @pytest.mark.parametrize("model", [DocwordOptions, MatrixMarketOptions, NpzOptions, H5adOptions])

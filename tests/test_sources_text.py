@@ -10,6 +10,7 @@ import json
 import tarfile
 import zipfile
 from collections import Counter
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -87,37 +88,33 @@ def test_parquet_texts_in_small_units_and_batches(tmp_path, kind):
     assert cut.places[5] == whole.places[5] == f"{path}, row group 2, row 1 from 0"
 
 
-def test_parquet_metadata_of_all_kinds_survive(tmp_path):
-    day = datetime.date(2020, 2, 29)
-    kinds = {
-        "bool": pa.array([True, None]),
-        "int8": pa.array([1, -1], pa.int8()),
-        "uint64": pa.array([2**64 - 1, None], pa.uint64()),
-        "float": pa.array([1.5, None], pa.float32()),
-        "date": pa.array([day, None]),
-        "time": pa.array(
-            [datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), None], pa.timestamp("us", tz="UTC")
-        ),
-        "money": pa.array([decimal.Decimal("1.25"), None]),
-        "bytes": pa.array([b"\xff\x00", None]),
-        "fixed": pa.array([b"ab", None], pa.binary(2)),
-        "large": pa.array(["é", None], pa.large_string()),
-        "view": pa.array(["é", None], pa.string_view()),
-        "list": pa.array([["a", None], None]),
-        "struct": pa.array([{"a": ["é"], "b": 1}, None]),
-        "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
-        "nothing": pa.nulls(2),
-        "a.b": pa.array(["dotted", None]),
+def test_parquet_metadata_of_all_types_survive(tmp_path):
+    now = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    values = {
+        "bool": (True, pa.bool_()),
+        "int8": (-1, pa.int8()),
+        "uint64": (2**64 - 1, pa.uint64()),
+        "float": (1.5, pa.float32()),
+        "date": (datetime.date(2020, 2, 29), pa.date32()),
+        "time": (now, pa.timestamp("us", tz="UTC")),
+        "money": (decimal.Decimal("1.25"), pa.decimal128(3, 2)),
+        "bytes": (b"\xff\x00", pa.binary()),
+        "fixed": (b"ab", pa.binary(2)),
+        "large": ("é", pa.large_string()),
+        "view": ("é", pa.string_view()),
+        "list": (["a", None], pa.list_(pa.string())),
+        "struct": ({"a": ["é"], "b": 1}, pa.struct({"a": pa.list_(pa.string()), "b": pa.int64()})),
+        "map": ([("k", 1)], pa.map_(pa.string(), pa.int64())),
+        "nothing": (None, pa.null()),
+        "a.b": ("dotted", pa.string()),
     }
+    kinds = {name: pa.array([value, None], kind) for name, (value, kind) in values.items()}
     coded = pa.array(["p", None]).dictionary_encode()
     path = put_parquet(tmp_path / "a.parquet", {"text": ["x", "y"], "coded": coded, **kinds})
     source = texts(path)
     with small(batch=1):
         read = Read(source)
-    assert read.metadata == {
-        "coded": ["p", None],
-        **{name: array.to_pylist() for name, array in kinds.items()},
-    }
+    assert read.metadata == {"coded": ["p", None]} | {name: a.to_pylist() for name, a in kinds.items()}
     unit = source.units()[0]
     batch = next(iter(source.read(unit, BadRecords("fail", unit, source.place))))
     assert {name: array.type for name, array in batch.metadata.items()} == source.columns.metadata
@@ -164,54 +161,42 @@ def test_parquet_ids(tmp_path):
     assert Read(texts(path)).ids == [1, 2, 3]
     assert Read(texts(path, id="key"), "quarantine").ids == ["x", "y"]
     path = put_parquet(tmp_path / "c.parquet", {"text": ["a"], "id": [1.5]})
-    assert "document ids are strings or integers" in message(lambda: texts(path))
+    assert "document ids" in message(lambda: texts(path))
 
 
 def test_parquet_files_that_cannot_be_read(tmp_path):
-    columns = {"text": ["a", "b"] * 500, "n": list(range(1000))}
-    good = put_parquet(tmp_path / "a.parquet", columns)
+    good = put_parquet(tmp_path / "a.parquet", {"text": ["a", "b"] * 500, "n": list(range(1000))})
     data = good.read_bytes()
-    at = 44
-    files = {
-        "b_cut.parquet": (data[:-20], "cannot be read as Parquet"),
-        "c_text.parquet": (b"no parquet at all", "cannot be read as Parquet"),
-        "e_page.parquet": (data[:at] + noise_of(60) + data[at + 60 :], ""),
-    }
-    for name, (content, reason) in files.items():
-        path = put(tmp_path / name, content)
+    cut, other = put(tmp_path / "b.parquet", data[:-20]), put(tmp_path / "c.parquet", b"no parquet at all")
+    page = put(tmp_path / "e.parquet", data[:44] + noise_of(60) + data[104:])
+    for path, reason in ((cut, "Parquet"), (other, "Parquet"), (page, "")):
         read = refused_by(texts(good, path), str(path), reason)
         assert rows_of(read.bad) == [None]
         assert read.words[:1000] == ["a", "b"] * 500
-    assert str(path) in message(lambda: Read(texts(good, path)))
     # The first file may be the bad one.
-    assert len(Read(texts(tmp_path / "b_cut.parquet", good), "quarantine").rows) == 1000
-    assert "b_cut.parquet" in message(lambda: texts(tmp_path / "b_cut.parquet", tmp_path / "c_text.parquet"))
-    source = texts(good)
-    units = source.units()
-    good.unlink()
-    bad = BadRecords("quarantine", units[0], source.place)
-    assert not list(source.read(units[0], bad))
-    assert bad.records[0].reason.startswith("it cannot be opened (No such file")
+    assert len(Read(texts(cut, good), "quarantine").rows) == 1000
+    assert str(cut) in message(lambda: texts(cut, other))
 
 
-def test_parquet_files_of_another_schema(tmp_path):
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ({"text": ["b"], "n": ["1"]}, ["n: string", "n: int64"]),
+        ({"text": ["b"]}, ["no column 'n'", "it has text"]),
+        ({"body": ["b"], "n": [1]}, ["no column 'text'", "it has body, n"]),
+        ({"text": [1], "n": [1]}, ["column 'text' is int64"]),
+    ],
+)
+def test_parquet_files_of_another_schema(tmp_path, columns, parts):
     first = put_parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
-    others = [
-        ({"text": ["b"], "n": ["1"]}, "its columns are n: string, those of the first file n: int64"),
-        ({"text": ["b"]}, "there is no column 'n'; it has text"),
-        ({"body": ["b"], "n": [1]}, "there is no column 'text'; it has body, n"),
-        ({"text": [1], "n": [1]}, "column 'text' is int64; it must hold strings"),
-    ]
-    for number, (columns, reason) in enumerate(others):
-        path = put_parquet(tmp_path / f"b{number}.parquet", columns)
-        read = refused_by(texts(first, path), str(path), reason)
-        assert read.words == ["a"]
-    more = {
-        "n": pa.array([2], pa.int64()),
-        "id": [7.5],
-        "text": pa.array(["b"]).dictionary_encode(),
-        "x": [1],
-    }
+    path = put_parquet(tmp_path / "b.parquet", columns)
+    assert refused_by(texts(first, path), str(path), *parts).words == ["a"]
+
+
+def test_parquet_files_with_more_columns_or_no_rows(tmp_path):
+    first = put_parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
+    coded = pa.array(["b"]).dictionary_encode()
+    more = {"n": pa.array([2], pa.int64()), "id": [7.5], "text": coded, "x": [1]}
     path = put_parquet(tmp_path / "c.parquet", more)
     read = Read(texts(first, path))
     assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2]})
@@ -219,31 +204,35 @@ def test_parquet_files_of_another_schema(tmp_path):
     assert Read(texts(first, empty)).words == ["a"]
 
 
-def test_columns_that_a_source_lacks_or_cannot_keep(tmp_path):
-    rows = [{"text": "a", "ids": 1, "a\nb": 2, "id": "x"}]
-    header, line = ",".join(f'"{name}"' for name in rows[0]), "a,1,2,x"
-    files = [
-        put_parquet(tmp_path / "a.parquet", pa.Table.from_pylist(rows)),
-        put(tmp_path / "a.jsonl", json.dumps(rows[0]) + "\n"),
-        put(tmp_path / "a.csv", f"{header}\n{line}\n"),
-    ]
-    for path in files:
-        for options in ({"text": "body"}, {"id": "body"}, {"metadata": ("ids2", "body")}):
-            found = message(lambda path=path, options=options: texts(path, **options))
-            assert str(path) in found
-            assert "there is no column" in found
-            assert r"'a\nb'" in found
-        assert "'ids' has a name that a corpus needs for itself" in message(lambda path=path: texts(path))
-        read = Read(texts(path, metadata=("a\nb",)))
-        assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
+def test_columns_that_a_source_lacks_or_cannot_keep(tmp_path, kind):
+    row, path = {"text": "a", "ids": 1, "a\nb": 2, "id": "x"}, tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        put_parquet(path, pa.Table.from_pylist([row]))
+    else:
+        header = ",".join(f'"{name}"' for name in row)
+        put(path, f"{header}\na,1,2,x\n" if kind == "csv" else json.dumps(row) + "\n")
+    for options in ({"text": "body"}, {"id": "body"}, {"metadata": ("ids2", "body")}):
+        found = message(lambda options=options: texts(path, **options))
+        assert str(path) in found
+        assert "there is no column" in found
+        assert r"'a\nb'" in found
+    assert "'ids'" in message(lambda: texts(path))
+    read = Read(texts(path, metadata=("a\nb",)))
+    assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
+
+
+def test_columns_with_a_name_twice_or_of_no_characters(tmp_path):
     twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
     assert "2 columns 'text'" in message(lambda: texts(put_parquet(tmp_path / "b.parquet", twice)))
-    assert "2 columns 'm'" in message(lambda: texts(put(tmp_path / "b.csv", "text,m,m\na,b,c\n")))
-    assert Read(texts(tmp_path / "b.csv", metadata=())).words == ["a"]
-    put(tmp_path / "c.jsonl", '{"text": "a", "\\ud800": 1}\n')
-    assert r"'\ud800' is not UTF-8" in message(lambda: texts(tmp_path / "c.jsonl"))
-    assert Read(texts(tmp_path / "c.jsonl", metadata=())).words == ["a"]
-    assert "its suffix is '.doc'" in message(lambda: texts(put(tmp_path / "a.doc", "a")))
+    for name, content, part in (
+        ("b.csv", "text,m,m\na,b,c\n", "2 columns 'm'"),
+        ("c.jsonl", '{"text": "a", "\\ud800": 1}\n', r"'\ud800' is not UTF-8"),
+    ):
+        path = put(tmp_path / name, content)
+        assert part in message(lambda path=path: texts(path))
+        assert Read(texts(path, metadata=())).words == ["a"]
+    assert "'.doc'" in message(lambda: texts(put(tmp_path / "a.doc", "a")))
 
 
 # JSON lines
@@ -309,35 +298,33 @@ def test_json_values(tmp_path):
     assert source.columns.metadata == {**kinds, **strings, "new": pa.int64()}
     assert source.columns.id_type == pa.int64()
     read = Read(source)
-    assert read.ids == [1, 2, -(2**63)]
-    assert read.rows == [1, 2, 3]
-    assert read.metadata["year"] == [1999, None, None]
-    assert read.metadata["score"] == [1.0, 1.5, -1.0]
-    assert read.metadata["ok"] == [True, None, False]
-    assert read.metadata["tags"] == ['["é", 1]', None, "plain"]
-    assert read.metadata["new"] == [None, 3, None]
+    assert (read.ids, read.rows) == ([1, 2, -(2**63)], [1, 2, 3])
+    assert read.metadata == {
+        "year": [1999, None, None],
+        "score": [1.0, 1.5, -1.0],
+        "ok": [True, None, False],
+        "tags": ['["é", 1]', None, "plain"],
+        "late": [None, None, "x"],
+        "new": [None, 3, None],
+    }
+    chosen = {name: read.metadata[name] for name in ("late", "year")}
+    assert Read(texts(path, metadata=tuple(chosen))).metadata == chosen
     mixed = put(tmp_path / "b.jsonl", '{"text": "a", "id": 1}\n{"text": "b", "id": "x"}\n')
     assert Read(texts(mixed)).ids == ["1", "x"]
-    assert Read(texts(path, metadata=("late", "year"))).metadata == {
-        "year": [1999, None, None],
-        "late": [None, None, "x"],
-    }
     latin = put(tmp_path / "c.jsonl", '{"text": "café"}\n'.encode("latin-1"))
     assert Read(texts(latin, encoding="latin-1")).words == ["café"]
 
 
+NO_JSON, NO_OBJECT = "the line is not JSON", "the line is not a JSON object"
+NO_CHARACTER = "holds a byte or an escape that is not a character"
 BAD_JSON = {
-    "{": "the line is not JSON",
-    '{"text": "a"} x': "the line is not JSON",
-    "[1, 2]": "the line is not a JSON object",
-    '"text"': "the line is not a JSON object",
-    "null": "the line is not a JSON object",
-    '{"id": 1}': "text is null",
-    '{"text": null, "id": 1}': "text is null",
+    **dict.fromkeys(("{", '{"text": "a"} x', '{"text": "a\nb", "id": 1}', "[" * 100_000), NO_JSON),
+    '{"text": "a", "id": 1' + "0" * 5000 + "}": NO_JSON,
+    **dict.fromkeys(("[1, 2]", '"text"', "null"), NO_OBJECT),
+    **dict.fromkeys(('{"id": 1}', '{"text": null, "id": 1}'), "text is null"),
     '{"text": 5, "id": 1}': "text is of type int, not a string",
     '{"text": ["a"], "id": 1}': "text is of type list, not a string",
-    '{"text": "a"}': "id is null",
-    '{"text": "a", "id": null}': "id is null",
+    **dict.fromkeys(('{"text": "a"}', '{"text": "a", "id": null}'), "id is null"),
     '{"text": "a", "id": "x"}': "id is 'x', but int64",
     '{"text": "a", "id": 9223372036854775808}': "id is '9223372036854775808', but int64",
     '{"text": "a", "id": true}': "id is 'True', but int64",
@@ -346,12 +333,9 @@ BAD_JSON = {
     '{"text": "a", "id": 1, "x": "1\\n2"}': "x is '1\\n2', but double",
     '{"text": "a", "id": 1, "x": true}': "x is 'True', but double",
     '{"text": "a", "id": 1, "x": 1' + "0" * 400 + "}": "x is '1000",
-    '{"text": "a", "id": 1' + "0" * 5000 + "}": "the line is not JSON",
-    '{"text": "a\\ud800", "id": 1}': "text holds a byte or an escape that is not a character",
-    '{"text": "a", "id": 1, "s": "\\udc80"}': "s holds a byte or an escape that is not a character",
-    '{"text": "a", "id": 1, "s": ["\\ud800"]}': "s holds a byte or an escape that is not a character",
-    '{"text": "a\nb", "id": 1}': "the line is not JSON",
-    "[" * 100_000: "the line is not JSON",
+    '{"text": "a\\ud800", "id": 1}': f"text {NO_CHARACTER}",
+    '{"text": "a", "id": 1, "s": "\\udc80"}': f"s {NO_CHARACTER}",
+    '{"text": "a", "id": 1, "s": ["\\ud800"]}': f"s {NO_CHARACTER}",
 }
 
 
@@ -367,52 +351,62 @@ def test_json_records_that_are_bad(tmp_path, line):
     assert read.bad[0][2] == line.split("\n")[0].encode()
 
 
-def test_an_encoding_holds_ascii():
-    with pytest.raises(InputError, match=r"encoding: .*such as cp1252 or gb18030"):
-        check_options("text", {"encoding": "utf-16"}, "here")
+@pytest.mark.parametrize(
+    ("reader", "option", "value"),
+    [
+        ("text", "encoding", "utf-16"),
+        ("baskets", "separator", ""),
+        *(("text-files", "name_pattern", pattern) for pattern in ("(", "(?P<label>x)", "(?P<ids>x)")),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(reader, option, value):
+    with pytest.raises(InputError, match=f"{option}: ") as caught:
+        check_options(reader, {option: value}, "here")
+    assert "\n" not in str(caught.value)
 
 
-def one_in_a_zip(data):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.jsonl", data)
-    return stream.getvalue()
-
-
-# What readers unpack, but do not look for in a folder.
-RARE_PACKERS = {"zip": one_in_a_zip, "lz4": lambda data: pa.compress(data, "lz4", asbytes=True)}
-
-
-@pytest.mark.parametrize("suffix", RARE_PACKERS)
-def test_a_file_in_a_zip_of_its_name_or_in_lz4(tmp_path, suffix):
+@pytest.mark.parametrize("suffix", ["zip", "lz4"])
+def test_codecs_that_are_not_looked_for_in_a_folder(tmp_path, suffix):
     data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
-    packed = RARE_PACKERS[suffix](data)
-    source = texts(put(tmp_path / f"a.jsonl.{suffix}", packed))
-    assert Read(source).words == [f"word{i}" for i in range(5000)]
-    cut = tmp_path / "cut"
-    cut.mkdir()
-    path = put(cut / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
-    assert f"{path}" in (found := message(lambda: Read(texts(path))))
-    assert "ends early or is damaged" in found
+    packed = (
+        in_zip({"a.jsonl": data}, folder=False) if suffix == "zip" else pa.compress(data, "lz4", asbytes=True)
+    )
+    assert Read(texts(put(tmp_path / f"a.jsonl.{suffix}", packed))).words == [f"word{i}" for i in range(5000)]
+    path = put(tmp_path / "cut" / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
+    found = message(lambda: Read(texts(path)))
+    assert str(path) in found
+    assert "damaged" in found
 
 
-def test_files_that_hold_nothing_or_are_gone(tmp_path):
-    good = put(tmp_path / "a.jsonl", '{"text": "a"}\n')
-    blank = put(tmp_path / "c.jsonl", b"\n \n")
-    assert f"{blank}: it holds no JSON objects" in message(lambda: texts(blank))
+@pytest.mark.parametrize(
+    ("kind", "first", "blank", "words"),
+    [("jsonl", '{"text": "a"}\n', "\n \n", ["a"]), ("csv", "text,id\n", "\n", [])],
+)
+def test_files_that_hold_nothing(tmp_path, kind, first, blank, words):
+    good, blank = put(tmp_path / f"a.{kind}", first), put(tmp_path / f"c.{kind}", blank)
+    found = message(lambda: texts(blank))
+    assert f"{blank}: " in found
+    assert ("no JSON objects" if kind == "jsonl" else "empty") in found
     read = refused_by(texts(good, blank), f"{blank}: ", "the file is empty")
-    assert (read.words, len(read.bad)) == (["a"], 1)
-    header = put(tmp_path / "a.csv", "text,id\n")
-    assert Read(texts(header)).bags == []
-    blank = put(tmp_path / "c.csv", b"\n")
-    assert f"{blank}: the file is empty" in message(lambda: texts(blank))
-    assert refused_by(texts(header, blank), str(blank), "the file is empty").bad[0][0] is None
-    for kind in ("jsonl", "csv", "txt"):
-        gone = put(tmp_path / f"gone.{kind}", {"jsonl": '{"text": "a"}', "csv": "text\na"}.get(kind, "a"))
-        source = baskets(gone) if kind == "txt" else texts(gone)
-        gone.unlink()
-        refused_by(source, str(gone), "it cannot be opened (No such file or directory); check the path")
-    # Blank for longer than a unit, and a record after that.
+    assert (read.words, rows_of(read.bad)) == (words, [None])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "txt"])
+def test_files_that_disappear_cannot_be_opened(tmp_path, kind):
+    contents = {"parquet": {"text": ["a"]}, "jsonl": '{"text": "a"}', "csv": "text\na", "txt": "a"}
+    gone = (put_parquet if kind == "parquet" else put)(tmp_path / f"gone.{kind}", contents[kind])
+    source = baskets(gone) if kind == "txt" else texts(gone)
+    [unit] = source.units()
+    gone.unlink()
+    found = message(lambda: list(source.read(unit, BadRecords("fail", unit, source.place))))
+    assert str(gone) in found
+    assert "check the path" in found
+    bad = BadRecords("quarantine", unit, source.place)
+    assert not list(source.read(unit, bad))
+    assert "No such file" in bad.records[0].reason
+
+
+def test_a_file_that_is_blank_for_longer_than_a_unit(tmp_path):
     late = put(tmp_path / "late.jsonl", b"\n" * 50 + b'{"text": "late"}')
     with small(unit=20):
         assert Read(texts(late)).words == ["late"]
@@ -438,7 +432,8 @@ def test_csv_fields(tmp_path):
     latin = put(tmp_path / "b.csv", "text,größe\ncafé,1\n".encode("latin-1"))
     assert Read(texts(latin, encoding="latin-1")).metadata == {"größe": ["1"]}
     found = message(lambda: texts(latin))
-    assert "its header is not UTF-8; name its encoding, such as --encoding cp1252" in found
+    assert "header" in found
+    assert "--encoding cp1252" in found
     long = put(tmp_path / "c.csv", f"text\n{'a ' * 200_000}\n")
     assert Read(texts(long)).bags == [{"a": 200_000}]
 
@@ -446,17 +441,16 @@ def test_csv_fields(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("2", "the record has 1 fields, the header 3"),
-        ("2,b,c,d", "the record has 4 fields, the header 3"),
-        (",b,c", "id is empty"),
-        (b"2,caf\xe9,c", "text holds a byte or an escape that is not a character"),
-        (b"2\xff,b,c", "id holds a byte or an escape that is not a character"),
-        (b"2,b,\xff", "note holds a byte or an escape that is not a character"),
-        ('2,"b"x,c', "expected after '\"'"),
+        (b"2", "1 fields, the header 3"),
+        (b"2,b,c,d", "4 fields, the header 3"),
+        (b",b,c", "id is empty"),
+        (b"2,caf\xe9,c", f"text {NO_CHARACTER}"),
+        (b"2\xff,b,c", f"id {NO_CHARACTER}"),
+        (b"2,b,\xff", f"note {NO_CHARACTER}"),
+        (b'2,"b"x,c', "expected after '\"'"),
     ],
 )
 def test_csv_records_that_are_bad(tmp_path, row, reason):
-    row = row.encode() if isinstance(row, str) else row
     path = put(tmp_path / "a.csv", b'id,text,note\n1,"a\n",x\n' + row + b"\n3,c,z\n")
     read = refused_by(texts(path), f"{path}, line 4: ", reason)
     assert (read.ids, read.rows, read.bad[0][0]) == (["1", "3"], [2, 4], 3)
@@ -471,7 +465,7 @@ def test_csv_that_breaks_off_or_has_no_end(tmp_path):
     other = put(tmp_path / "b.csv", '"text\na\n')
     read = refused_by(texts(path, other), "", "unexpected end of data")
     assert read.bad[-1][:2] == (None, "its header is not CSV (unexpected end of data)")
-    assert "its header is not CSV" in message(lambda: texts(other))
+    assert "header" in message(lambda: texts(other))
     missing = put(tmp_path / "c.csv", "text,key\na,1\n")
     assert Read(texts(path, missing), "quarantine").bad[-1][1] == "there is no column 'id'; it has text, key"
     with small(line=30):
@@ -513,10 +507,11 @@ def in_tar(files, mode="w:gz", prefix=""):
     return stream.getvalue()
 
 
-def in_zip(files, method=zipfile.ZIP_DEFLATED):
+def in_zip(files, method=zipfile.ZIP_DEFLATED, folder=True):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
-        archive.writestr("en/", b"")
+        if folder:
+            archive.writestr("en/", b"")
         for name, data in files.items():
             archive.writestr(name, data)
     return stream.getvalue()
@@ -557,7 +552,7 @@ def test_text_files(tmp_path, kind, monkeypatch):
     named = Read(files_of(root, members="en/*", name_pattern=r"(?P<year>\d{4})_(?P<who>\w+)"))
     assert named.ids == ["en/1999_a.txt", "en/deep/c.md"]
     assert named.metadata == {"label": ["en", "deep"], "year": ["1999", None], "who": ["a", None]}
-    assert "matches '*.pdf'" in message(lambda: Read(files_of(root, members="*.pdf")))
+    assert "'*.pdf'" in message(lambda: Read(files_of(root, members="*.pdf")))
 
 
 @pytest.mark.parametrize("kind", ["folder", "docs.tar.gz", "docs.zip"])
@@ -576,25 +571,23 @@ def test_text_files_in_another_encoding(tmp_path, kind):
     assert read.ids == ["a.txt", "c.txt"]
 
 
-NOISE = {f"{i:03d}.txt": noise_of(300, i).hex().encode() for i in range(60)}
+THREE = {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}
 
 
-@pytest.mark.parametrize("cut", [0, 1, 100, 511])
-def test_a_tar_cut_at_a_header_is_not_taken_for_its_end(tmp_path, cut):
-    data = in_tar({"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}, "w")
+@pytest.mark.parametrize("cut", [0, 1, 100, 511, "flipped"])
+def test_a_tar_that_is_cut_or_damaged_at_a_header(tmp_path, cut):
+    data = bytearray(in_tar(THREE, "w"))
     at = data.index(b"c.txt")
-    read = refused_by(
-        files_of(put(tmp_path / "a.tar", data[: at + cut])), "a.tar, file 3", "ends early or is damaged"
-    )
-    assert read.ids == ["a.txt", "b.txt"]
-    flipped = bytearray(data)
-    flipped[at + 150] ^= 1
-    read = refused_by(files_of(put(tmp_path / "b.tar", bytes(flipped))), "b.tar, file 3", "damaged")
-    assert read.ids == ["a.txt", "b.txt"]
+    if cut == "flipped":
+        data[at + 150] ^= 1
+    else:
+        del data[at + cut :]
+    path = put(tmp_path / "a.tar", bytes(data))
+    assert refused_by(files_of(path), "a.tar, file 3", "damaged").ids == ["a.txt", "b.txt"]
 
 
 def test_an_end_mark_in_the_middle_of_a_tar_is_not_its_end(tmp_path):
-    data = in_tar({"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}, "w")
+    data = in_tar(THREE, "w")
     at = data.index(b"b.txt") // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
     damaged = data[:at] + bytes(2 * tarfile.BLOCKSIZE) + data[at + 2 * tarfile.BLOCKSIZE :]
     for name, packed in (("a.tar", damaged), ("b.tar.gz", gzip.compress(damaged))):
@@ -619,8 +612,8 @@ def test_zip_members_that_cannot_be_unpacked(tmp_path):
     read = refused_by(files_of(path), f"{path}, file 2: b.txt: ", "it cannot be unpacked")
     assert (read.ids, read.rows) == (["a.txt", "c.txt"], [0, 2])
     stored = bytearray(in_zip({"a.txt": b"secret", "b.txt": b"b"}, zipfile.ZIP_STORED))
-    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        stored[stored.index(b"a.txt", stored.index(mark)) - (30 if offset == 6 else 46) + offset] |= 1
+    for mark, back in ((b"PK\x03\x04", 24), (b"PK\x01\x02", 38)):  # from the name to the flags of its header
+        stored[stored.index(b"a.txt", stored.index(mark)) - back] |= 1
     path = put(tmp_path / "b.zip", bytes(stored))
     read = refused_by(files_of(path), f"{path}, file 1: a.txt: ", "password")
     assert read.ids == ["b.txt"]
@@ -640,11 +633,6 @@ def test_names_of_text_files(tmp_path):
     fsspec.filesystem("memory").pipe({"/docs_t/en/a.txt": b"A", "/docs_t/.b.txt": b"B"})
     memory = Read(files_of("memory://docs_t"))
     assert (memory.ids, memory.metadata) == (["en/a.txt"], {"label": ["en"]})
-    assert "there are no files" in message(lambda: Read(files_of(tmp_path / "absent")))
-    for pattern in ("(", "(?P<label>x)", "(?P<ids>x)"):
-        with pytest.raises(InputError, match="name_pattern: ") as caught:
-            check_options("text-files", {"name_pattern": pattern}, "here")
-        assert "\n" not in str(caught.value)
 
 
 # Baskets
@@ -658,13 +646,9 @@ def test_baskets_of_lines(tmp_path):
         assert read.bags == [{"b": 2, "a": 1}, {}, {"é": 1, "c": 1, "x": 1}, {"last": 1}]
         assert read.places == [f"{path}, line {i}" for i in range(1, 5)]
     path = put(tmp_path / "b.dat", "new york; boston ;;new york\n;\nx\n")
-    for separator, first in ((";", {"new york": 2, "boston": 1}), ("york", None), ("; ", None)):
-        read = Read(baskets(path, separator=separator))
-        assert read.bags[0] == (first or read.bags[0])
-        assert len(read.bags) == 3
-    assert Read(baskets(path, separator=";")).bags[1:] == [{}, {"x": 1}]
-    with pytest.raises(InputError, match="separator: "):
-        check_options("baskets", {"separator": ""}, "here")
+    assert Read(baskets(path, separator=";")).bags == [{"new york": 2, "boston": 1}, {}, {"x": 1}]
+    for separator in ("york", "; "):
+        assert len(Read(baskets(path, separator=separator)).bags) == 3
 
 
 @given(
@@ -694,73 +678,64 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
         good = [values[i] for i in (0, 1, 4, 5)]
         assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
         assert read.rows == [0, 1, 4, 5]
-        assert [bad[:2] for bad in read.bad] == [
-            (2, "the list is null"),
-            (3, "the list holds a null"),
-        ]
+        assert [bad[:2] for bad in read.bad] == [(2, "the list is null"), (3, "the list holds a null")]
         assert [bad[2] for bad in read.bad] == [None, json.dumps(values[3]).encode()]
 
 
-def test_baskets_of_parquet_that_are_bad(tmp_path):
-    tables = [
-        (
-            {"basket": [["a"]]},
-            "there is no column 'items'; it has basket; name the column with --read items=NAME",
-        ),
-        ({"items": ["a"]}, "column 'items' is string; it must hold lists of items"),
-        ({"items": [[1.5]]}, "column 'items' holds double; items are strings or integers"),
-    ]
-    for number, (columns, reason) in enumerate(tables):
-        path = put_parquet(tmp_path / f"b{number}.parquet", columns)
-        refused_by(baskets(path), f"{path}: ", reason)
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ({"basket": [["a"]]}, ["'items'", "it has basket", "--read items=NAME"]),
+        ({"items": ["a"]}, ["'items' is string"]),
+        ({"items": [[1.5]]}, ["'items' holds double"]),
+    ],
+)
+def test_baskets_of_parquet_that_are_bad(tmp_path, columns, parts):
+    path = put_parquet(tmp_path / "b.parquet", columns)
+    refused_by(baskets(path), f"{path}: ", *parts)
 
 
 # Which files, and which reader
 
 
 def test_files_of_a_source(tmp_path):
-    root = tmp_path / "_cache" / ".hidden" / "odd[1]"
-    for name in (
-        "b.csv",
-        "a.csv",
-        "in/c.csv",
-        "in/d.txt",
-        "_SUCCESS",
-        ".a.csv.crc",
-        "_tmp/e.csv",
-        "in/.git/f.csv",
-    ):
-        put(root / name, name)
-    plain = root.parent / "plain"
-    root.rename(plain)
-    assert [file.name for file in find_files(plain)] == ["a.csv", "b.csv", "in/c.csv", "in/d.txt"]
-    assert list_files(plain / "*.csv") == (str(plain / "a.csv"), str(plain / "b.csv"))
-    assert [file.name for file in find_files(plain / "**" / "*.csv")] == ["a.csv", "b.csv", "in/c.csv"]
-    assert list_files(plain / "*") == (str(plain / "a.csv"), str(plain / "b.csv"))
-    assert list_files(plain / "i?" / "[cd].*") == (str(plain / "in/c.csv"), str(plain / "in/d.txt"))
-    assert list_files(plain / "_SUCCESS") == (str(plain / "_SUCCESS"),)
-    assert list_files(f"file://{plain}/a.csv") == (str(plain / "a.csv"),)
-    plain.rename(root)
-    assert [file.name for file in find_files(root)] == ["a.csv", "b.csv", "in/c.csv", "in/d.txt"]
+    plain = tmp_path / "plain"
+    names = "b.csv a.csv in/c.csv in/d.txt _SUCCESS .a.csv.crc _tmp/e.csv in/.git/f.csv"
+    for name in names.split():
+        put(plain / name, name)
+    seen = ["a.csv", "b.csv", "in/c.csv", "in/d.txt"]
+    assert [file.name for file in find_files(plain)] == seen
+    assert [file.name for file in find_files(plain / "**" / "*.csv")] == seen[:3]
     odd = put(tmp_path / "a[1]*.csv", "x")
-    assert list_files(odd) == (str(odd),)
+    for location, found in (
+        (plain / "*.csv", ("a.csv", "b.csv")),
+        (plain / "*", ("a.csv", "b.csv")),
+        (plain / "i?" / "[cd].*", ("in/c.csv", "in/d.txt")),
+        (plain / "_SUCCESS", ("_SUCCESS",)),
+        (f"file://{plain}/a.csv", ("a.csv",)),
+        (odd, (f"../{odd.name}",)),
+    ):
+        assert [Path(path) for path in list_files(location)] == [(plain / name).resolve() for name in found]
+    # Only names below the folder that is asked for hide a file.
+    root = tmp_path / "_cache" / ".hidden" / "odd[1]"
+    root.parent.mkdir(parents=True)
+    plain.rename(root)
+    assert [file.name for file in find_files(root)] == seen
     (tmp_path / "void").mkdir()
-    for nothing in (
-        tmp_path / "void",
-        tmp_path / "absent.csv",
-        tmp_path / "*.absent",
+    absent = [
+        *(tmp_path / name for name in ("void", "absent.csv", "*.absent")),
         "memory://absent_t",
         "no-such://a",
-    ):
+    ]
+    for nothing in absent:
         assert str(nothing).rsplit("/", 1)[-1] in message(lambda nothing=nothing: list_files(nothing))
 
 
 def test_files_behind_urls(tmp_path):
     memory = fsspec.filesystem("memory")
     lines = b'{"text": "a"}\n{"text": "b b"}\n'
-    memory.pipe(
-        {"/t_src/a.jsonl": lines, "/t_src/b.jsonl.gz": gzip.compress(lines), "/t_src/_x/c.jsonl": b"{"}
-    )
+    for name, data in (("a.jsonl", lines), ("b.jsonl.gz", gzip.compress(lines)), ("_x/c.jsonl", b"{")):
+        memory.pipe(f"/t_src/{name}", data)
     found = list_files("memory://t_src")
     assert [path.rsplit("/", 1)[-1] for path in found] == ["a.jsonl", "b.jsonl.gz"]
     assert list_files("memory://t_src/*.gz") == found[1:]
@@ -776,55 +751,48 @@ def test_files_behind_urls(tmp_path):
     assert bare_suffix("simplecache::memory://t_src/b.csv.gz") == ".csv"
 
 
-GUESSES = {
-    "a.jsonl": ("text", '{"text": "a"}'),
-    "a.ndjson.gz": ("text", b""),
-    "a.json": ("text", ""),
-    "a.csv": ("text", "id,text\n"),
-    "b.csv": ("text", b'\xef\xbb\xbf"text","n"\r\n'),
-    "c.csv": ("ratings", "user,item,rating\n"),
-    "d.tsv": ("triples", "document\tword\tcount\n"),
-    "f.csv": ("text", "Headline,Full_Text\n"),
-    "g.csv": (
-        "text",
-        "id,what,link\n1,some words that make a text,https://example.org/what-is-longer-than-it\n",
-    ),
-    "h.csv": ("ratings", "userId,movieId,rating,timestamp\n"),
-    "e.csv.gz": ("text", gzip.compress(b"text\n")),
-    "a.npz": ("npz", b""),
-    "a.mtx.gz": ("matrix-market", b""),
-    "a.h5ad": ("h5ad", b""),
-    "docword.a.txt.gz": ("docword", b""),
-    "a.zip": ("text-files", b""),
-    "a.tar.gz": ("text-files", b""),
-    "a.tgz": ("text-files", b""),
-}
-GUESSED_COLUMNS = [
-    ("text", {"text": ["a"], "n": [1]}),
-    ("text", {"n": [1], "Body": ["a"]}),
-    ("text", {"n": [1], "what": ["some words that make a text"]}),
-    ("bag-of-words-parquet", {"ids": [[1]], "counts": [[1]]}),
-    ("ratings", {"user": [1], "item": [1], "rating": [1]}),
-    ("triples", {"document": [1], "word": ["a"], "count": [1]}),
-    ("baskets", {"items": [["a"]]}),
+GUESSES = [
+    ("a.jsonl", "text", '{"text": "a"}'),
+    ("a.ndjson.gz", "text", b""),
+    ("a.json", "text", ""),
+    ("a.csv", "text", "id,text\n"),
+    ("b.csv", "text", b'\xef\xbb\xbf"text","n"\r\n'),
+    ("c.csv", "ratings", "user,item,rating\n"),
+    ("d.tsv", "triples", "document\tword\tcount\n"),
+    ("f.csv", "text", "Headline,Full_Text\n"),
+    ("g.csv", "text", "what,url\nsome words that make a text,https://example.org/what-is-longer-than-it\n"),
+    ("h.csv", "ratings", "userId,movieId,rating,timestamp\n"),
+    ("e.csv.gz", "text", gzip.compress(b"text\n")),
+    ("a.npz", "npz", b""),
+    ("a.mtx.gz", "matrix-market", b""),
+    ("a.h5ad", "h5ad", b""),
+    ("docword.a.txt.gz", "docword", b""),
+    *((name, "text-files", b"") for name in ("a.zip", "a.tar.gz", "a.tgz")),
+    ("a.parquet", "text", {"text": ["a"], "n": [1]}),
+    ("b.parquet", "text", {"n": [1], "Body": ["a"]}),
+    ("c.parquet", "text", {"n": [1], "what": ["some words that make a text"]}),
+    ("d.parquet", "bag-of-words-parquet", {"ids": [[1]], "counts": [[1]]}),
+    ("e.parquet", "ratings", {"user": [1], "item": [1], "rating": [1]}),
+    ("f.parquet", "triples", {"document": [1], "word": ["a"], "count": [1]}),
+    ("g.parquet", "baskets", {"items": [["a"]]}),
 ]
 
 
-def test_readers_that_can_be_guessed(tmp_path):
-    for name, (reader, content) in GUESSES.items():
-        assert guess_reader(put(tmp_path / "files" / name, content)) == reader
-        folder = put(tmp_path / f"in_{name}" / name, content).parent
-        put(folder / "vocab.txt", "a\n")
-        put(folder / "_SUCCESS", "")
-        if reader != "text-files":
-            assert guess_reader(folder) == reader
+@pytest.mark.parametrize(("name", "reader", "content"), GUESSES)
+def test_readers_that_can_be_guessed(tmp_path, name, reader, content):
+    """A word list and marker files beside the one that is guessed from change nothing."""
+    path = (put_parquet if isinstance(content, dict) else put)(tmp_path / "in" / name, content)
+    assert guess_reader(path) == reader
+    put(path.with_name("vocab.txt"), "a\n")
+    put(path.with_name("_SUCCESS"), "")
+    if reader != "text-files":
+        assert guess_reader(path.parent) == reader
+
+
+def test_readers_of_folders_and_urls_that_can_be_guessed(tmp_path):
     put(tmp_path / "folder" / "a.txt", "one\n")
     put(tmp_path / "folder" / "b" / "51121", "two\n")
     assert guess_reader(tmp_path / "folder") == "text-files"
-    for number, (reader, columns) in enumerate(GUESSED_COLUMNS):
-        path = put_parquet(tmp_path / f"{number}.parquet", columns)
-        assert guess_reader(path) == reader
-    (tmp_path / "some").mkdir()
     put(tmp_path / "some" / "a.parquet", b"broken")
     put_parquet(tmp_path / "some" / "b.parquet", {"text": ["a"]})
     assert guess_reader(tmp_path / "some") == "text"
@@ -834,33 +802,37 @@ def test_readers_that_can_be_guessed(tmp_path):
     assert guess_reader("memory://t_guess") == "text"
 
 
-def test_readers_that_are_asked_for(tmp_path):
-    cases = {
-        "a.txt": ("a b\n", "could be one text per line, baskets or a table"),
-        "a.dat": ("1 2\n", "could be one text per line, baskets or a table"),
-        "noext": ("1 2\n", "could be one text per line, baskets or a table"),
-        "a.csv": ('who,"x"\n1,2\n', "has the columns who, x"),
-        "e.csv": ('body,"x\n', ", line 1: a quote is opened and not closed"),
-        "b.csv": ("", "the file is empty"),
-        "c.csv.gz": (gzip.compress(b"text\n")[:5], "ends early"),
-        "d.csv": ("\x1b[31m,b\n", r"has the columns '\x1b[31m', b"),
-        "a.parquet": (b"broken", "cannot be read as Parquet"),
-        "vocab.txt": ("a\n", "holds no files but a word list"),
-    }
-    for name, (content, says) in cases.items():
-        path = put(tmp_path / name, content)
-        found = message(lambda path=path: guess_reader(path))
-        assert str(path) in found
-        assert says in found
-    both = put(tmp_path / "two" / "a.csv", "text\n").parent
-    put(both / "b.jsonl", "{}")
-    assert "holds .csv, .jsonl; say which reader with --reader, or name the files" in message(
-        lambda: guess_reader(both)
-    )
-    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    for number, table in enumerate(
-        [twice, pa.table({"items": ["a"]}), pa.table({f"c{i}": [i] for i in range(99)})]
-    ):
-        path = put_parquet(tmp_path / f"{number}.parquet", table)
-        assert len(message(lambda path=path: guess_reader(path))) < 500
-    assert "there are no files" in message(lambda: guess_reader(tmp_path / "absent"))
+TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        *((name, "1 2\n", ["text", "baskets", "table", "--reader"]) for name in ("a.txt", "a.dat", "noext")),
+        ("a.csv", 'who,"x"\n1,2\n', ["has the columns who, x"]),
+        ("e.csv", 'body,"x\n', [", line 1: ", "quote"]),
+        ("b.csv", "", ["the file is empty"]),
+        ("c.csv.gz", gzip.compress(b"text\n")[:5], ["ends early"]),
+        ("d.csv", "\x1b[31m,b\n", [r"has the columns '\x1b[31m', b"]),
+        ("a.parquet", b"broken", ["Parquet"]),
+        ("vocab.txt", "a\n", ["word list"]),
+        ("absent", None, ["there are no files"]),
+        ("b.parquet", TWICE, ["has the columns a"]),
+        ("c.parquet", {"items": ["a"]}, ["has the columns items"]),
+        ("d.parquet", {f"c{i}": [i] for i in range(99)}, ["has the columns c0, c1"]),
+    ],
+)
+def test_a_reader_that_cannot_be_guessed_is_asked_for(tmp_path, name, content, parts):
+    path = tmp_path / name
+    if content is not None:
+        (put if isinstance(content, str | bytes) else put_parquet)(path, content)
+    found = message(lambda: guess_reader(path))
+    assert all(part in found for part in (str(path), *parts)), found
+    assert len(found.replace(str(path), "")) < 500
+
+
+def test_files_of_two_kinds_need_a_reader(tmp_path):
+    put(tmp_path / "a.csv", "text\n")
+    put(tmp_path / "b.jsonl", "{}")
+    found = message(lambda: guess_reader(tmp_path))
+    assert all(part in found for part in (str(tmp_path), ".csv, .jsonl", "--reader"))

@@ -46,20 +46,23 @@ def read(source, tmp_path, policy="fail", **options):
 
 
 def fails(source, tmp_path):
-    """The message under the policy "fail"; nothing may be left of the scattered file."""
-    (tmp_path / "failed").mkdir()
+    """The message under the policy "fail", which must leave nothing of the scattered file."""
+    (tmp_path / "failed").mkdir(exist_ok=True)
     found = message(lambda: Read(source, scratch=tmp_path / "failed"))
     assert list((tmp_path / "failed").iterdir()) == []
     return found
 
 
+def source_of(*paths, **options):
+    return TriplesSource(tuple(map(str, paths)), TriplesOptions(**options))
+
+
 def csv_source(tmp_path, text, **options):
-    return TriplesSource((str(put(tmp_path / "t.csv", text)),), TriplesOptions(**options))
+    return source_of(put(tmp_path / "t.csv", text), **options)
 
 
 def parquet_source(tmp_path, table, row_group_size=None, **options):
-    path = put_parquet(tmp_path / "t.parquet", table, row_group_size=row_group_size)
-    return TriplesSource((str(path),), TriplesOptions(**options))
+    return source_of(put_parquet(tmp_path / "t.parquet", table, row_group_size=row_group_size), **options)
 
 
 def ratings_source(path, **options):
@@ -113,15 +116,15 @@ def test_random_triples_equal_the_dictionaries(tmp_path_factory, data, integers,
     paths = [tmp_path / f"{number}{suffix}" for number in range(len(files))]
     for path, part in zip(paths, files, strict=True):
         write_table(path, part, integers, floats, data)
-    options = TriplesOptions(count_type="float" if floats else "int", integer_ids=integers)
-    source = TriplesSource(tuple(map(str, paths)), options)
+    options = {"count_type": "float" if floats else "int", "integer_ids": integers}
+    source = source_of(*paths, **options)
     found = read(source, tmp_path, n_buckets=n_buckets, order=lambda paths: data.draw(st.permutations(paths)))
     assert found.documents == summed(rows, floats)
     kinds = {(batch.counts.dtype, batch.document_id.type) for batch in found.batches}
     assert kinds <= {(np.dtype(np.float32 if floats else np.int32), pa.int64() if integers else pa.string())}
     # The order of rows changes nothing, to the last bit, and neither does the kind of file.
     lines = [f"{quoted(str(d))},{quoted(w)},{c}\n" for d, w, c in data.draw(st.permutations(rows))]
-    again = TriplesSource((str(put(tmp_path / "x.csv", HEADER + "".join(lines))),), options)
+    again = source_of(put(tmp_path / "x.csv", HEADER + "".join(lines)), **options)
     assert list(read(again, tmp_path, n_buckets=n_buckets).documents.items()) == list(found.documents.items())
 
 
@@ -131,8 +134,9 @@ def test_sums_of_floats_do_not_depend_on_the_order_of_files(tmp_path, step, way)
     # 2^30 + 64 lies between two float32; the crumbs decide, unless they are lost by coming after 2^30.
     counts = np.array([2.0**30, 64, *[2.0**-24] * 64])
     parts = ["".join(f"d,w,{c!r}\n" for c in part.tolist()) for part in np.array_split(counts[::step], 4)]
-    files = tuple(str(put(tmp_path / f"{i}.csv", HEADER + part)) for i, part in enumerate(parts))
-    source = TriplesSource(files, TriplesOptions(count_type="float"))
+    source = source_of(
+        *(put(tmp_path / f"{i}.csv", HEADER + part) for i, part in enumerate(parts)), count_type="float"
+    )
     assert read(source, tmp_path, order=lambda paths: paths[::way]).documents == {"d": {"w": 2.0**30 + 128}}
 
 
@@ -171,7 +175,7 @@ def test_one_scattered_file_gives_any_bucket_and_nothing_half_written(tmp_path):
         list(source.gather([file], 5, bad))
     with pytest.raises(ValueError, match="4096"):
         source.scatter(source.units()[0], bad, tmp_path / "x", 4097)
-    other = TriplesSource(source.files, TriplesOptions(count_type="float"))
+    other = source_of(*source.files, count_type="float")
     other.scatter(other.units()[0], bad, tmp_path / "1.arrow", 5)
     with pytest.raises(StoreError, match="different columns"):
         list(source.gather([file, tmp_path / "1.arrow"], 0, bad))
@@ -183,12 +187,10 @@ BAD_LINES = [
     (b"a,x,", "count is empty"),
     (b"a,x,abc", "count 'abc' is not a number"),
     (b"a,x,0x10", "count '0x10' is not a number"),
-    (b"a,x,0", f"count 0 is not in (0, {LARGEST}]"),
-    (b"a,x,-3", f"count -3 is not in (0, {LARGEST}]"),
-    (b"a,x,nan", "count nan is not in"),
     (b"a,x,inf", "count 'inf' is not a number"),
+    *((b"a,x,%d" % count, f"count {count} is not in (0, {LARGEST}]") for count in (0, -3, LARGEST + 1)),
+    (b"a,x,nan", "count nan is not in"),
     (b"a,x,1e999", "count 1e999 is not in"),
-    (b"a,x,2147483648", "count 2147483648 is not in"),
     (b"a,x,2.5", "count 2.5 is not a whole number; set count_type to float"),
     (b"a,x", "2 fields, not 3"),
     (b"a,x,1,9", "4 fields, not 3"),
@@ -230,20 +232,18 @@ def test_bad_lines_far_down_keep_their_numbers(tmp_path):
 ROWS = {"document": ["a", "b", "c"], "word": ["x", "y", "z"], "count": [1, 2, 3]}
 NOT_UTF8 = pa.array([b"x", b"\xff", b"z"])
 BAD_COLUMNS = [
-    ("document", pa.array(["a", None, "c"]), "document is null"),
-    ("word", pa.array(["x", None, "z"]), "word is null"),
-    ("count", pa.array([1, None, 3]), "count is null"),
-    ("document", pa.array(["a", "", "c"]), "document is empty"),
-    ("word", pa.array(["x", "", "z"]), "word is empty"),
-    ("word", NOT_UTF8, "word holds bytes that are not UTF-8"),
-    ("document", NOT_UTF8, "document holds bytes that are not UTF-8"),
-    ("count", pa.array([1, 0, 3]), f"count 0 is not in (0, {LARGEST}]"),
-    ("count", pa.array([1, -1, 3]), "count -1 is not in"),
-    ("count", pa.array([1.0, float("nan"), 3.0]), "count nan is not in"),
-    ("count", pa.array([1.0, float("inf"), 3.0]), "count inf is not in"),
-    ("count", pa.array([1.0, 1e-45, 3.0]), "count 1e-45 is not in"),
-    ("count", pa.array([1, 2**40, 3]), f"count {2**40} is not in"),
+    *((name, pa.array([values[0], None, values[2]]), f"{name} is null") for name, values in ROWS.items()),
+    *((name, pa.array(["x", "", "z"]), f"{name} is empty") for name in ("document", "word")),
+    *((name, NOT_UTF8, f"{name} holds bytes that are not UTF-8") for name in ("document", "word")),
     ("document", pa.array([1, 2**63, 3], pa.uint64()), "document is above 2"),
+    *(
+        (
+            "count",
+            pa.array([type(count)(1), count, type(count)(3)]),
+            f"count {count} is not in (0, {LARGEST}]",
+        )
+        for count in (0, -1, 2**40, float("nan"), float("inf"), 1e-45)
+    ),
 ]
 
 
@@ -253,7 +253,7 @@ def test_a_bad_row_of_parquet_is_named_and_can_be_left_out(tmp_path, column, val
     table = pa.table({**ROWS, column: values})
     table = pa.concat_tables([table.slice(0, 1), table])
     path = put_parquet(tmp_path / "t.parquet", table, row_group_size=2, use_dictionary=use_dictionary)
-    source = TriplesSource((str(path),), TriplesOptions())
+    source = source_of(path)
     assert fails(source, tmp_path).startswith(f"{path}, row group 1, row 0 from 0: {reason}")
     found = read(source, tmp_path, "quarantine")
     [(row, _, record)] = found.bad
@@ -274,13 +274,8 @@ def test_words_may_be_numbers_and_each_row_counts_one_without_counts(tmp_path):
     table = pa.table({"d": pa.array([7, 7], pa.int16()), "w": pa.array([2**63, 5], pa.uint64())})
     source = parquet_source(tmp_path, table, document="d", word="w", count=None)
     assert read(source, tmp_path).documents == {7: {str(2**63): 1, "5": 1}}
-    layout = {
-        "delimiter": "\\t",
-        "header": False,
-        "columns": ["document", "word"],
-        "count": None,
-        "quote": "",
-    }
+    columns = {"header": False, "columns": ["document", "word"], "count": None}
+    layout = {"delimiter": "\\t", "quote": "", **columns}
     text = 'u1\tsong a\nu1\tsong a\nu2\t"raw'
     found = read(csv_source(tmp_path, text, **layout), tmp_path)
     assert found.documents == {"u1": {"song a": 2}, "u2": {'"raw': 1}}
@@ -293,11 +288,8 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
     rows = [("a:b", 'say "hi', "2"), ("a:b", "x|y", "1"), ("c", ", d", "4")]
     # The byte that stands in for the delimiter may be in the text as well.
     rows += [("d", "a\x1fb", "5")] * separator_in_text
-    truth = {
-        "a:b": {'say "hi': 2, "x|y": 1},
-        "c": {", d": 4},
-        **({"d": {"a\x1fb": 5}} if separator_in_text else {}),
-    }
+    truth = {"a:b": {'say "hi': 2, "x|y": 1}, "c": {", d": 4}}
+    truth |= {"d": {"a\x1fb": 5}} if separator_in_text else {}
     text = "\n".join(delimiter.join(row) for row in [("document", "word", "count"), *rows])
     assert read(csv_source(tmp_path, text, delimiter=delimiter), tmp_path).documents == truth
     source = csv_source(tmp_path, text + f"\nd{delimiter}a\x1f5", delimiter=delimiter)
@@ -375,7 +367,7 @@ def unusable_files():
 @pytest.mark.parametrize(("name", "content", "reason"), list(unusable_files()))
 def test_a_file_that_cannot_be_used_is_refused_as_a_whole(tmp_path, name, content, reason):
     path = (put if isinstance(content, bytes) else put_parquet)(tmp_path / name, content)
-    source = TriplesSource((str(path),), TriplesOptions())
+    source = source_of(path)
     assert source.n_buckets() == 1
     found = fails(source, tmp_path)
     assert found.startswith(f"{path}: ")
@@ -390,18 +382,13 @@ def test_files_of_a_source_have_one_kind_of_ids_and_counts(tmp_path):
     c = put_parquet(tmp_path / "c.parquet", {**ROWS, "count": [1.0, 2, 3]})
     t = put(tmp_path / "t.csv", f"{HEADER}a,x,10\n")
 
-    def source(*paths):
-        return TriplesSource(tuple(map(str, paths)), TriplesOptions())
-
-    with pytest.raises(
-        InputError, match=r"b\.parquet has int64 ids and int counts, .*a\.parquet has string ids"
-    ):
-        source(a, b).units()
-    with pytest.raises(InputError, match=r"c\.parquet has string ids and float counts"):
-        source(a, c).units()
-    assert read(source(a, t), tmp_path).documents == {"a": {"x": 11}, "b": {"y": 2}, "c": {"z": 3}}
+    with pytest.raises(InputError, match=r"b\.parquet .*int64 .*int .*a\.parquet .*string"):
+        source_of(a, b).units()
+    with pytest.raises(InputError, match=r"c\.parquet .*float"):
+        source_of(a, c).units()
+    assert read(source_of(a, t), tmp_path).documents == {"a": {"x": 11}, "b": {"y": 2}, "c": {"z": 3}}
     with pytest.raises(InputError, match="files"):
-        source().units()
+        source_of().units()
     assert read(csv_source(tmp_path, HEADER), tmp_path).bags == []
 
 
@@ -410,8 +397,7 @@ def test_buckets_grow_with_the_rows(tmp_path, monkeypatch):
     text = (HEADER + "a,x,1\n" * 100).encode()
     assert csv_source(tmp_path, text).n_buckets() == 7  # 620 bytes
     packed = put(tmp_path / "t.csv.gz", gzip.compress(text))
-    source = TriplesSource((str(packed),), TriplesOptions())
-    assert source.n_buckets() == -(-5 * packed.stat().st_size // 100)
+    assert source_of(packed).n_buckets() == -(-5 * packed.stat().st_size // 100)
     assert parquet_source(tmp_path, ROWS).n_buckets() == 1
     big = {name: column * 10_000 for name, column in ROWS.items()}
     assert parquet_source(tmp_path, big).n_buckets() == 4096
@@ -429,12 +415,9 @@ def test_row_groups_are_units_and_their_rows_have_places(tmp_path):
         assert read(source, tmp_path, "quarantine").documents == {"a": {"x": 1}, "b": {"y": 2}}
 
 
-MOVIELENS = {"delimiter": "::", "header": False, "columns": ("user", "item", "rating", "timestamp")}
 NAMED = {
-    **MOVIELENS,
-    "names": "movies.dat",
-    "names_delimiter": "::",
-    "names_header": False,
+    **{"delimiter": "::", "header": False, "columns": ("user", "item", "rating", "timestamp")},
+    **{"names": "movies.dat", "names_delimiter": "::", "names_header": False},
     "names_columns": ("item", "name", "genres"),
 }
 RATINGS = "1::122::5::838985046\n1::185::0.5::838983525\n2::122::3.5::1\n2::7::1::2\n2::8::4.5::3\n"
@@ -505,14 +488,8 @@ def test_names_with_a_header_beside_parquet(tmp_path):
     named = {"names": "movies.csv", "names_item": "movieId"}
     found = read(ratings_source(path, **named, names_name="title"), tmp_path)
     assert found.documents == {"u": {"One, and only": 9}, "v": {"Two": 10}}
-    with pytest.raises(InputError, match="no column 'name'; it has movieId, title"):
+    with pytest.raises(InputError, match=r"'name'.*movieId, title"):
         read(ratings_source(path, **named), tmp_path)
-
-
-def test_half_stars_become_whole_counts(tmp_path):
-    text = "user,item,rating\n" + "".join(f"1,i{i:02d},{i / 2}\n" for i in range(1, 11))
-    found = read(ratings_source(put(tmp_path / "r.csv", text)), tmp_path)
-    assert found.documents == {1: {f"i{i:02d}": i for i in range(1, 11)}}
 
 
 @pytest.mark.parametrize("rating", ["0", "-1", "5.5", "4.25", "nan", "x", "", "1e999"])
@@ -526,22 +503,19 @@ def test_what_is_no_rating_is_a_bad_record(tmp_path, rating):
         assert read(ratings_source(path, max_rating=10), tmp_path).documents == {1: {"a": 10, "b": 11}}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"delimiter": ""},
-        {"delimiter": "\n"},
-        {"header": False},
-        {"columns": ["a", "b"]},
-        {"quote": "''"},
-        {"quote": ","},
-        {"max_rating": 0},
-        {"max_rating": 4.7},
-        {"names_encoding": "utf-99"},
-        {"names": "x", "names_header": False},
-        {"unknown": 1},
-    ],
-)
+BAD_OPTIONS = [
+    *({"delimiter": text} for text in ("", "\n")),
+    *({"quote": text} for text in ("''", ",")),
+    *({"max_rating": limit} for limit in (0, 4.7)),
+    {"header": False},
+    {"columns": ["a", "b"]},
+    {"names_encoding": "utf-99"},
+    {"names": "x", "names_header": False},
+    {"unknown": 1},
+]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS)
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValidationError):
         RatingsOptions(**options)
