@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,7 +58,7 @@ def command(folder: Path, store: Path, *options: str) -> int:
 def test_settings_in_python_may_ask_for_it_too(folder: Path, copy: Callable[[str], Path]) -> None:
     store, changes = copy("plain-of-a"), Changes(add=[str(folder / "b")])
     for wrong in (replace(THIRD, seed=1), ScanSettings(third_moment=True)):
-        with pytest.raises(InputError, match="has settings of its own"):
+        with pytest.raises(InputError, match=re.escape(str(store))):
             scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
     # A corpus that is open is the one at its path.
     moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
@@ -72,7 +73,7 @@ def test_a_bad_corpus_leaves_a_store_without_it(
     ids, counts = as_lists(COUNTS[300:320])
     counts[3][0] = -1
     write_lists(bad / "part-00001.parquet", ids, counts)
-    with pytest.raises(InputError, match="count is -1"):
+    with pytest.raises(InputError, match="-1"):
         scan(folder / "a", store, THIRD, SYNCHRONOUS, changes=Changes(add=[str(bad)]))
     assert digests(store) == digests(folder / "plain-of-a")
     assert read_store(store).settings == replace(SMALL, range_finder="factors")
@@ -82,15 +83,16 @@ def test_a_bad_corpus_leaves_a_store_without_it(
 def test_what_cannot_be_added_leaves_the_store_complete(
     folder: Path, copy: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    store, gone = copy("plain-of-a"), Path(shutil.copytree(folder / "a", tmp_path / "gone"))
-    with pytest.raises(InputError, match="the scan needs"):
+    store, of_gone, gone = copy("plain-of-both"), tmp_path / "of-gone", tmp_path / "gone"
+    with pytest.raises(InputError, match="--memory"):
         add_third_moment(store, Execution("synchronous", memory=2**28))
-    scanned(gone, tmp_path / "of-gone")
+    shutil.copytree(folder / "b", gone)
+    changed(folder / "a", shutil.copytree(folder / "plain-of-a", of_gone), add=[gone])
     shutil.rmtree(gone)
-    with pytest.raises(InputError, match="gone that has to be read again"):
-        add_third_moment(tmp_path / "of-gone", SYNCHRONOUS)
-    for unchanged in (store, tmp_path / "of-gone"):
-        assert digests(unchanged) == digests(folder / "plain-of-a")
+    with pytest.raises(InputError, match=re.escape(str(gone))):
+        scanned(folder / "a", of_gone, THIRD)
+    for unchanged in (store, of_gone):
+        assert digests(unchanged) == digests(folder / "plain-of-both")
         assert not read_store(unchanged).missing_stages
 
 
@@ -131,14 +133,14 @@ def test_settings_in_python_may_ask_for_it_and_the_same_again_is_refused(
 ) -> None:
     store, changes = copy("plain-of-a"), Changes(add=[str(folder / "b")])
     for wrong in (replace(THIRD, seed=1), ScanSettings(third_moment=True)):
-        with pytest.raises(InputError, match="has settings of its own"):
+        with pytest.raises(InputError, match=re.escape(str(store))):
             scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
     # A corpus that is open is the one at its path.
     moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
     assert moments.settings == replace(THIRD, range_finder="factors")
     assert digests(store) == digests(folder / "third-of-both")
     assert command(folder, store, *GROWN) == 2
-    assert "is in the store already" in capsys.readouterr().err
+    assert str(folder / "b") in capsys.readouterr().err
     assert digests(store) == digests(folder / "third-of-both")
 
 
