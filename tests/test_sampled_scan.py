@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -496,7 +497,7 @@ def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> 
     before = read_store(store)
     older = fingerprint({**before.manifest.settings, "algorithm": 5})
     replace_manifest(before, before.manifest.changed(settings_fingerprint=older, range_fingerprint=older))
-    with pytest.raises(InputError, match="an earlier release; delete the store and scan again"):
+    with pytest.raises(InputError, match=re.escape(str(store))):
         read_store(store)
 
 
