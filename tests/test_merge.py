@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,16 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs import checkpoints
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.store import read_store
 from tests import reference
 from tests.corpora import planted, words, write_corpus
-from tests.stores import SMALL, changed, dense, digests, half, partial_names, rename_words, scanned
+from tests.stores import SMALL, changed, dense, digests, half, partial_names, scanned
 
 ALL = planted(900, 60, 4).counts
 #: Rows and columns of ALL that each corpus has: words shared, missing, and in another order.
@@ -35,11 +36,18 @@ def counts_of(name: str) -> NDArray[np.int64]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora a, b and c, a store of each, and the store of a with b merged into it."""
     root, names = tmp_path_factory.mktemp("merge"), np.array(words(60))
     for name, columns in COLUMNS.items():
-        rename_words(write_corpus(root / name, counts_of(name)), names[columns])
+        write_corpus(root / name, counts_of(name), names=names[columns])
         scanned(root / name, root / f"of-{name}")
+    changed(root / "a", shutil.copytree(root / "of-a", root / "of-ab"), merge=[root / "of-b"])
     return root
+
+
+@pytest.fixture
+def merged(folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(folder / "of-ab", tmp_path / "merged")
 
 
 @pytest.fixture
@@ -69,41 +77,34 @@ def require_moments_of(moments: Moments, counts: NDArray[np.int64], *, bound: fl
     assert yy_error(half(moments, 4), expected.vectors * np.sqrt(expected.values)) < bound
 
 
-def test_words_are_matched_by_string_and_missing_ones_are_zero(folder: Path, store: Path) -> None:
-    moments = changed(folder / "a", store, merge=[folder / "of-b"])
+def test_words_are_matched_by_string_and_missing_ones_are_zero(folder: Path, tmp_path: Path) -> None:
+    moments = open_moments(folder / "of-ab")
     assert moments.words == tuple(words(50)[i] for i in (*range(40), *range(49, 39, -1)))
     counts = joint(moments, "a", "b")
     assert not counts[:400, 40:].any()
     require_moments_of(moments, counts, bound=1e-5)
-    np.testing.assert_allclose(
-        moments.cooccurrence_rows(np.arange(50)), dense(counts), atol=3e-6 * dense(counts).max()
-    )
-
-
-@pytest.mark.slow
-def test_a_chain_of_merges(folder: Path, store: Path) -> None:
-    changed(folder / "a", store, merge=[folder / "of-b"])
-    moments = changed(folder / "a", store, merge=[folder / "of-c"])
-    require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
-    # Corpora of other numbers of words lie in one store, which stays readable as a whole.
-    assert xr.open_zarr(str(store), consolidated=False)["word"].size == 60
-    assert len(partial_names(store)) == 1
+    rows = moments.cooccurrence_rows(np.arange(50))
+    np.testing.assert_allclose(rows, dense(counts), atol=3e-6 * dense(counts).max())
+    # The factor is wider than all ranks: nothing is lost in merging.
+    together = write_corpus(tmp_path / "all", counts, names=moments.words)
+    assert yy_error(half(moments, 4), half(scanned(together, tmp_path / "of-all"), 4)) < 1e-5
 
 
 @pytest.mark.slow
 def test_a_chain_in_one_command_or_two_or_from_the_other_side(
-    folder: Path, store: Path, tmp_path: Path
+    folder: Path, store: Path, merged: Path, tmp_path: Path
 ) -> None:
-    twice = shutil.copytree(store, tmp_path / "twice")
     changed(folder / "a", store, merge=[folder / "of-b", folder / "of-c"])
-    changed(folder / "a", twice, merge=[folder / "of-b"])
-    changed(folder / "b", twice, merge=[folder / "of-c"])
-    assert digests(store) == digests(twice)
-    right = shutil.copytree(folder / "of-b", tmp_path / "bc")
+    moments = changed(folder / "b", merged, merge=[folder / "of-c"])
+    require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
+    assert digests(store) == digests(merged)
+    # Corpora of other numbers of words lie in one store, which stays readable as a whole.
+    assert xr.open_zarr(str(merged), consolidated=False)["word"].size == 60
+    right, other = (shutil.copytree(folder / f"of-{name}", tmp_path / name) for name in "ba")
     changed(folder / "b", right, merge=[folder / "of-c"])
-    other = shutil.copytree(folder / "of-a", tmp_path / "a-bc")
     moments = changed(folder / "a", other, merge=[right])
     require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
+    assert [len(partial_names(path)) for path in (store, merged, other)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -112,58 +113,37 @@ def test_a_chain_in_one_command_or_two_or_from_the_other_side(
     ids=lambda e: e.scheduler,
 )
 def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
-    execution: Execution, folder: Path, store: Path, tmp_path: Path
+    execution: Execution, folder: Path, store: Path
 ) -> None:
-    other = shutil.copytree(store, tmp_path / "other")
-    changed(folder / "a", store, merge=[folder / "of-b"])
-    changed(folder / "a", other, merge=[folder / "of-b"], execution=execution)
-    assert digests(other) == digests(store)
+    changed(folder / "a", store, merge=[folder / "of-b"], execution=execution)
+    assert digests(store) == digests(folder / "of-ab")
 
 
-def test_a_factor_wider_than_all_ranks_loses_nothing_in_merging(
-    folder: Path, store: Path, tmp_path: Path
-) -> None:
-    moments = changed(folder / "a", store, merge=[folder / "of-b"])
-    together = rename_words(write_corpus(tmp_path / "all", joint(moments, "a", "b")), moments.words)
-    assert yy_error(half(moments, 4), half(scanned(together, tmp_path / "of-all"), 4)) < 1e-5
+def test_a_merged_store_goes_on_growing(folder: Path, merged: Path, tmp_path: Path) -> None:
+    before = open_moments(merged)
+    more = np.random.default_rng(3).poisson(0.4, size=(200, 50))
+    path = write_corpus(tmp_path / "more", more, names=before.words)
+    counts = np.vstack([joint(before, "a", "b"), more])
+    require_moments_of(changed(folder / "a", merged, add=[path]), counts, bound=1e-4)
 
 
-def test_a_merged_store_goes_on_growing(folder: Path, store: Path, tmp_path: Path) -> None:
-    merged = changed(folder / "a", store, merge=[folder / "of-b"])
-    rng = np.random.default_rng(3)
-    more = rng.poisson(0.4, size=(200, 50))
-    path = rename_words(write_corpus(tmp_path / "more", more), merged.words)
-    moments = changed(folder / "a", store, add=[path])
-    require_moments_of(moments, np.vstack([joint(merged, "a", "b"), more]), bound=1e-4)
-
-
-def test_what_a_merged_store_refuses(folder: Path, store: Path) -> None:
-    changed(folder / "a", store, merge=[folder / "of-b"])
-    expected = digests(store)
-    for wish, said in (
-        ({"add": [folder / "b"]}, "has other words"),
-        ({"add": [folder / "c"]}, "has other words"),
-        ({"merge": [folder / "of-b"]}, "already"),
-        ({"merge": [store]}, "already"),
-        ({"remove": [folder / "b"]}, "does not keep its partitions"),
-    ):
-        with pytest.raises(InputError, match=said):
-            changed(folder / "a", store, **wish)
-    assert digests(store) == expected
-
-
-def test_shards_in_both_stores_are_refused_by_name(folder: Path, store: Path, tmp_path: Path) -> None:
+def test_what_a_merged_store_refuses(folder: Path, merged: Path, tmp_path: Path) -> None:
     overlapping = write_corpus(tmp_path / "overlapping", counts_of("c")[:, :40])
     shutil.copy(folder / "a" / "part-00001.parquet", overlapping / "mine.parquet")
     scanned(overlapping, tmp_path / "of-overlapping")
-    with pytest.raises(InputError, match=r"mine\.parquet is in both stores"):
-        changed(folder / "a", store, merge=[tmp_path / "of-overlapping"])
-
-
-def test_other_settings_are_refused_with_what_differs(folder: Path, store: Path, tmp_path: Path) -> None:
-    scanned(folder / "b", tmp_path / "other", replace(SMALL, document_weights="uniform"))
-    with pytest.raises(SettingsMismatchError, match="document_weights: stored 'capped', asked 'uniform'"):
-        changed(folder / "a", store, merge=[tmp_path / "other"])
+    scanned(folder / "c", tmp_path / "uniform", replace(SMALL, document_weights="uniform"))
+    for wish, said in (
+        ({"add": [folder / "b"]}, f"{folder}/b .*--merge|--merge.*{folder}/b"),
+        ({"add": [folder / "c"]}, f"{folder}/c .*--merge|--merge.*{folder}/c"),
+        ({"merge": [folder / "of-b"]}, "already"),
+        ({"merge": [merged]}, "already"),
+        ({"merge": [tmp_path / "of-overlapping"]}, r"mine\.parquet"),
+        ({"merge": [tmp_path / "uniform"]}, "document_weights: .*'capped', .*'uniform'"),
+        ({"remove": [folder / "b"]}, "does not keep its partitions"),
+    ):
+        with pytest.raises(InputError, match=said):
+            changed(folder / "a", merged, **wish)
+    assert digests(merged) == digests(folder / "of-ab")
 
 
 def test_sketches_of_other_words_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -181,9 +161,8 @@ def test_an_incomplete_store_is_refused(which: str, folder: Path, store: Path, t
     second = shutil.copytree(folder / "of-b", tmp_path / "second")
     unfinished = store if which == "first" else second
     shutil.rmtree(unfinished / "records" / "projection")
-    with pytest.raises(StoreError, match="incomplete, missing projection") as error:
+    with pytest.raises(StoreError, match=f"{re.escape(str(unfinished))}.*projection"):
         changed(folder / "a", store, merge=[second])
-    assert str(unfinished) in str(error.value)
 
 
 def test_a_corpus_that_moved_is_named_before_anything_changes(
@@ -192,9 +171,8 @@ def test_a_corpus_that_moved_is_named_before_anything_changes(
     corpus = shutil.copytree(folder / "b", tmp_path / "here")
     scanned(corpus, tmp_path / "second")
     corpus.rename(tmp_path / "there")
-    with pytest.raises(InputError, match="put it back") as error:
+    with pytest.raises(InputError, match=re.escape(str(corpus))):
         changed(folder / "a", store, merge=[tmp_path / "second"])
-    assert str(corpus) in str(error.value)
     assert digests(store) == digests(folder / "of-a")
 
 

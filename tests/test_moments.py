@@ -12,7 +12,6 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
@@ -23,28 +22,13 @@ from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.scan import scan_corpus
+from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
-
-SYNCHRONOUS = Execution("synchronous")
-SMALL = ScanSettings(max_topics=5, partition_nonzeros=6000)
-
-
-def scanned(corpus: Path, path: Path, settings: ScanSettings = SMALL) -> Moments:
-    return scan(corpus, path, settings, SYNCHRONOUS)
-
-
-def dense(counts: NDArray[np.int64], scheme: str = "capped") -> NDArray[np.float64]:
-    return reference.cooccurrence(counts, reference.document_weights(counts.sum(axis=1), scheme))
-
-
-def half(moments: Moments, k: int) -> NDArray[np.float64]:
-    pairs = moments.eigenpairs(k, extra=0)
-    return pairs.vectors * np.sqrt(np.maximum(pairs.values, 0))
+from tests.damage import SOME, Damage
+from tests.stores import SMALL, SYNCHRONOUS, dense, half, scanned
 
 
 @pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
@@ -57,10 +41,10 @@ def test_sums_are_exact(scheme: str, tmp_path: Path) -> None:
     settings = ScanSettings(max_topics=3, partition_nonzeros=250, document_weights=scheme)  # type: ignore[arg-type]
     moments = scanned(path, tmp_path / "m", settings)
     lengths = counts.sum(axis=1)
-    kept = counts[lengths >= 2]
-    weights = reference.document_weights(lengths, scheme)
-    c = reference.cooccurrence(counts, weights)
-    np.testing.assert_allclose(moments.row_sum, c.sum(axis=1), atol=1e-15)
+    weights, kept = reference.document_weights(lengths, scheme), counts[lengths >= 2]
+    np.testing.assert_allclose(
+        moments.row_sum, reference.cooccurrence(counts, weights).sum(axis=1), atol=1e-15
+    )
     np.testing.assert_allclose(moments.row_sum, reference.mean_of_shares(counts, weights), atol=1e-15)
     n, w = lengths[lengths >= 2].astype(float), weights[lengths >= 2]
     np.testing.assert_allclose(moments.diagonal, (w / (n * (n - 1))) @ kept / w.sum(), atol=1e-15)
@@ -68,6 +52,27 @@ def test_sums_are_exact(scheme: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(moments.document_frequency, (kept > 0).sum(axis=0))
     assert moments.n_documents == len(kept)
     assert moments.words[7] == "word0007"
+
+
+def test_the_largest_eigenvalues_are_algebraic_not_by_magnitude(tmp_path: Path) -> None:
+    counts = planted(400, 30, 3, length=2.5, seed=2).counts
+    c = reference.cooccurrence(counts, reference.document_weights(counts.sum(axis=1), "uniform"))
+    values = np.linalg.eigvalsh(c)
+    assert np.sort(values[np.argsort(-np.abs(values))[:6]])[0] < 0, "the case must bite"
+    settings = ScanSettings(max_topics=6, document_weights="uniform", partition_nonzeros=300)
+    moments = scanned(write_corpus(tmp_path / "c", counts), tmp_path / "m", settings)
+    np.testing.assert_allclose(moments.eigenpairs(3, extra=0).values, values[::-1][:3], rtol=0.02)
+
+
+def test_a_partition_has_the_same_bits_anywhere_and_folding_leaves_its_inputs_alone(
+    corpus_path: Path,
+) -> None:
+    corpus = open_corpus(corpus_path)
+    stage, partitions = RangeReduction(corpus.n_words, SMALL), plan_partitions(list_units(corpus), 3000)
+    a, b, again = (stage.compute(p) for p in (*partitions[:2], Partition(17, partitions[0].units)))
+    stage.fold(a, b)
+    for name, values in again.arrays.items():
+        np.testing.assert_array_equal(a.arrays[name], values)
 
 
 def test_a_wide_enough_factor_is_the_cooccurrence(
@@ -99,16 +104,6 @@ def test_eigenpairs_are_close_to_the_exact_ones(
     assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < bound
 
 
-def test_short_documents_where_the_largest_magnitudes_are_negative(tmp_path: Path) -> None:
-    counts = planted(400, 30, 3, length=2.5, seed=2).counts
-    values = np.linalg.eigvalsh(dense(counts, "uniform"))
-    assert np.sort(values[np.argsort(-np.abs(values))[:6]])[0] < 0, "the case must bite"
-    settings = ScanSettings(max_topics=6, document_weights="uniform", partition_nonzeros=300)
-    moments = scanned(write_corpus(tmp_path / "c", counts), tmp_path / "m", settings)
-    pairs = moments.eigenpairs(3, extra=0)
-    np.testing.assert_allclose(pairs.values, values[::-1][:3], rtol=0.02)
-
-
 @given(st.integers(1, 40), st.integers(1, 600))
 def test_sums_and_blocks_do_not_depend_on_how_units_are_split(rows: int, budget: int) -> None:
     counts = planted(60, 25, 3, length=12, seed=rows).counts
@@ -136,26 +131,6 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
     assert a.store.digests()["factor"] != b.store.digests()["factor"]
 
 
-def test_a_partition_gives_the_same_bits_wherever_it_stands(corpus_path: Path) -> None:
-    corpus = open_corpus(corpus_path)
-    stage = RangeReduction(corpus.n_words, SMALL)
-    partition = plan_partitions(list_units(corpus), 3000)[1]
-    again = Partition(17, partition.units)
-    np.testing.assert_array_equal(
-        stage.compute(partition).arrays["factor"], stage.compute(again).arrays["factor"]
-    )
-
-
-def test_folding_leaves_its_inputs_alone(corpus_path: Path) -> None:
-    corpus = open_corpus(corpus_path)
-    stage = RangeReduction(corpus.n_words, SMALL)
-    a, b = (stage.compute(p) for p in plan_partitions(list_units(corpus), 6000)[:2])
-    before = {name: values.copy() for name, values in a.arrays.items()}
-    stage.fold(a, b)
-    for name, values in before.items():
-        np.testing.assert_array_equal(a.arrays[name], values)
-
-
 def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: Path, tmp_path: Path) -> None:
     events: list[Event] = []
     scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, events.append)
@@ -170,7 +145,7 @@ def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: 
 def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_last_fold(
     corpus_path: Path, tmp_path: Path
 ) -> None:
-    moments = scanned(corpus_path, tmp_path / "m")
+    moments = scanned(corpus_path, tmp_path / "m", keep=False)
     data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
     assert data["factor"].dims == ("word", "rank")
     assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
@@ -182,37 +157,33 @@ def test_another_setting_or_corpus_is_refused_with_what_differs(
     corpus_path: Path, documents: Planted, tmp_path: Path
 ) -> None:
     scanned(corpus_path, tmp_path / "m")
-    with pytest.raises(SettingsMismatchError, match="seed: stored 0, asked 1"):
+    with pytest.raises(SettingsMismatchError, match=r"seed: .*\b0, .*\b1\b"):
         scanned(corpus_path, tmp_path / "m", replace(SMALL, seed=1))
     other = write_corpus(tmp_path / "other", documents.counts[:-1])
     with pytest.raises(SettingsMismatchError, match="another corpus"):
         scanned(other, tmp_path / "m")
 
 
-def test_more_topics_than_the_scan_carries_are_refused(corpus_path: Path, tmp_path: Path) -> None:
-    moments = scanned(corpus_path, tmp_path / "m")
-    with pytest.raises(TooFewFactorsError, match="--max-topics 6"):
-        moments.eigenpairs(6)
+def test_more_topics_than_the_scan_or_the_spectrum_carries_are_refused(
+    corpus_path: Path, tmp_path: Path
+) -> None:
+    two = write_corpus(tmp_path / "two", np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10))
+    for corpus, asked, said in ((corpus_path, 6, "--max-topics 6"), (two, 3, "2 positive eigenvalues")):
+        moments = scanned(corpus, tmp_path / f"m{asked}")
+        with pytest.raises(TooFewFactorsError, match=said):
+            moments.eigenpairs(asked)
 
 
-def test_more_topics_than_positive_eigenvalues_are_refused(tmp_path: Path) -> None:
-    counts = np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10)
-    moments = scanned(write_corpus(tmp_path / "c", counts), tmp_path / "m")
-    with pytest.raises(TooFewFactorsError, match="2 positive eigenvalues"):
-        moments.eigenpairs(3)
-
-
-def test_a_corpus_of_single_tokens_leaves_no_store(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "c", np.eye(6, dtype=int))
-    with pytest.raises(InputError, match="two tokens"):
-        scanned(path, tmp_path / "m")
-    assert not (tmp_path / "m").exists()
-
-
-def test_a_scan_that_would_not_fit_is_refused_before_it_starts(corpus_path: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"MiB.* and --memory allows .*MiB"):
-        scan(corpus_path, tmp_path / "m", SMALL, Execution("synchronous", memory=50 * 2**20))
-    assert not (tmp_path / "m").exists()
+def test_a_scan_that_is_refused_leaves_no_store(corpus_path: Path, tmp_path: Path) -> None:
+    single = write_corpus(tmp_path / "c", np.eye(6, dtype=int))
+    small = Execution("synchronous", memory=50 * 2**20)
+    for corpus, execution, said in (
+        (single, SYNCHRONOUS, "two tokens"),
+        (corpus_path, small, r"\d MiB.* --memory .*\d MiB"),
+    ):
+        with pytest.raises(InputError, match=said):
+            scanned(corpus, tmp_path / "m", execution=execution)
+        assert not (tmp_path / "m").exists()
 
 
 def test_projected_memory_does_not_grow_with_documents(documents: Planted, tmp_path: Path) -> None:
@@ -224,40 +195,20 @@ def test_projected_memory_does_not_grow_with_documents(documents: Planted, tmp_p
     assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
 
 
-def test_an_incomplete_store_says_what_is_missing(corpus_path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", SOME)
+def test_damage_to_a_final_array_is_named(damage: Damage, corpus_path: Path, tmp_path: Path) -> None:
     scanned(corpus_path, tmp_path / "m")
-    shutil.rmtree(tmp_path / "m" / "records" / "projection")
-    with pytest.raises(StoreError, match="missing projection"):
-        open_moments(tmp_path / "m")
-    before = dict(scan_corpus(open_corpus(corpus_path), tmp_path / "m", SMALL, SYNCHRONOUS).digests())
-    assert before == scanned(corpus_path, tmp_path / "fresh").store.digests()
-
-
-@pytest.mark.parametrize("fault", ["truncated", "deleted", "altered"])
-def test_damage_to_a_final_array_is_named(fault: str, corpus_path: Path, tmp_path: Path) -> None:
-    scanned(corpus_path, tmp_path / "m")
-    chunk = tmp_path / "m" / "row_sum" / "c" / "0"
-    data = bytearray(chunk.read_bytes())
-    if fault == "truncated":
-        chunk.write_bytes(data[:-9])
-    elif fault == "deleted":
-        chunk.unlink()
-    else:
-        data[8] ^= 1
-        chunk.write_bytes(bytes(data))
+    damage(tmp_path / "m" / "row_sum" / "c" / "0")
     with pytest.raises(StoreError, match="row_sum"):
         _ = open_moments(tmp_path / "m").row_sum
 
 
 def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, tmp_path: Path) -> None:
-    store = scan_corpus(open_corpus(corpus_path), tmp_path / "m", replace(SMALL, scans=1), SYNCHRONOUS)
-    checkpoints = store.checkpoints("range")
-    partial = RangeReduction(120, SMALL).compute(
-        plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
-    )
-    key = store.manifest.part_keys[0]
-    checkpoints.commit_part(key, partial, {})
+    store = scanned(corpus_path, tmp_path / "m", replace(SMALL, scans=1), keep=False).store
+    checkpoints, key = store.checkpoints("range"), store.manifest.part_keys[0]
+    partition = plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
+    checkpoints.commit_part(key, RangeReduction(120, SMALL).compute(partition), {})
     [attempt] = (tmp_path / "m" / "partials").glob(f"range-part-{key}-*")
     (attempt / "factor" / "c" / "0" / "0").unlink()
-    with pytest.raises(StoreError, match="factor: values differ"):
+    with pytest.raises(StoreError, match="factor"):
         checkpoints.read_part(key)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
-from tests.corpora import planted, write_lists
+from tests.corpora import planted, write_corpus
 from tests.damage import ALL, SOME, Damage, emptied, truncated
+from tests.outcomes import Command, Outcome, refused
 from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1000", "--scheduler", "synchronous")
@@ -26,37 +28,31 @@ SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1000", "--scheduler", 
 COMPUTED = 5
 
 
-def write_words(directory: Path, counts: np.ndarray[Any, Any], names: list[str], shards: int = 1) -> Path:
-    directory.mkdir(parents=True)
-    for number, rows in enumerate(np.array_split(counts, shards)):
-        ids = [np.flatnonzero(row).tolist() for row in rows]
-        held = [row[chosen].tolist() for row, chosen in zip(rows, ids, strict=True)]
-        write_lists(directory / f"part-{number:05d}.parquet", ids, held, row_group_rows=25)
-    (directory / "vocab.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-    return directory
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    counts = planted(300, 60, 5, length=40, seed=3).counts
-    return write_words(tmp_path_factory.mktemp("repair") / "corpus", counts, [f"w{i}" for i in range(60)], 2)
+    counts, names = planted(300, 60, 5, length=40, seed=3).counts, [f"w{i}" for i in range(60)]
+    path = tmp_path_factory.mktemp("repair") / "corpus"
+    return write_corpus(path, counts, shards=2, row_group_rows=25, names=names)
 
 
 @pytest.fixture(scope="module")
 def made(corpus: Path) -> dict[str, Path]:
     """Stores to be copied: one that keeps its partitions, one that does not, and one in the middle of each scan."""
     stores = {name: corpus.parent / name for name in ("plain", "kept", "range", "projection")}
-    assert run(["scan", str(corpus), str(stores["plain"]), *SETTINGS]) == 0
-    assert run(["scan", str(corpus), str(stores["kept"]), *SETTINGS, "--keep-partitions"]) == 0
+
+    def scan(name: str, *options: str) -> int:
+        return run(["scan", str(corpus), str(stores[name]), *SETTINGS, *options])
+
+    assert scan("plain") == scan("kept", "--keep-partitions") == 0
     for name, stage in (("range", RangeReduction), ("projection", ProjectionReduction)):
-        _fail_after(
-            stage, COMPUTED, lambda name=name: run(["scan", str(corpus), str(stores[name]), *SETTINGS])
-        )  # type: ignore[misc]
+        with disk_full_after(stage, COMPUTED):
+            assert scan(name) == 2
     return stores
 
 
-def _fail_after(stage: type[Any], number: int, command: Callable[[], int]) -> None:
-    """Run a scan that ends when some partitions are computed, and all but the last are folded: the disk is full."""
+@contextmanager
+def disk_full_after(stage: type[Any], number: int) -> Iterator[None]:
+    """End a scan when some partitions are computed, and all but the last are folded."""
     fold, done = stage.fold, []
 
     def failing(self: Any, folded: Any, partial: Any) -> Any:
@@ -67,34 +63,7 @@ def _fail_after(stage: type[Any], number: int, command: Callable[[], int]) -> No
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage, "fold", failing)
-        assert command() == 2
-
-
-@pytest.fixture
-def copy(made: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
-    return lambda name: Path(shutil.copytree(made[name], tmp_path / name))
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def called(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        return (code, *capsys.readouterr())
-
-    return called
-
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-def require_intact(store: Path, reference: Path, call: Call) -> None:
-    """All there is in a store is read, and is what the reference has."""
-    code, out, err = call("info", store, "--json")
-    assert code == 0, err
-    shown = json.loads(out)
-    assert shown["complete"]
-    assert shown["digests"] == digests(reference)
+        yield
 
 
 def computed(log: str) -> dict[str, int]:
@@ -105,30 +74,6 @@ def computed(log: str) -> dict[str, int]:
     }
 
 
-def mended(
-    store: Path,
-    part: Path,
-    corpus: Path,
-    call: Call,
-    reference: Path,
-    *,
-    told: bool = True,
-    scan: bool = True,
-) -> str:
-    """Require that a scan names the damaged part and --repair restores the bits; return what it logged."""
-    code, _, error = call("scan", corpus, store, *SETTINGS) if scan else (3, "", "")
-    if scan and told:
-        assert code == 3, error
-        assert str(part) in error.splitlines()[-1]
-        assert f"mend it with streaming-jsmf scan CORPUS {store} --repair" in error.splitlines()[-1]
-    code, _, log = call("scan", corpus, store, "--repair", "--scheduler", "synchronous")
-    assert code == 0, log
-    require_intact(store, reference, call)
-    assert [path.name for path in (store / "partials").iterdir()] != []
-    assert list(store.parent.rglob(".*")) == []
-    return log
-
-
 def n_partitions(store: Path) -> int:
     return len(json.loads((store / "zarr.json").read_text())["attributes"]["manifest"]["partitions"])
 
@@ -136,51 +81,80 @@ def n_partitions(store: Path) -> int:
 NONE = {"range": 0, "projection": 0}
 
 
-def test_a_sound_store_is_left_as_it_is(corpus: Path, copy: Callable[[str], Path], call: Call) -> None:
-    store = copy("kept")
-    before = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
-    code, _, log = call("scan", corpus, store, "--repair")
-    assert (code, log) == (0, "")
-    assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == before
+@dataclass
+class Bench:
+    """A corpus, stores of it that are damaged by the tests, and a place for them."""
+
+    corpus: Path
+    made: dict[str, Path]
+    place: Path
+    invoke: Command
+
+    def copy(self, name: str) -> Path:
+        return Path(shutil.copytree(self.made[name], self.place / name))
+
+    def scan(self, store: Path, *options: str) -> Outcome:
+        return self.invoke("scan", self.corpus, store, "--scheduler", "synchronous", *options)
+
+    def mended(self, store: Path, part: Path, reference: Path, *, told: bool = True) -> str:
+        """Require that a scan names the damaged part and --repair restores the bits; return what it logged."""
+        if told:
+            outcome = self.scan(store, *SETTINGS)
+            assert outcome.code == 3, outcome.err
+            last = outcome.err.splitlines()[-1]
+            assert str(part) in last
+            assert f"{store} --repair" in last
+        repaired = self.scan(store, "--repair")
+        assert repaired.code == 0, repaired.err
+        # All there is in the store is read.
+        shown = self.invoke("info", store, "--json")
+        assert shown.code == 0, shown.err
+        assert json.loads(shown.out)["complete"]
+        assert json.loads(shown.out)["digests"] == digests(reference)
+        assert [*(store / "partials").iterdir()] != []
+        assert [*store.parent.rglob(".*")] == []
+        return repaired.err
+
+
+@pytest.fixture
+def bench(corpus: Path, made: dict[str, Path], tmp_path: Path, invoke: Command) -> Bench:
+    return Bench(corpus, made, tmp_path, invoke)
+
+
+def mtimes(store: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
+
+
+def test_a_sound_store_is_left_as_it_is(bench: Bench) -> None:
+    store = bench.copy("kept")
+    before = mtimes(store)
+    outcome = bench.scan(store, "--repair")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert mtimes(store) == before
 
 
 @pytest.mark.parametrize(
-    ("array", "damage"), each_once(["word", "row_sum", "factor", "basis", "projection"], SOME)
+    ("part", "damage"),
+    [
+        *each_once(["word/c", "row_sum/c", "factor/c", "basis/c", "projection/c"], SOME),
+        *each_once(["word", "diagonal", "basis", "projection"], [emptied, Path.unlink]),
+        *each_once(["records/range", "records/basis", "records/projection", "records/words"], ALL),
+        *each_once(["partials", "records"], [truncated]),
+    ],
 )
-def test_a_chunk_of_a_final_array(
-    array: str, damage: Damage, corpus: Path, copy: Callable[[str], Path], call: Call, made: dict[str, Path]
-) -> None:
-    store = copy("plain")
-    damage(next(path for path in (store / array / "c").rglob("*") if path.is_file()))
-    log = mended(store, store / array, corpus, call, made["plain"])
-    # The projection alone is made of the corpus; the others lie in the last fold.
-    assert computed(log) == {"range": 0, "projection": n_partitions(store) * (array == "projection")}
-    assert sum(line.startswith("repair: ") for line in log.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("array", "damage"), each_once(["word", "diagonal", "basis", "projection"], [emptied, Path.unlink])
-)
-def test_the_metadata_of_a_final_array(
-    array: str, damage: Damage, corpus: Path, copy: Callable[[str], Path], call: Call, made: dict[str, Path]
-) -> None:
-    store = copy("plain")
-    damage(store / array / "zarr.json")
-    log = mended(store, store / array, corpus, call, made["plain"])
-    assert computed(log)["range"] == 0
-
-
-@pytest.mark.parametrize(("record", "damage"), each_once(["range", "basis", "projection", "words"], ALL))
-def test_the_record_of_a_finished_stage(
-    record: str, damage: Damage, corpus: Path, copy: Callable[[str], Path], call: Call, made: dict[str, Path]
-) -> None:
-    store = copy("plain")
-    damage(store / "records" / record / "zarr.json")
+def test_a_damaged_file_of_a_finished_store(part: str, damage: Damage, bench: Bench) -> None:
+    store = bench.copy("plain")
+    chunks = [path for path in (store / part).rglob("*") if path.is_file()] if part.endswith("/c") else []
+    damage(chunks[0] if chunks else store / part / "zarr.json")
     # A stage without a record is one that was not finished: a scan finishes it. The words are there from the start.
-    told = damage is not Path.unlink or record == "words"
-    log = mended(store, store / "records" / record, corpus, call, made["plain"], told=told)
-    assert computed(log)["range"] == 0
-    assert computed(log)["projection"] == (n_partitions(store) if record == "projection" and told else 0)
+    told = damage is not Path.unlink or not part.startswith("records/") or part == "records/words"
+    if not told:
+        assert bench.scan(store, *SETTINGS).code == 0
+    log = bench.mended(store, store / part.removesuffix("/c"), bench.made["plain"], told=told)
+    # The projection alone is made of the corpus; the others lie in the last fold.
+    again = n_partitions(store) if "projection" in part and told else 0
+    assert computed(log) == {"range": 0, "projection": again}
+    assert not chunks or sum(line.startswith("repair: ") for line in log.splitlines()) == 1
 
 
 def attempt_of(store: Path, record: Path) -> Path:
@@ -201,42 +175,35 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("part", "store_name"), each_once(PARTS, ["plain", "kept"]))
-def test_the_merged_factor(
-    part: tuple[str, Damage], store_name: str, corpus: Path, copy: Callable[[str], Path], call: Call,
-    made: dict[str, Path],
-) -> None:  # fmt: skip
-    (what, damage), store = part, copy(store_name)
+def test_the_merged_factor(part: tuple[str, Damage], store_name: str, bench: Bench) -> None:
+    (what, damage), store = part, bench.copy(store_name)
     attempt = only((store / "partials").glob("range-fold-*"))
-    place = {
-        "chunk": attempt / "factor" / "c" / "0" / "0",
-        "metadata": attempt / "factor" / "zarr.json",
-        "record": only((store / "records").glob("range-fold-*/zarr.json")),
+    place, named = {
+        "chunk": (attempt / "factor" / "c" / "0" / "0", attempt),
+        "metadata": (attempt / "factor" / "zarr.json", attempt / "factor"),
+        "record": (
+            record := only((store / "records").glob("range-fold-*/zarr.json")),
+            store if damage is Path.unlink else record.parent,
+        ),
     }[what]
     damage(place)
-    named = (
-        store if (what, damage) == ("record", Path.unlink) else place.parent if what != "chunk" else attempt
-    )
-    log = mended(store, named, corpus, call, made[store_name])
+    log = bench.mended(store, named, bench.made[store_name])
     again = n_partitions(store) if store_name == "plain" else 0
     assert computed(log) == {"range": again, "projection": 0}
-    told = "scan 1 is repeated for all partitions" if again else "the kept parts are folded again"
-    assert told in log
+    assert ("scan 1 is repeated for all partitions" if again else "the kept parts are folded again") in log
 
 
 @pytest.mark.parametrize(("damage", "what"), each_once(SOME, ["chunk", "record"]))
-def test_a_kept_part(
-    what: str, damage: Damage, corpus: Path, copy: Callable[[str], Path], call: Call, made: dict[str, Path]
-) -> None:
-    store = copy("kept")
-    manifest = json.loads((store / "zarr.json").read_text())["attributes"]["manifest"]
+def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
+    store = bench.copy("kept")
     records = {path.name: path for path in (store / "records").glob("range-part-*")}
-    assert len(records) == len(manifest["partitions"])
+    assert len(records) == n_partitions(store)
     record = records[sorted(records)[3]]
     before = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
     attempt = attempt_of(store, record)
     damage(attempt / "factor" / "c" / "0" / "0" if what == "chunk" else record / "zarr.json")
     named = store if (what, damage) == ("record", Path.unlink) else attempt if what == "chunk" else record
-    log = mended(store, named, corpus, call, made["kept"])
+    log = bench.mended(store, named, bench.made["kept"])
     assert computed(log) == NONE
     assert len(re.findall(r"^repair: partitions computed again: \d+$", log, re.M)) == 1
     after = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
@@ -255,10 +222,9 @@ def test_a_kept_part(
     ),
 )
 def test_results_on_their_way_into_a_fold(
-    stage: str, kind: str, what: str, damage: Damage, corpus: Path, copy: Callable[[str], Path], call: Call,
-    made: dict[str, Path],
-) -> None:  # fmt: skip
-    store = copy(stage)
+    stage: str, kind: str, what: str, damage: Damage, bench: Bench
+) -> None:
+    store = bench.copy(stage)
     parts = sorted((store / "records").glob(f"{stage}-part-*"))
     unfolded = [record for record in parts if attempt_of(store, record).exists()]
     assert 0 < len(unfolded) < len(parts) == COMPUTED
@@ -271,82 +237,62 @@ def test_results_on_their_way_into_a_fold(
         assert not attempt_of(store, record).exists(), "of a part that is folded the record alone is left"
         return
     damage(next(attempt_of(store, record).rglob("c/0/0")) if what == "chunk" else record / "zarr.json")
-    other = shutil.copytree(store, store.parent / "other")
-    code, _, error = call("scan", corpus, other, *SETTINGS)
+    other = Path(shutil.copytree(store, store.parent / "other"))
+    outcome = bench.scan(other, *SETTINGS).without_progress()
     # A part without a record is one that was not computed.
-    assert code == (0 if "part" in kind and (what, damage) == ("record", Path.unlink) else 3), error
-    assert code == 0 or f"mend it with streaming-jsmf scan CORPUS {other} --repair" in error.splitlines()[-1]
-    log = mended(store, store, corpus, call, made["plain"], scan=False)
-    missing = n_partitions(store) - COMPUTED
+    if "part" in kind and (what, damage) == ("record", Path.unlink):
+        assert outcome.code == 0, outcome.err
+    else:
+        assert outcome.code == 3, outcome.err
+        assert f"{other} --repair" in outcome.err.splitlines()[-1]
+    log = bench.mended(store, store, bench.made["plain"], told=False)
     lost = {"fold": COMPUTED - len(unfolded), "unfolded part": 1, "folded part": 0}[kind]
-    assert computed(log)[stage] == missing + lost
-
-
-@pytest.mark.parametrize("place", ["partials", "records"])
-def test_the_metadata_of_a_group(
-    place: str, corpus: Path, copy: Callable[[str], Path], call: Call, made: dict[str, Path]
-) -> None:
-    store = copy("plain")
-    truncated(store / place / "zarr.json")
-    assert computed(mended(store, store / place, corpus, call, made["plain"])) == NONE
+    assert computed(log)[stage] == n_partitions(store) - COMPUTED + lost
 
 
 @pytest.mark.parametrize("damage", ALL)
-def test_a_damaged_root_is_refused(
-    damage: Damage, corpus: Path, copy: Callable[[str], Path], call: Call
-) -> None:
-    store = copy("plain")
+def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
+    store = bench.copy("plain")
     damage(store / "zarr.json")
-    for more in ((), ("--repair",)):
-        code, _, error = call("scan", corpus, store, *SETTINGS, *more)
-        assert code == 3
-        assert error.count("\n") == 1
-        assert str(store / "zarr.json") in error
+    for options in (SETTINGS, ("--repair",)):
+        refused(bench.scan(store, *options), 3, str(store / "zarr.json"))
     assert (store / "factor").exists()
 
 
-def test_nothing_to_repair(corpus: Path, tmp_path: Path, call: Call) -> None:
-    code, _, error = call("scan", corpus, tmp_path / "m", "--repair")
-    assert (code, error.count("\n")) == (2, 1)
-    assert "no moments store is here" in error
-    assert list(tmp_path.iterdir()) == []
+def test_nothing_to_repair(bench: Bench) -> None:
+    refused(bench.scan(bench.place / "m", "--repair"), 2, str(bench.place / "m"), "no moments store")
+    assert list(bench.place.iterdir()) == []
 
 
 @pytest.fixture(scope="module")
-def merged(corpus: Path) -> dict[str, Path]:
-    """A store over the words of two corpora, and those corpora."""
+def merged(corpus: Path) -> Path:
+    """A store over the words of two corpora, the first of which is ``corpus``."""
     counts = planted(200, 60, 5, length=40, seed=4).counts
-    second = write_words(
-        corpus.parent / "second", counts, [f"w{i}" for i in range(59, -1, -2)] + [f"v{i}" for i in range(30)]
-    )
+    names = [f"w{i}" for i in range(59, -1, -2)] + [f"v{i}" for i in range(30)]
+    second = write_corpus(corpus.parent / "second", counts, shards=1, row_group_rows=25, names=names)
     stores = [corpus.parent / "merge-1", corpus.parent / "merge-2"]
     for source, store in zip((corpus, second), stores, strict=True):
         assert run(["scan", str(source), str(store), *SETTINGS]) == 0
-    assert (
-        run(["scan", str(corpus), str(stores[0]), "--merge", str(stores[1]), "--scheduler", "synchronous"])
-        == 0
-    )
-    return {"store": stores[0], "corpus": corpus, "second": second}
+    merge = ["scan", str(corpus), str(stores[0]), "--merge", str(stores[1]), "--scheduler", "synchronous"]
+    assert run(merge) == 0
+    return stores[0]
 
 
-def test_words_of_a_merged_store(merged: dict[str, Path], tmp_path: Path, call: Call) -> None:
-    store = Path(shutil.copytree(merged["store"], tmp_path / "m"))
-    columns = only(store.glob("columns-*"))
-    for place in (store / "word", columns):
+def test_words_of_a_merged_store(merged: Path, bench: Bench) -> None:
+    store = Path(shutil.copytree(merged, bench.place / "m"))
+    for place in (store / "word", only(store.glob("columns-*"))):
         Path.unlink(next(path for path in (place / "c").rglob("*") if path.is_file()))
-        log = mended(store, place, merged["corpus"], call, merged["store"])
-        assert computed(log) == NONE
+        assert computed(bench.mended(store, place, merged)) == NONE
 
 
-def test_a_factor_from_another_store_is_not_lost_in_a_repair(
-    merged: dict[str, Path], tmp_path: Path, call: Call
-) -> None:
-    store = Path(shutil.copytree(merged["store"], tmp_path / "m"))
+def test_a_factor_from_another_store_is_not_lost_in_a_repair(merged: Path, bench: Bench) -> None:
+    store = Path(shutil.copytree(merged, bench.place / "m"))
     attempt = only((store / "partials").glob("range-fold-*"))
     truncated(attempt / "factor" / "c" / "0" / "0")
     before = sorted(store.rglob("*"))
-    code, _, error = call("scan", merged["corpus"], store, "--repair")
-    assert code == 3
-    assert "merge its sources again" in error
+    outcome = bench.scan(store, "--repair")
+    assert outcome.code == 3
+    assert "merge its sources again" in outcome.err
     assert sorted(store.rglob("*")) == before
-    assert call("infer", store, tmp_path / "model", "--topics", "3", "--anchor-min-df", "2")[0] == 0
+    inferred = bench.invoke("infer", store, bench.place / "model", "--topics", "3", "--anchor-min-df", "2")
+    assert inferred.code == 0

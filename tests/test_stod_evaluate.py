@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import jsonschema
 import numpy as np
 import pytest
 
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.evaluation.evaluate import evaluate
 from streaming_jsmf.evaluation.matching import match_topics
@@ -18,6 +18,7 @@ from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.ingestion.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import read_model
+from tests.outcomes import printed
 from tests.stores import scanned
 
 SCHEMA = json.loads(
@@ -37,38 +38,26 @@ WITHOUT_ANCHORS = {"basis_rank", "basis_quality"}
 LACKING = UNCORRELATED | WITHOUT_ANCHORS
 
 
-def printed(capsys: pytest.CaptureFixture[str], *command: object) -> Any:
-    """What a verb printed as JSON."""
-    capsys.readouterr()
-    assert run([str(argument) for argument in command]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated corpus with its truth, and what the verb ``fit`` makes of it."""
     root = tmp_path_factory.mktemp("stod_evaluate")
     simulate_lda(root / "corpus", n_documents=2000, n_words=80, n_topics=K, mean_length=50)
     # Topics of 80 words have no anchors, and K is the truth.
-    options = (
-        "--topics",
-        K,
-        "--engine",
-        "stod",
-        "--stod-alpha0",
-        "shares",
-        "--partition-nonzeros",
-        4000,
-        "--scheduler",
-        "synchronous",
-    )
-    assert run(["fit", *map(str, (root / "corpus", root / "model", *options))]) == 0
+    options = ("--engine", "stod", "--stod-alpha0", "shares", "--partition-nonzeros", 4000)
+    printed("fit", root / "corpus", root / "model", "--topics", K, *options, "--scheduler", "synchronous")
     return root
 
 
-def test_a_model_alone_gives_what_its_moments_allow(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = printed(capsys, "evaluate", folder / "model", "--json")
-    jsonschema.Draft202012Validator(SCHEMA).validate(shown)
+def shown_by(verb: str, *arguments: object) -> Any:
+    shown = json.loads(printed(verb, *arguments, "--json"))
+    if verb == "evaluate":
+        jsonschema.Draft202012Validator(SCHEMA).validate(shown)
+    return shown
+
+
+def test_a_model_alone_gives_what_its_moments_allow(folder: Path) -> None:
+    shown = shown_by("evaluate", folder / "model")
     assert (shown["engine"], shown["n_topics"]) == ("stod", K)
     nulls = {name for name, value in shown["metrics"].items() if value is None}
     assert nulls == LACKING | {"coherence", "u_mass", "npmi", "perplexity", "recovery_error", "stability"}
@@ -79,20 +68,18 @@ def test_a_model_alone_gives_what_its_moments_allow(folder: Path, capsys: pytest
     assert shown["warnings"] == []
 
 
-def test_corpus_and_truth_add_what_they_tell(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    corpus = folder / "corpus"
-    before = printed(capsys, "topics", folder / "model", "--json")
-    shown = printed(capsys, "evaluate", folder / "model", "--corpus", corpus, "--truth", corpus, "--json")
-    jsonschema.Draft202012Validator(SCHEMA).validate(shown)
+def test_corpus_and_truth_add_what_they_tell(folder: Path) -> None:
+    corpus, model = folder / "corpus", folder / "model"
+    before = shown_by("topics", model)
+    shown = shown_by("evaluate", model, "--corpus", corpus, "--truth", corpus)
     assert shown["corpus"]["training"] is True
     assert {name for name, value in shown["metrics"].items() if value is None} == LACKING | {"stability"}
-    model = read_model(folder / "model")
-    expected = match_topics(model.arrays["word_topic"], read_truth(corpus).word_topic).mean_l1
+    expected = match_topics(read_model(model).arrays["word_topic"], read_truth(corpus).word_topic).mean_l1
     assert shown["metrics"]["recovery_error"] == pytest.approx(expected)
     assert expected < 0.25
     assert all("anchor" not in topic for topic in shown["topics"])
     # From now on characteristic words are those of exact rows; at full rank these are the factor's rows too.
-    after = printed(capsys, "topics", folder / "model", "--json")
+    after = shown_by("topics", model)
     assert [row["prominent"] for row in after] == [row["prominent"] for row in before]
     assert [row["characteristic"] for row in after] == [topic["characteristic"] for topic in shown["topics"]]
 
@@ -100,19 +87,20 @@ def test_corpus_and_truth_add_what_they_tell(folder: Path, capsys: pytest.Captur
 def test_a_third_moment_added_later_leaves_models_what_they_were(folder: Path, tmp_path: Path) -> None:
     moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS, keep=False)
     infer(moments, tmp_path / "before", InferSettings(K, max_iterations=3))
-    added = ScanSettings(**{**SETTINGS.fields(), "third_moment": True})
-    moments = scanned(folder / "corpus", tmp_path / "moments", added, keep=False)
+    moments = scanned(
+        folder / "corpus", tmp_path / "moments", replace(SETTINGS, third_moment=True), keep=False
+    )
     infer(moments, tmp_path / "after", InferSettings(K, max_iterations=3))
     infer(moments, tmp_path / "stod", StodSettings(K))
     shown = {name: evaluate(tmp_path / name) for name in ("before", "after", "stod")}
     assert {document["moments"] for document in shown.values()} == {str(tmp_path / "moments")}
     assert shown["before"]["metrics"] == shown["after"]["metrics"]
-    fingerprints = [read_model(tmp_path / name, ()).provenance["fingerprint"] for name in ("before", "after")]
-    assert fingerprints[0] == fingerprints[1]
+    before, after = (read_model(tmp_path / name, ()).provenance for name in ("before", "after"))
+    assert before["fingerprint"] == after["fingerprint"]
 
 
-def test_labels_belong_to_one_topic_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = printed(capsys, "topics", folder / "model", "--json")
+def test_labels_belong_to_one_topic_only(folder: Path) -> None:
+    rows = shown_by("topics", folder / "model")
     labels = [word for row in rows for word in row["label"]]
     assert len(labels) == len(set(labels)) == 3 * K
     for row in rows:

@@ -160,30 +160,21 @@ def test_whitening_whitens_and_takes_the_largest_algebraic(counted: reference_st
     assert np.isinf(whiten(core, 1.5, 24).gaps[-1]), "where the next eigenvalue is not positive"
 
 
-def test_more_topics_than_the_moments_hold(population: reference_stod.Moments) -> None:
-    basis = np.eye(40)
-    found = topics_at(in_basis(population, basis), basis, ALPHA.sum(), replace(PLAIN, n_topics=7))
-    assert found.whitening.values.size == 4
-    np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-9)
+def tensor_of(values: Floats, vectors: Floats) -> Floats:
+    return np.asarray(sum(value * cube(vector) for value, vector in zip(values, vectors.T, strict=True)))
 
 
-def test_moments_without_topics_are_refused(population: reference_stod.Moments) -> None:
-    basis = np.eye(40)
-    nothing = in_basis(replace(population, second=-population.second), basis)
-    with pytest.raises(NoTopicsError, match="no positive eigenvalue at alpha0 = 2"):
-        topics_at(nothing, basis, 2.0)
-
-
-def test_the_restarts_find_all_components_whatever_the_seed() -> None:
-    vectors = np.linalg.qr(np.random.default_rng(3).standard_normal((12, 12))).Q
-    values = np.linspace(2, 8, 12)
-    tensor = sum(value * cube(vector) for value, vector in zip(values, vectors.T, strict=True))
-    for seed in range(3):
-        found = decompose(tensor, restarts=30, iterations=30, seed=seed)
-        order = np.argsort(found.values)
-        np.testing.assert_allclose(found.values[order], values, atol=1e-10)
-        np.testing.assert_allclose(found.vectors[:, order], vectors, atol=1e-10)
-        assert found.largest_step < 1e-12
+@pytest.mark.parametrize("seed", range(3))
+def test_the_restarts_find_all_components_whatever_the_seed(seed: int) -> None:
+    vectors, values = (
+        np.linalg.qr(np.random.default_rng(3).standard_normal((12, 12))).Q,
+        np.linspace(2, 8, 12),
+    )
+    found = decompose(tensor_of(values, vectors), restarts=30, iterations=30, seed=seed)
+    order = np.argsort(found.values)
+    np.testing.assert_allclose(found.values[order], values, atol=1e-10)
+    np.testing.assert_allclose(found.vectors[:, order], vectors, atol=1e-10)
+    assert found.largest_step < 1e-12
 
 
 def test_a_zero_tensor_has_zero_components() -> None:
@@ -197,13 +188,23 @@ def test_the_refinement_fits_components_that_are_not_orthogonal() -> None:
     vectors = np.linalg.qr(rng.standard_normal((6, 6))).Q + 0.08 * rng.standard_normal((6, 6))
     vectors /= np.linalg.norm(vectors, axis=0)
     values = np.linspace(1, 2, 6)
-    tensor = sum(value * cube(vector) for value, vector in zip(values, vectors.T, strict=True))
+    tensor = tensor_of(values, vectors)
     rough = decompose(tensor, restarts=20, iterations=30, seed=0)
     fine = refine(tensor, rough, 500)
     assert abs(np.sort(rough.values) - values).max() > 1e-3
     order = np.argsort(fine.values)
     np.testing.assert_allclose(fine.values[order], values, atol=1e-8)
     np.testing.assert_allclose(fine.vectors[:, order], vectors, atol=1e-8)
+
+
+def test_the_moments_limit_the_number_of_topics(population: reference_stod.Moments) -> None:
+    basis = np.eye(40)
+    found = topics_at(in_basis(population, basis), basis, ALPHA.sum(), replace(PLAIN, n_topics=7))
+    assert found.whitening.values.size == 4
+    np.testing.assert_allclose(found.recovered.word_topic, law(), atol=1e-9)
+    nothing = in_basis(replace(population, second=-population.second), basis)
+    with pytest.raises(NoTopicsError, match="no positive eigenvalue at alpha0 = 2"):
+        topics_at(nothing, basis, 2.0)
 
 
 def components(*values: float) -> Components:
@@ -274,16 +275,16 @@ def test_words_are_listed_by_their_part_above_the_noise() -> None:
     topics = np.array([[0.5, -0.1, -0.04, 0.0, 0.3], [0.1, 0.5, 0.04, 0.0, 0.3]]).T
     deviation, noise = np.sqrt(mean), noise_of(topics, mean)
     np.testing.assert_allclose(noise, [0.2, 0.0], err_msg="the second topic has no negative entry")
-    scores = listing_scores(topics, deviation, noise)
-    np.testing.assert_allclose(scores[:, 0], [0.4, -1, -1, -1, 0.3 - 0.2 * np.sqrt(0.46)], rtol=1e-6)
-    np.testing.assert_allclose(scores[:, 1], [0.1, 0.5, 0.04, -1, 0.3], rtol=1e-6)
-    assert prominent_words(scores, 5).tolist() == [[0, 4, 1, 2, 3], [1, 4, 0, 2, 3]]
-    # At four times the noise nothing is above but the first word; the last follows by its probability.
-    scores = listing_scores(topics, deviation, 4.0 * noise)
-    np.testing.assert_allclose(scores[:, 0], [0.1, -1, -1, -1, 0.3 / 0.8 - 1], rtol=1e-6)
-    np.testing.assert_allclose(
-        listing_scores(topics, deviation, 0.0 * noise)[:, 0], [0.5, -1, -1, -1, 0.3], rtol=1e-6
-    )
+    for times, first, second in (
+        (0.0, [0.5, -1, -1, -1, 0.3], [0.1, 0.5, 0.04, -1, 0.3]),
+        (1.0, [0.4, -1, -1, -1, 0.3 - 0.2 * np.sqrt(0.46)], [0.1, 0.5, 0.04, -1, 0.3]),
+        # Nothing is above but the first word; the last follows by its probability.
+        (4.0, [0.1, -1, -1, -1, 0.3 / 0.8 - 1], [0.1, 0.5, 0.04, -1, 0.3]),
+    ):
+        scores = listing_scores(topics, deviation, times * noise)
+        np.testing.assert_allclose(scores, np.array([first, second]).T, rtol=1e-6)
+    ranked = prominent_words(listing_scores(topics, deviation, noise), 5)
+    assert ranked.tolist() == [[0, 4, 1, 2, 3], [1, 4, 0, 2, 3]]
 
 
 @pytest.mark.parametrize(("sparsity", "least", "most"), [(0.02, 0.3, 2.0), (5.0, 0.0, 0.2)])
@@ -301,13 +302,3 @@ def test_the_noise_subtracted_minimises_the_error(sparsity: float, least: float,
         return float(np.sum((np.maximum(raw - times * deviation[:, None] * noise, 0.0) - truth) ** 2))
 
     assert distance(multiple) < 1.02 * min(distance(0.1 * step) for step in range(31))
-
-
-def test_the_same_moments_and_seed_give_the_same_bits(counted: reference_stod.Moments) -> None:
-    basis = np.eye(24)
-    moments = in_basis(counted, basis)
-    first, second = (topics_at(moments, basis, 1.5) for _ in range(2))
-    np.testing.assert_array_equal(first.recovered.word_topic, second.recovered.word_topic)
-    assert find_alpha0(core_moments(moments, basis), PLAIN) == find_alpha0(
-        core_moments(moments, basis), PLAIN
-    )

@@ -88,25 +88,6 @@ def test_summing_a_moment_gives_the_one_before(counts: Counts) -> None:
         np.testing.assert_array_equal(third, third.transpose(order))
 
 
-def test_the_formula_as_printed_is_another_tensor(counts: Counts) -> None:
-    # Eq. 8 has one permutation twice: its tensor sums to 1 as well, but it has negative probabilities.
-    weights = reference_stod.tensor_weights(counts, "uniform")
-    printed = np.zeros((N_WORDS,) * 3)
-    for c, w in zip(counts.astype(float), weights, strict=True):
-        if w == 0:
-            continue
-        n = c.sum()
-        once = np.einsum("i,jk->ijk", c, np.diag(c))
-        tensor = cube(c) - once - 2 * once.transpose(1, 0, 2)
-        tensor[np.arange(N_WORDS), np.arange(N_WORDS), np.arange(N_WORDS)] += 2 * c
-        printed += w * tensor / (n * (n - 1) * (n - 2)) / weights.sum()
-    assert printed.sum() == pytest.approx(1.0)
-    assert printed.min() < -1e-4
-    right = unpacked(moments_of(counts, np.eye(N_WORDS), "uniform").third, N_WORDS)
-    assert right.min() > -1e-16
-    assert abs(right - printed).max() > 1e-3
-
-
 def test_short_documents_count_in_no_moment(counts: Counts) -> None:
     long = counts[counts.sum(axis=1) >= 3]
     assert len(long) < len(counts)
@@ -142,13 +123,6 @@ def test_the_order_of_words_is_rounding(counts: Counts) -> None:
     plain, turned = moments_of(counts, basis), moments_of(counts[:, order], basis[order])
     np.testing.assert_allclose(turned.third, plain.third, rtol=0, atol=1e-15 * abs(plain.third).max() * 100)
     np.testing.assert_allclose(turned.pair_projection, plain.pair_projection[order], atol=1e-15)
-
-
-def test_the_same_documents_give_the_same_bits(counts: Counts) -> None:
-    basis = basis_of(8)
-    first, second = (sums_of(counts, basis, dtype=np.float32) for _ in range(2))
-    for name, values in vars(first).items():
-        np.testing.assert_array_equal(getattr(second, name), values)
 
 
 def test_a_long_document_stays_within_float32() -> None:

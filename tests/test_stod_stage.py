@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.cli.main import run
+from streaming_jsmf import STOD
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.errors import SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
@@ -26,11 +26,13 @@ from tests import reference_stod
 from tests.cases import each_once
 from tests.corpora import planted, words, write_corpus
 from tests.damage import Damage, truncated
+from tests.outcomes import Command, refused
 from tests.processes import command, finished, killed
 from tests.stores import SMALL, changed, digests, rename_words, scanned
 
 PLAIN = replace(SMALL, partition_nonzeros=2000)
 THIRD = replace(PLAIN, third_moment=True)
+OPTIONS = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment")
 ARRAYS = ("word_mean", "pair_projection", "third_moment")
 COUNTS = planted(500, 60, 4, length=30).counts
 
@@ -79,17 +81,14 @@ def test_a_store_holds_the_moments_of_its_documents(folder: Path, tmp_path: Path
 
 
 def test_it_is_added_to_a_store_in_one_pass_and_changes_nothing_else(
-    folder: Path, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+    folder: Path, copy: Callable[[str], Path], invoke: Command
 ) -> None:
     store = copy("without")
     before = digests(store)
-    capsys.readouterr()
-    options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--scheduler", "synchronous")
-    assert run(["scan", str(folder / "a"), str(store), *options, "--third-moment"]) == 0
-    log = capsys.readouterr().err
-    assert "third_moment: partition 0 committed" in log
-    assert "range" not in log
-    assert "projection" not in log
+    outcome = invoke("scan", folder / "a", store, *OPTIONS, "--scheduler", "synchronous")
+    assert outcome.code == 0
+    assert "third_moment: partition 0 committed" in outcome.err
+    assert not re.search("range|projection", outcome.err)
     after = digests(store)
     assert {name: after[name] for name in before} == before
     assert after == digests(folder / "with")
@@ -110,21 +109,10 @@ def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[
 
 def test_other_settings_still_make_another_store(folder: Path, copy: Callable[[str], Path]) -> None:
     store = copy("without")
-    before = digests(store)
-    with pytest.raises(SettingsMismatchError, match="max_topics: stored 5, asked 6") as caught:
+    with pytest.raises(SettingsMismatchError, match=r"max_topics: .*\b5, .*\b6\b") as caught:
         scanned(folder / "a", store, replace(THIRD, max_topics=6), keep=False)
     assert "third_moment" not in str(caught.value)
-    assert digests(store) == before
-    assert not read_store(store).missing_stages
-
-
-def test_a_corpus_that_is_gone_is_named_before_the_store_lacks_anything(folder: Path, tmp_path: Path) -> None:
-    gone = write_corpus(tmp_path / "gone", COUNTS[300:], shards=2)
-    store = shutil.copytree(folder / "without", tmp_path / "m")
-    changed(folder / "a", store, add=[gone])
-    gone.rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="gone"):
-        scanned(folder / "a", store, THIRD)
+    assert digests(store) == digests(folder / "without")
     assert not read_store(store).missing_stages
 
 
@@ -136,16 +124,6 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
     store.commit_stage("basis", turned, {})
     assert read_store(path).missing_stages == ("projection", "third_moment")
     require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
-
-
-def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(folder / "with", tmp_path / "m")
-    alone = digests(store)
-    grown = changed(folder / "a", store, add=[folder / "b"])
-    require_moments(grown, COUNTS)
-    assert all(digests(store)[name] != alone[name] for name in ARRAYS)
-    changed(folder / "a", store, remove=[folder / "b"])
-    assert digests(store) == alone
 
 
 @pytest.mark.slow
@@ -170,19 +148,14 @@ def test_threads_change_no_bit(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["threads", "processes", "cluster"])
 def test_the_scheduler_changes_no_bit(scheduler: str, folder: Path, tmp_path: Path) -> None:
-    options = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment", "--workers", "2")
-    line = command("scan", folder / "a", tmp_path / "m", *options, "--scheduler", scheduler)
+    line = command("scan", folder / "a", tmp_path / "m", *OPTIONS, "--workers", "2", "--scheduler", scheduler)
     finished(line, OPENBLAS_NUM_THREADS="3")
     assert digests(tmp_path / "m") == digests(folder / "with")
 
 
 @pytest.mark.parametrize(("array", "damage"), each_once((*ARRAYS, "record"), (truncated, Path.unlink)))
 def test_what_is_damaged_is_named_and_mended(
-    array: str,
-    damage: Damage,
-    folder: Path,
-    copy: Callable[[str], Path],
-    capsys: pytest.CaptureFixture[str],
+    array: str, damage: Damage, folder: Path, copy: Callable[[str], Path], invoke: Command
 ) -> None:
     store = copy("with")
     record = store / "records" / "third_moment" / "zarr.json"
@@ -190,11 +163,10 @@ def test_what_is_damaged_is_named_and_mended(
     if not (array == "record" and damage is Path.unlink):
         with pytest.raises(StoreError, match="third_moment" if array == "record" else array):
             scanned(folder / "a", store, THIRD, keep=False)
-    capsys.readouterr()
-    assert run(["scan", str(folder / "a"), str(store), "--repair", "--scheduler", "synchronous"]) == 0
-    log = capsys.readouterr().err
-    assert "third_moment: partition 0 committed" in log
-    assert "range: partition" not in log
+    outcome = invoke("scan", folder / "a", store, "--repair", "--scheduler", "synchronous")
+    assert outcome.code == 0
+    assert "third_moment: partition 0 committed" in outcome.err
+    assert "range: partition" not in outcome.err
     assert digests(store) == digests(folder / "with")
 
 
@@ -202,52 +174,52 @@ def test_what_is_damaged_is_named_and_mended(
 def test_a_killed_pass_goes_on_where_it_was(tmp_path: Path) -> None:
     counts = planted(1200, 800, 20, length=60, seed=7).counts
     corpus = write_corpus(tmp_path / "corpus", counts, row_group_rows=40)
-    options = ["--max-topics", "30", "--scans", "1", "--power-steps", "1", "--partition-nonzeros", "3000"]
-    options += ["--third-moment", "--workers", "2"]
-    line = command("scan", corpus, tmp_path / "m", *options)
-    records = tmp_path / "m" / "records"
-    with killed(line, lambda: len(list(records.glob("third_moment-part-*/zarr.json"))) >= 2):
-        missing = read_store(tmp_path / "m").missing_stages
-        kept = len(list(records.glob("third_moment-part-*/zarr.json")))
+    options = [
+        "--max-topics",
+        "30",
+        "--scans",
+        "1",
+        "--power-steps",
+        "1",
+        "--partition-nonzeros",
+        "3000",
+        "--third-moment",
+    ]
+    store, records = tmp_path / "m", tmp_path / "m" / "records"
+    line = command("scan", corpus, store, *options, "--workers", "2")
+
+    def committed() -> int:
+        return len(list(records.glob("third_moment-part-*/zarr.json")))
+
+    with killed(line, lambda: committed() >= 2):
+        missing, kept = read_store(store).missing_stages, committed()
         log = finished(line)
-    partitions = len(
-        json.loads((tmp_path / "m" / "zarr.json").read_text())["attributes"]["manifest"]["partitions"]
-    )
+    partitions = len(read_store(store).manifest.partitions)
     assert missing == ("third_moment",)
     assert 2 <= kept < partitions
     assert f"third_moment: {kept} of {partitions} partitions were committed by an earlier run" in log
     assert log.count("third_moment: partition ") == partitions - kept
-    assert not list((tmp_path / "m" / "partials").glob("third_moment-*"))
-    finished(command("scan", corpus, tmp_path / "undisturbed", *options[:-1], "1"))
-    assert digests(tmp_path / "m") == digests(tmp_path / "undisturbed")
+    assert not list((store / "partials").glob("third_moment-*"))
+    finished(command("scan", corpus, tmp_path / "undisturbed", *options, "--workers", "1"))
+    assert digests(store) == digests(tmp_path / "undisturbed")
 
 
 def test_partitions_change_the_moments_by_rounding_only(folder: Path, tmp_path: Path) -> None:
     # The basis is another one, so what is compared does not hang on it: moments in words.
     found = []
     for nonzeros in (1000, 10**6):
-        store = scanned(
-            folder / "a",
-            tmp_path / f"m{nonzeros}",
-            replace(THIRD, max_topics=60, partition_nonzeros=nonzeros),
-        )
-        read = store.tensor_moments()
+        settings = replace(THIRD, max_topics=60, partition_nonzeros=nonzeros)
+        read = scanned(folder / "a", tmp_path / f"m{nonzeros}", settings).tensor_moments()
         q = read.basis
         assert q.shape == (60, 60)
-        third = unpacked(read.moments.third, 60)
-        found.append(
-            (
-                read.moments.pair_projection @ q.T,
-                np.einsum("ijk,xi,yj,zk->xyz", third, q, q, q, optimize=True),
-            )
-        )
+        third = np.einsum("ijk,xi,yj,zk->xyz", unpacked(read.moments.third, 60), q, q, q, optimize=True)
+        found.append((read.moments.pair_projection @ q.T, third))
     for one, other in zip(*found, strict=True):
         assert np.linalg.norm(one - other) < 3e-6 * np.linalg.norm(other)
 
 
 def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
-    manifest = read_store(folder / "with").manifest
-    partitions = load_partitions(manifest, str(folder / "with"))
+    partitions = load_partitions(read_store(folder / "with").manifest, str(folder / "with"))
     workers = len(partitions)
     assert workers > 2, "with one or two the basis takes more than they"
     settings = ScanSettings(max_topics=100, third_moment=True)
@@ -255,22 +227,20 @@ def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
     with_it = scan_memory(100_000, settings, partitions, workers)
     # Two sums of 100,000 x 200 in float64 and float32, and the basis, take more than three factors in float32.
     assert with_it - without > workers * (32 * 200 - 12 * 400) * 100_000
-    with pytest.raises(InputError, match="the scan needs"):
-        scanned(folder / "a", folder / "small", THIRD, execution=Execution("synchronous", memory=2**28))
-    assert not (folder / "small").exists()
 
 
-def test_documents_too_short_for_triples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rng = np.random.default_rng(0)
-    counts = np.array([rng.multinomial(2, np.full(30, 1 / 30)) for _ in range(200)])
-    corpus, store = write_corpus(tmp_path / "pairs", counts), tmp_path / "m"
+def test_documents_too_short_for_triples(tmp_path: Path, invoke: Command) -> None:
+    said = "no document has 3 tokens or more"
+    counts = np.random.default_rng(0).multinomial(2, np.full(30, 1 / 30), size=200)
+    corpus, store, model = write_corpus(tmp_path / "pairs", counts), tmp_path / "m", tmp_path / "model"
     options = ("--max-topics", "2", "--third-moment", "--scheduler", "synchronous")
-    assert run(["scan", str(corpus), str(store), *options]) == 0
-    assert "no document has 3 tokens or more" in capsys.readouterr().err
-    assert run(["infer", str(store), str(tmp_path / "model"), "--topics", "2", "--engine", "stod"]) == 2
-    error = capsys.readouterr().err.strip().splitlines()
-    assert len(error) == 1
-    assert "no document has 3 tokens or more" in error[0]
-    assert "--engine lr-jsmf" in error[0]
-    assert not (tmp_path / "model").exists()
-    assert run(["info", str(store), "--json"]) == 0
+    outcome = invoke("scan", corpus, store, *options)
+    assert outcome.code == 0
+    assert said in outcome.err
+    inferred = invoke("infer", store, model, "--topics", "2", "--engine", "stod")
+    refused(inferred, 2, said, "--engine lr-jsmf")
+    assert not model.exists()
+    assert invoke("info", store, "--json").code == 0
+    with pytest.raises(ValueError, match=said) as caught:
+        STOD(2, workers=1).fit(counts)
+    assert "\n" not in str(caught.value)

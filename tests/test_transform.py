@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, write_model
-from tests.corpora import Planted, as_lists, planted, words
+from tests.corpora import Planted, as_lists, file_bytes, planted, words
 from tests.outcomes import Command, refused
 
 SYNCHRONOUS = Execution("synchronous")
@@ -88,32 +91,34 @@ def expected(drawn: Planted, method: Any = "map") -> NDArray[np.float64]:
     return document_topics(csr_array(drawn.counts), drawn.word_topic, PRIOR, method=method).shares
 
 
+def made_by(model: Path, corpus: Path, out: Path, **settings: Any) -> Any:
+    """The shares that transform writes, on one thread."""
+    made = transform(model, corpus, out, execution=SYNCHRONOUS, **settings)
+    assert made.about.totals is not None
+    return made
+
+
 @pytest.mark.parametrize("method", ["map", "cvb0"])
 @pytest.mark.parametrize("name", ["shares.parquet", "shares.zarr", "shares"])
 def test_the_shares_are_those_of_the_same_matrix(
     corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str, method: Any
 ) -> None:
-    made = transform(model, corpus, tmp_path / name, method=method, execution=SYNCHRONOUS)
+    made = made_by(model, corpus, tmp_path / name, method=method)
     np.testing.assert_array_equal(shares_of(tmp_path / name), expected(drawn, method).astype(np.float32))
     assert made.columns == ("document_id", "year", "title")
-    assert made.about.totals is not None
     assert (made.about.totals.documents, made.about.totals.without_known_words) == (90, 1)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_parquet_readers_need_nothing_of_ours(corpus: Path, model: Path, tmp_path: Path) -> None:
-    transform(model, corpus, tmp_path / "one.parquet", execution=SYNCHRONOUS)
-    transform(model, corpus, tmp_path / "many", execution=SYNCHRONOUS)
-    one, many = pq.read_table(tmp_path / "one.parquet"), pq.read_table(tmp_path / "many")
-    assert one.equals(many)
+def test_readers_of_parquet_and_zarr_need_nothing_of_ours(corpus: Path, model: Path, tmp_path: Path) -> None:
+    for name in ("one.parquet", "many", "s.zarr"):
+        made_by(model, corpus, tmp_path / name)
+    one = pq.read_table(tmp_path / "one.parquet")
+    assert one.equals(pq.read_table(tmp_path / "many"))
     assert one.schema.names == ["document_id", "year", "title", "topic_shares"]
     assert one.schema.field("topic_shares").type == pa.list_(pa.float32())
     assert one.column("document_id").to_pylist() == [f"d{row}" for row in range(90)]
     assert one.column("year").to_pylist()[4:7] == [1991, None, 1990]
-
-
-def test_zarr_is_labelled(corpus: Path, model: Path, tmp_path: Path) -> None:
-    transform(model, corpus, tmp_path / "s.zarr", execution=SYNCHRONOUS)
     data = xr.open_zarr(str(tmp_path / "s.zarr"), consolidated=False)
     assert data["topic_shares"].dims == ("document", "topic")
     assert data["topic_shares"].attrs["symbol"] == "theta"
@@ -125,7 +130,7 @@ def test_zarr_is_labelled(corpus: Path, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["top.parquet", "top.zarr"])
 def test_top_keeps_the_largest(corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str) -> None:
-    made = transform(model, corpus, tmp_path / name, top=2, execution=SYNCHRONOUS)
+    made = made_by(model, corpus, tmp_path / name, top=2)
     table = pa.concat_tables(list(made.tables(["topics", "topic_shares"])))
     whole = expected(drawn)
     order = np.argsort(-whole, axis=1, kind="stable")[:, :2]
@@ -138,32 +143,23 @@ def test_top_keeps_the_largest(corpus: Path, model: Path, drawn: Planted, tmp_pa
 def test_words_are_matched_by_string(
     model: Path, drawn: Planted, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Other order, two words that the model lacks, and one that no topic has."""
+    """Other order, and two words that the model lacks; a word that no topic has is unknown too."""
     rng = np.random.default_rng(0)
-    order = rng.permutation(N)
-    strange = rng.integers(1, 4, size=(90, 2))
-    path = write_named(
-        tmp_path / "other",
-        np.hstack([drawn.counts[:, order], strange]),
-        [*np.array(words(N))[order], "x", "y"],
-    )
+    order, strange = rng.permutation(N), rng.integers(1, 4, size=(90, 2))
+    names = [*np.array(words(N))[order], "x", "y"]
+    path = write_named(tmp_path / "other", np.hstack([drawn.counts[:, order], strange]), names)
     with caplog.at_level("INFO"):
-        made = transform(model, path, tmp_path / "s", execution=SYNCHRONOUS)
+        totals = made_by(model, path, tmp_path / "s").about.totals
     np.testing.assert_allclose(shares_of(tmp_path / "s"), expected(drawn), atol=2e-3)
-    assert made.about.totals is not None
-    assert made.about.totals.unknown_tokens == strange.sum()
-    assert made.about.totals.tokens == strange.sum() + drawn.counts.sum()
-    assert made.about.totals.without_known_words == 1
+    assert totals.unknown_tokens == strange.sum()
+    assert totals.tokens == strange.sum() + drawn.counts.sum()
+    assert totals.without_known_words == 1
     assert f"{strange.sum():,} of" in caplog.text
     assert "1 of 90 documents have no word" in caplog.text
-
-
-def test_a_word_that_no_topic_has_is_unknown(corpus: Path, drawn: Planted, tmp_path: Path) -> None:
     topics = drawn.word_topic.copy()
     topics[11] = 0
-    made = transform(save_model(tmp_path / "model", topics), corpus, tmp_path / "s", execution=SYNCHRONOUS)
-    assert made.about.totals is not None
-    assert made.about.totals.unknown_tokens == drawn.counts[:, 11].sum() > 0
+    totals = made_by(save_model(tmp_path / "model", topics), path, tmp_path / "t").about.totals
+    assert totals.unknown_tokens - strange.sum() == drawn.counts[:, 11].sum() > 0
 
 
 def test_documents_that_did_not_converge_are_told(
@@ -173,45 +169,37 @@ def test_documents_that_did_not_converge_are_told(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def hasty(*arguments: Any, **settings: Any) -> Any:
-        return document_topics(*arguments, **settings, max_iterations=1)
-
+    hasty = partial(document_topics, max_iterations=1)
     monkeypatch.setattr(transform_job, "document_topics", hasty)
-    made = transform(model, corpus, tmp_path / "s", execution=SYNCHRONOUS)
-    assert made.about.totals is not None
-    assert made.about.totals.unconverged > 50
-    assert [record.levelname for record in caplog.records if "did not converge" in record.message] == [
-        "WARNING"
-    ]
+    assert made_by(model, corpus, tmp_path / "s").about.totals.unconverged > 50
+    [told] = [record for record in caplog.records if "did not converge" in record.message]
+    assert told.levelname == "WARNING"
 
 
 def test_ids_count_where_the_corpus_has_none(corpus_path: Path, drawn: Planted, tmp_path: Path) -> None:
-    made = transform(
-        save_model(tmp_path / "m", drawn.word_topic), corpus_path, tmp_path / "s", execution=SYNCHRONOUS
-    )
+    made = made_by(save_model(tmp_path / "m", drawn.word_topic), corpus_path, tmp_path / "s")
     ids = pa.concat_tables(list(made.tables(["document_id"])))
     assert ids.column("document_id").to_pylist() == list(range(600))
 
 
-def request_of(corpus: Path, drawn: Planted) -> TransformRequest:
+@pytest.fixture
+def asked(corpus: Path, drawn: Planted) -> TransformRequest:
     """In many small tasks."""
     topics = TopicParameters(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
     return TransformRequest(topics, open_corpus(corpus), partition_nonzeros=300)
 
 
 def files(path: Path) -> dict[str, bytes]:
-    if path.is_file():
-        return {"": path.read_bytes()}
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    return {"": path.read_bytes()} if path.is_file() else file_bytes(path)
 
 
 @pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
 def test_same_bytes_after_a_kill(
-    corpus: Path, drawn: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    asked: TransformRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    request = request_of(corpus, drawn)
+    out, workspace = tmp_path / name, Workspace.beside(tmp_path / name, "transform")
     (tmp_path / "whole").mkdir()
-    transform_documents(request, tmp_path / "whole" / name, SYNCHRONOUS)
+    transform_documents(asked, tmp_path / "whole" / name, SYNCHRONOUS)
     done: list[int] = []
 
     def dying(context: Any, index: int) -> Any:
@@ -222,107 +210,87 @@ def test_same_bytes_after_a_kill(
         done.append(index)
         return write_part(context, index)
 
-    monkeypatch.setattr("streaming_jsmf.documents.transform_job.write_part", dying)
+    monkeypatch.setattr(transform_job, "write_part", dying)
     with pytest.raises(KeyboardInterrupt):
-        transform_documents(request, tmp_path / name, SYNCHRONOUS)
-    assert Workspace.beside(tmp_path / name, "transform").steps_done == {"transform": 2}
-    assert not (tmp_path / name).exists()
-    other = TransformRequest(request.topics, request.corpus, top=1, partition_nonzeros=300)
+        transform_documents(asked, out, SYNCHRONOUS)
+    assert workspace.steps_done == {"transform": 2}
+    assert not out.exists()
     with pytest.raises(SettingsMismatchError, match="top"):
-        transform_documents(other, tmp_path / name, SYNCHRONOUS)
+        transform_documents(replace(asked, top=1), out, SYNCHRONOUS)
     damaged, whole = done
-    part = Workspace.beside(tmp_path / name, "transform").directory / "parts" / f"part-{damaged:05d}.parquet"
-    part.write_bytes(b"a crash of the machine")
-
-    again: list[int] = []
-
-    def counted(context: Any, index: int) -> Any:
-        again.append(index)
-        return write_part(context, index)
-
-    monkeypatch.setattr("streaming_jsmf.documents.transform_job.write_part", counted)
-    transform_documents(request, tmp_path / name, SYNCHRONOUS)
-    assert damaged in again
-    assert whole not in again
-    assert files(tmp_path / name) == files(tmp_path / "whole" / name)
-    assert not Workspace.beside(tmp_path / name, "transform").directory.exists()
+    (workspace.directory / "parts" / f"part-{damaged:05d}.parquet").write_bytes(b"a crash of the machine")
+    done.clear()
+    monkeypatch.setattr(
+        transform_job, "write_part", lambda c, index: (done.append(index), write_part(c, index))[1]
+    )
+    transform_documents(asked, out, SYNCHRONOUS)
+    assert damaged in done
+    assert whole not in done
+    assert files(out) == files(tmp_path / "whole" / name)
+    assert not workspace.directory.exists()
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
-def test_same_bytes_on_every_scheduler(corpus: Path, drawn: Planted, tmp_path: Path, scheduler: str) -> None:
-    request = request_of(corpus, drawn)
-    transform_documents(request, tmp_path / "a.parquet", SYNCHRONOUS)
-    transform_documents(request, tmp_path / "b.parquet", Execution(scheduler, 2))
+def test_same_bytes_on_every_scheduler(asked: TransformRequest, tmp_path: Path, scheduler: str) -> None:
+    transform_documents(asked, tmp_path / "a.parquet", SYNCHRONOUS)
+    transform_documents(asked, tmp_path / "b.parquet", Execution(scheduler, 2))
     assert files(tmp_path / "a.parquet") == files(tmp_path / "b.parquet")
 
 
 def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, tmp_path: Path) -> None:
     for name in ("s", "s.parquet", "s.zarr"):
-        transform(model, corpus, tmp_path / name, execution=SYNCHRONOUS)
-        made = transform(model, corpus, tmp_path / name, top=1, execution=SYNCHRONOUS, overwrite=True)
-        assert made.about.top == 1
+        made_by(model, corpus, tmp_path / name)
+        assert made_by(model, corpus, tmp_path / name, top=1, overwrite=True).about.top == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.parquet", "s.zarr"]
     other = tmp_path / "diary.parquet"
     other.write_text("mine")
-    with pytest.raises(InputError, match="not topic shares"):
-        transform(model, corpus, other, execution=SYNCHRONOUS, overwrite=True)
+    with pytest.raises(InputError, match=re.escape(str(other))):
+        made_by(model, corpus, other, overwrite=True)
     assert other.read_text() == "mine"
 
 
 def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "s.parquet"
-    transform(model, corpus, out, execution=SYNCHRONOUS)
+    made_by(model, corpus, out)
     group = pq.read_metadata(out).row_group(0)
     data = bytearray(out.read_bytes())
     data[group.column(group.num_columns - 1).data_page_offset + 60] ^= 255
     out.write_bytes(bytes(data))
-    with pytest.raises(StoreError, match="run transform again"):
+    with pytest.raises(StoreError, match=re.escape(str(out))):
         shares_of(out)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--top", "5"], "give 1 to 4"),
-        (["--top", "0"], "give 1 to 4"),
-        (["--memory", "1MB"], "transform needs about"),
-    ],
+    ("options", "said"),
+    [(("--top", 5), "1 to 4"), (("--top", 0), "1 to 4"), (("--memory", "1MB"), "--memory")],
 )
 def test_bad_requests(
-    corpus: Path, model: Path, tmp_path: Path, invoke: Command, arguments: list[str], text: str
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command, options: tuple[object, ...], said: str
 ) -> None:
-    refused(invoke("transform", model, corpus, tmp_path / "s", *arguments), 2, text)
+    refused(invoke("transform", model, corpus, tmp_path / "s", *options), 2, said)
     assert not list(tmp_path.iterdir())
 
 
 def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("one\ntwo\n")
-    with pytest.raises(
-        InputError, match=r"texts.txt could be one text per line, baskets or a table; say which reader"
-    ):
-        transform(model, tmp_path / "texts.txt", tmp_path / "s")
-    (tmp_path / "texts.txt").rename(tmp_path / "texts.jsonl")
-    with pytest.raises(
-        InputError, match="does not know how its texts became words; make a corpus with ingest"
-    ):
-        transform(model, tmp_path / "texts.jsonl", tmp_path / "s")
-    strange = write_named(tmp_path / "strange", drawn.counts, [f"strange{i}" for i in range(N)])
-    with pytest.raises(InputError, match="none of the 60 words"):
-        transform(model, strange, tmp_path / "s")
-    uneven = write_named(tmp_path / "uneven", drawn.counts, words(N))
+    for name in ("texts.txt", "texts.jsonl"):
+        (tmp_path / name).write_text("one\ntwo\n")
+    write_named(tmp_path / "strange", drawn.counts, [f"strange{i}" for i in range(N)])
+    uneven, taken = (write_named(tmp_path / name, drawn.counts, words(N)) for name in ("uneven", "taken"))
     last = uneven / "part-2.parquet"
     pq.write_table(pq.read_table(last).drop(["title"]), last)
-    with pytest.raises(InputError, match=r"part-2.parquet has the metadata columns year, not those"):
-        transform(model, uneven, tmp_path / "s", execution=SYNCHRONOUS)
-    assert not (tmp_path / "s.partial").exists()
-    taken = write_named(tmp_path / "taken", drawn.counts, words(N))
     for path in taken.glob("*.parquet"):
-        table = pq.read_table(path)
-        pq.write_table(
-            table.rename_columns(["topics" if c == "year" else c for c in table.column_names]), path
-        )
-    with pytest.raises(InputError, match="'topics' has the name of a result"):
-        transform(model, taken, tmp_path / "s")
+        pq.write_table(pq.read_table(path).rename_columns({"year": "topics"}), path)
+    for name, said in (
+        ("texts.txt", r"texts\.txt"),
+        ("texts.jsonl", "ingest"),
+        ("strange", "none of the 60 words"),
+        ("uneven", r"part-2\.parquet has the metadata columns year"),
+        ("taken", "'topics' has the name of a result"),
+    ):
+        with pytest.raises(InputError, match=said):
+            made_by(model, tmp_path / name, tmp_path / "s")
+        assert not list(tmp_path.glob("s*.partial"))
+        assert not (tmp_path / "s").exists()
 
 
 def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
