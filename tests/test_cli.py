@@ -37,7 +37,7 @@ from tests import outcomes
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.damage import SOME
-from tests.outcomes import Command
+from tests.outcomes import Outcome
 from tests.processes import PATIENCE, ended, started, wait_for
 from tests.processes import command as process
 
@@ -47,25 +47,20 @@ SMALL_SCAN = ("--max-topics", "5", *SCAN)
 
 N_WORDS = 40
 
+Counts = NDArray[np.int64]
 Refused = Callable[..., None]
 
 
-@pytest.fixture
-def command(invoke: Command) -> Command:
+def command(*arguments: object) -> Outcome:
     """Run the command line in this process, and drop its progress lines."""
-    return lambda *arguments: invoke(*arguments).without_progress()
+    return outcomes.invoked(*arguments).without_progress()
 
 
-@pytest.fixture
-def done(command: Command) -> Callable[..., str]:
+def done(*arguments: object) -> str:
     """Run a command that must succeed without a message, and return what it prints."""
-
-    def call(*arguments: object) -> str:
-        outcome = command(*arguments)
-        assert (outcome.code, outcome.err) == (0, "")
-        return outcome.out
-
-    return call
+    outcome = command(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome.out
 
 
 def listing(folder: Path) -> list[str]:
@@ -73,7 +68,7 @@ def listing(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def refused(command: Command, tmp_path: Path) -> Refused:
+def refused(tmp_path: Path) -> Refused:
     """Run a command line that must fail and change no name in ``folder``; placeholders stand for ``places``."""
 
     def call(
@@ -94,13 +89,13 @@ def _arguments(line: str, **places: Any) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def counts() -> NDArray[np.int64]:
+def counts() -> Counts:
     """150 documents of 5 separable topics over 40 words."""
     return planted(150, N_WORDS, 5, length=40, seed=3).counts
 
 
 @pytest.fixture(scope="module")
-def corpus(counts: NDArray[np.int64], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(counts: Counts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("cli") / "corpus", counts, row_group_rows=25)
 
 
@@ -140,7 +135,7 @@ def model(made_model: Path, tmp_path: Path) -> Path:
 # --- success
 
 
-def test_scan_infer_topics(corpus: Path, done: Callable[..., str], tmp_path: Path) -> None:
+def test_scan_infer_topics(corpus: Path, tmp_path: Path) -> None:
     assert done("scan", corpus, tmp_path / "m", *SMALL_SCAN) == f"moments: {tmp_path / 'm'}\n"
     inferred = done("infer", tmp_path / "m", tmp_path / "model", "--topics", "5")
     assert inferred.startswith(f"model: {tmp_path / 'model'}\n")
@@ -148,21 +143,17 @@ def test_scan_infer_topics(corpus: Path, done: Callable[..., str], tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "model"]
 
 
-@pytest.fixture
-def topics(done: Callable[..., str]) -> Callable[..., Any]:
+def topics(path: object, *options: object) -> Any:
     """The topics of a model or of several as JSON."""
-    return lambda path, *options: json.loads(done("topics", path, "--json", *options))
+    return json.loads(done("topics", path, "--json", *options))
 
 
-@pytest.fixture
-def table(done: Callable[..., str]) -> Callable[..., list[dict[str, str]]]:
+def table(path: object, *options: object) -> list[dict[str, str]]:
     """The topics of a model or of several as rows of a CSV file."""
-    return lambda path, *options: list(csv.DictReader(done("topics", path, "--csv", *options).splitlines()))
+    return list(csv.DictReader(done("topics", path, "--csv", *options).splitlines()))
 
 
-def test_topics_as_a_table_csv_and_json_agree(
-    made_model: Path, done: Callable[..., str], topics: Any, table: Any
-) -> None:
+def test_topics_as_a_table_csv_and_json_agree(made_model: Path) -> None:
     model = read_model(made_model)
     rows = topics(made_model, "--words", "4")
     assert [row["topic"] for row in rows] == list(range(5))
@@ -184,9 +175,7 @@ def test_topics_as_a_table_csv_and_json_agree(
         assert line["characteristic"].startswith(characteristic)
 
 
-def test_topics_are_sorted_by_share_except_in_json(
-    made_model: Path, done: Callable[..., str], topics: Any, table: Any
-) -> None:
+def test_topics_are_sorted_by_share_except_in_json(made_model: Path) -> None:
     shares = read_model(made_model).arrays["topic_probability"]
     by_share = np.argsort(-shares, kind="stable").tolist()
     assert by_share != list(range(5))
@@ -196,9 +185,7 @@ def test_topics_are_sorted_by_share_except_in_json(
     assert [row["topic"] for row in topics(made_model, "--sort", "share")] == by_share
 
 
-def test_the_table_of_topics_fits_80_columns_and_breaks_no_word(
-    done: Callable[..., str], topics: Any, tmp_path: Path
-) -> None:
+def test_the_table_of_topics_fits_80_columns_and_breaks_no_word(tmp_path: Path) -> None:
     names = [f"two words {number:02d}" for number in range(N_WORDS)]
     path = write_corpus(tmp_path / "c", planted(150, N_WORDS, 3, length=40, seed=3).counts, names=names)
     shown = done("fit", path, tmp_path / "m", "--topics", "3", *SCAN)
@@ -206,7 +193,7 @@ def test_the_table_of_topics_fits_80_columns_and_breaks_no_word(
     assert ", ".join(topics(tmp_path / "m")[0]["prominent"]) in " ".join(shown.split())
 
 
-def test_topics_lists_more_words_than_the_model_stores(made_model: Path, topics: Any) -> None:
+def test_topics_lists_more_words_than_the_model_stores(made_model: Path) -> None:
     model = read_model(made_model)
     order = np.argsort(-model.arrays["word_topic"], axis=0, kind="stable")[:30].T
     expected = [[str(model.arrays["word"][word]) for word in topic] for topic in order]
@@ -214,9 +201,7 @@ def test_topics_lists_more_words_than_the_model_stores(made_model: Path, topics:
     assert len(topics(made_model, "--words", "99")[0]["prominent"]) == N_WORDS
 
 
-def test_infer_takes_several_topic_numbers(
-    made_moments: Path, command: Command, done: Callable[..., str], topics: Any, table: Any, tmp_path: Path
-) -> None:
+def test_infer_takes_several_topic_numbers(made_moments: Path, tmp_path: Path) -> None:
     models, arguments = tmp_path / "models", ("infer", made_moments, tmp_path / "models", "--topics", "5,3")
     made = done(*arguments)
     assert sorted(path.name for path in models.iterdir()) == ["k=3", "k=5"]
@@ -233,23 +218,19 @@ def test_infer_takes_several_topic_numbers(
     assert [line["model"] for line in table(models)] == [paths[0]] * 3 + [paths[1]] * 5
 
 
-def test_fit_is_a_scan_and_an_inference(
-    corpus: Path, done: Callable[..., str], topics: Any, made_model: Path, tmp_path: Path
-) -> None:
+def test_fit_is_a_scan_and_an_inference(corpus: Path, made_model: Path, tmp_path: Path) -> None:
     done("fit", corpus, tmp_path / "model", "--topics", "5", "--no-polish", *SCAN)
     assert topics(tmp_path / "model") == topics(made_model)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.moments"]
 
 
-def test_fit_of_several_topic_numbers_scans_once_and_resumes(
-    corpus: Path, command: Command, done: Callable[..., str], topics: Any, tmp_path: Path
-) -> None:
+def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_path: Path) -> None:
     models, store = tmp_path / "models", tmp_path / "models.moments"
     arguments = ("fit", corpus, models, "--topics", "3,5", *SCAN)
     done(*arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "models.moments"]
     assert [len(topics(models / f"k={k}")) for k in (3, 5)] == [3, 5]
-    assert {model["provenance"]["moments"] for model in _info(done, models)["models"]} == {str(store)}
+    assert {model["provenance"]["moments"] for model in info(models)["models"]} == {str(store)}
     kept = (models / "k=3" / "zarr.json").stat().st_mtime_ns
     shutil.rmtree(models / "k=5")
     assert command(*arguments).code == 0
@@ -259,7 +240,7 @@ def test_fit_of_several_topic_numbers_scans_once_and_resumes(
     assert fewer.code == 0, fewer.err
 
 
-def test_a_vocabulary_shorter_than_the_printed_lists(done: Callable[..., str], tmp_path: Path) -> None:
+def test_a_vocabulary_shorter_than_the_printed_lists(tmp_path: Path) -> None:
     path = write_corpus(tmp_path / "c", np.full((30, 1), 5))
     fitted = done("fit", path, tmp_path / "model", "--topics", "1", *SCAN)
     assert "100.0%  word0000" in fitted
@@ -267,11 +248,7 @@ def test_a_vocabulary_shorter_than_the_printed_lists(done: Callable[..., str], t
 
 
 def test_paths_are_taken_literally(
-    corpus: Path,
-    made_moments: Path,
-    done: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    corpus: Path, made_moments: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "a dir é%20☃"
     shutil.copytree(corpus, folder / "c")
@@ -280,14 +257,12 @@ def test_paths_are_taken_literally(
     for source, store in (("c", "deep/er/m 1"), (url, "m 2"), ("c", (tmp_path / "m3").as_uri())):
         done("scan", source, store, *SMALL_SCAN)
     for store in (folder / "deep" / "er" / "m 1", folder / "m 2", tmp_path / "m3"):
-        assert _info(done, store)["digests"] == _info(done, made_moments)["digests"]
+        assert info(store)["digests"] == info(made_moments)["digests"]
     assert done("infer", "m 2", "model ü", "--topics", "3").startswith("model: model ü\n")
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, "m3"}
 
 
-def test_overwrite_replaces_a_model(
-    made_moments: Path, model: Path, done: Callable[..., str], topics: Any
-) -> None:
+def test_overwrite_replaces_a_model(made_moments: Path, model: Path) -> None:
     done("infer", made_moments, model, "--topics", "3", "--overwrite")
     assert len(topics(model)) == 3
     assert [path.name for path in model.parent.iterdir()] == ["model"]
@@ -295,7 +270,7 @@ def test_overwrite_replaces_a_model(
 
 @pytest.mark.parametrize("max_topics", [5, 3])
 def test_a_scan_of_a_complete_store_computes_and_changes_nothing(
-    max_topics: int, corpus: Path, moments: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    max_topics: int, corpus: Path, moments: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def times() -> dict[str, int]:
         return {name: (moments / name).stat().st_mtime_ns for name in listing(moments)}
@@ -308,18 +283,12 @@ def test_a_scan_of_a_complete_store_computes_and_changes_nothing(
     assert times() == before
 
 
-def _info(done: Callable[..., str], path: Path) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads(done("info", path, "--json"))
-    return described
+def info(path: Path) -> Any:
+    return json.loads(done("info", path, "--json"))
 
 
 def test_info_is_a_page_for_people(
-    corpus: Path,
-    made_moments: Path,
-    made_model: Path,
-    unfinished: Path,
-    done: Callable[..., str],
-    tmp_path: Path,
+    corpus: Path, made_moments: Path, made_model: Path, unfinished: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(made_model, tmp_path / "models" / "k=5")
     expected = {
@@ -340,38 +309,32 @@ def test_info_is_a_page_for_people(
 
 
 def test_info_as_json(
-    corpus: Path,
-    counts: NDArray[np.int64],
-    made_moments: Path,
-    unfinished: Path,
-    made_model: Path,
-    done: Callable[..., str],
-    tmp_path: Path,
+    corpus: Path, counts: Counts, made_moments: Path, unfinished: Path, made_model: Path, tmp_path: Path
 ) -> None:
-    of_corpus = _info(done, corpus)
+    of_corpus = info(corpus)
     nonzeros = np.count_nonzero(counts)
     expected = {"kind": "corpus", "documents": 150, "words": N_WORDS, "shards": 3, "nonzeros": nonzeros}
     assert of_corpus.items() >= expected.items()
-    whole = _info(done, made_moments)
+    whole = info(made_moments)
     assert (whole["kind"], whole["complete"], whole["missing"]) == ("moments", True, [])
     assert whole["partitions"] > 1
     [entry] = whole["corpora"]
     assert (entry["path"], entry["fingerprint"]) == (str(corpus), of_corpus["fingerprint"])
     assert {"word", "row_sum", "factor", "basis", "projection"} <= set(whole["digests"])
-    part = _info(done, unfinished)
+    part = info(unfinished)
     assert (part["complete"], part["missing"]) == (False, ["projection"])
     assert part["projection_partitions_done"] == 0
     assert {"basis", "projection"} & set(part["digests"]) == {"basis"}
-    single = _info(done, made_model)
+    single = info(made_model)
     assert single.items() >= {"kind": "model", "complete": True, "topics": 5, "words": N_WORDS}.items()
     for k in (10, 5):
         shutil.copytree(made_model, tmp_path / "models" / f"k={k}")
-    several = _info(done, tmp_path / "models")
+    several = info(tmp_path / "models")
     paths = [str(tmp_path / "models" / name) for name in ("k=5", "k=10")]
     assert (several["kind"], several["models"]) == ("models", [{"path": path, **single} for path in paths])
 
 
-def test_help_and_version(done: Callable[..., str]) -> None:
+def test_help_and_version() -> None:
     shown = done()
     assert shown == done("--help")
     assert "Usage:" in shown
@@ -397,9 +360,7 @@ BAD_RECORDS: dict[str, tuple[Callable[[list[Any], list[Any]], Lists], str]] = {
 }
 
 
-def _bad_corpus(
-    folder: Path, counts: NDArray[np.int64], kind: str, *, statistics: bool = False
-) -> tuple[Path, str]:
+def _bad_corpus(folder: Path, counts: Counts, kind: str, *, statistics: bool = False) -> tuple[Path, str]:
     """Spoil row 5 of row group 1 of the second shard."""
     path = write_corpus(folder / "bad", counts, shards=3, row_group_rows=25)
     ids, numbers = as_lists(counts[50:100])
@@ -418,7 +379,7 @@ def _bad_corpus(
      ("id too large", False, "fit {bad} {new} --topics 3 SCAN")],
 )  # fmt: skip
 def test_a_bad_record_is_named_and_leaves_no_store(
-    kind: str, statistics: bool, verb: str, counts: NDArray[np.int64], refused: Refused, tmp_path: Path
+    kind: str, statistics: bool, verb: str, counts: Counts, refused: Refused, tmp_path: Path
 ) -> None:
     path, reason = _bad_corpus(tmp_path, counts, kind, statistics=statistics)
     row = () if statistics else ("row 5",)
@@ -427,7 +388,7 @@ def test_a_bad_record_is_named_and_leaves_no_store(
 
 
 def test_a_bad_record_while_other_threads_still_commit(
-    counts: NDArray[np.int64], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    counts: Counts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, reason = _bad_corpus(tmp_path, counts, "null list")
     failed, ended = threading.Event(), threading.Event()
@@ -445,11 +406,9 @@ def test_a_bad_record_while_other_threads_still_commit(
             time.sleep(0.3)
         return partial
 
-    def told(
-        checkpoints: Checkpoints, stage: tasks.Reduction, part: tasks.Part, step: Any, *after: str
-    ) -> str:
+    def told(checkpoints: Checkpoints, stage: tasks.Reduction, part: tasks.Part, *step: Any) -> str:
         try:
-            return commit(checkpoints, stage, part, step, *after)
+            return commit(checkpoints, stage, part, *step)
         finally:
             if part.source is not None and part.source.index == 0:
                 ended.set()
@@ -560,7 +519,7 @@ def places(
     corpus: Path,
     made_moments: Path,
     made_model: Path,
-    counts: NDArray[np.int64],
+    counts: Counts,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """Paths that a user may give by mistake."""
@@ -601,26 +560,19 @@ def test_wrong_input_is_one_line(case: tuple[str, ...], places: dict[str, Path],
 
 
 def test_another_seed_or_corpus_is_refused_with_both_fingerprints(
-    counts: NDArray[np.int64],
-    corpus: Path,
-    moments: Path,
-    refused: Refused,
-    done: Callable[..., str],
-    tmp_path: Path,
+    counts: Counts, corpus: Path, moments: Path, refused: Refused, tmp_path: Path
 ) -> None:
     seeded, other = tmp_path / "seeded", write_corpus(tmp_path / "corpus", counts[1:])
     done("scan", corpus, seeded, *SMALL_SCAN, "--seed", "4")
-    stored = _info(done, moments)
-    settings = [found["settings_fingerprint"][:12] for found in (stored, _info(done, seeded))]
-    corpora = [found["fingerprint"][:12] for found in (stored["corpora"][0], _info(done, other))]
+    stored = info(moments)
+    settings = [found["settings_fingerprint"][:12] for found in (stored, info(seeded))]
+    corpora = [found["fingerprint"][:12] for found in (stored["corpora"][0], info(other))]
     at = {"corpus": corpus, "moments": moments, "other": other}
     refused("scan {corpus} {moments} SMALL --seed 4", "{moments}", "seed: stored 0, asked 4", *settings, **at)
     refused("scan {other} {moments} SMALL", "{moments}", "another corpus", *corpora, **at)
 
 
-def test_a_full_disk_is_one_line_and_the_scan_resumes_later(
-    counts: NDArray[np.int64], tmp_path: Path
-) -> None:
+def test_a_full_disk_is_one_line_and_the_scan_resumes_later(counts: Counts, tmp_path: Path) -> None:
     wide = np.zeros((len(counts), 400), dtype=np.int64)
     wide[:, :N_WORDS] = counts
     path = write_corpus(tmp_path / "c", wide, row_group_rows=25)
@@ -689,7 +641,7 @@ def test_damage_is_named(
 
 @pytest.mark.parametrize("line", [SCANS, "info {corpus}", "scan {corpus} {unfinished} SMALL"])
 def test_a_truncated_parquet_file_is_named_and_read_once_mended(
-    line: str, counts: NDArray[np.int64], unfinished: Path, command: Command, refused: Refused, tmp_path: Path
+    line: str, counts: Counts, unfinished: Path, refused: Refused, tmp_path: Path
 ) -> None:
     path = write_corpus(tmp_path / "c", counts, row_group_rows=25)
     shard = path / "part-00001.parquet"
@@ -702,11 +654,7 @@ def test_a_truncated_parquet_file_is_named_and_read_once_mended(
 
 
 def test_a_parquet_file_truncated_while_it_is_scanned(
-    counts: NDArray[np.int64],
-    command: Command,
-    done: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    counts: Counts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_corpus(tmp_path / "c", counts, row_group_rows=25)
     shard, compute = path / "part-00002.parquet", RangeReduction.compute
@@ -721,7 +669,7 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
     with monkeypatch.context() as patch:
         patch.setattr(RangeReduction, "compute", compute_then_truncate)
         outcomes.refused(command(*arguments), 3, str(shard), "row group 0", "truncated")
-    assert _info(done, tmp_path / "m")["range_partitions_done"] > 0, "committed partitions are kept"
+    assert info(tmp_path / "m")["range_partitions_done"] > 0, "committed partitions are kept"
     shard.write_bytes(whole)
     assert command(*arguments).code == 0
 
@@ -741,7 +689,7 @@ def test_a_process_ends_with_the_code_and_one_line(corpus: Path, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["processes", "synchronous", "threads", "cluster"])
-def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tmp_path: Path) -> None:
+def test_a_bad_record_in_a_process(scheduler: str, counts: Counts, tmp_path: Path) -> None:
     path, reason = _bad_corpus(tmp_path, counts, "null list")
     before = listing(tmp_path)
     # One partition, so that no other commit is reported before the error.
@@ -770,7 +718,7 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: NDArray[np.int64], tm
     ],
 )
 def test_an_interrupt_in_the_middle_of_a_scan(
-    scheduler: str, number: signal.Signals, group: bool, counts: NDArray[np.int64], tmp_path: Path
+    scheduler: str, number: signal.Signals, group: bool, counts: Counts, tmp_path: Path
 ) -> None:
     many = write_corpus(tmp_path / "many", np.vstack([counts] * 8), shards=4, row_group_rows=10)
     target = tmp_path / "m"

@@ -26,7 +26,7 @@ from streaming_jsmf.storage.replace import directory_written_beside, put_in_plac
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
-from tests.outcomes import Command, refused
+from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
 
 SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--keep-partitions", "--scheduler", "synchronous")
@@ -169,11 +169,11 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(work: Workspace, tmp_pa
 # -- models -------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path, invoke: Command) -> None:
+def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path) -> None:
     (folder / "disk").mkdir()
     (folder / "model").rename(folder / "disk" / "real")
     (folder / "model").symlink_to(folder / "disk" / "real")
-    done = invoke("infer", folder / "m", folder / "model", *INFER, "--topics", "2", "--overwrite")
+    done = invoked("infer", folder / "m", folder / "model", *INFER, "--topics", "2", "--overwrite")
     assert done.code == 0, done.err
     assert (folder / "model").is_symlink()
     assert read_model(folder / "disk" / "real").arrays["anchors"].size == 2
@@ -181,20 +181,18 @@ def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path, invoke: C
     assert names(folder) == {"corpus", "disk", "m", "model"}
 
 
-def test_the_working_directory_is_not_replaced(
-    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_working_directory_is_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "model")
     for place in (".", "../model"):
         refused(
-            invoke("infer", folder / "m", place, *INFER, "--overwrite"), 2, "working directory", "another"
+            invoked("infer", folder / "m", place, *INFER, "--overwrite"), 2, "working directory", "another"
         )
     monkeypatch.chdir(folder / "model" / "word")
-    refused(invoke("infer", folder / "m", "..", *INFER, "--overwrite"), 2, "working directory")
+    refused(invoked("infer", folder / "m", "..", *INFER, "--overwrite"), 2, "working directory")
     assert names(folder) == {"corpus", "m", "model"}
 
 
-def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path, invoke: Command) -> None:
+def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path) -> None:
     root = folder / "model" / "zarr.json"
     text = root.read_text()
     for key in ("topic_topic_sum", "n_topics", "fingerprint", "sha256", "seconds"):
@@ -202,30 +200,30 @@ def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path, in
         at = next(i for i in range(place, len(text)) if text[i].isdigit())
         root.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :])
         for verb in ("info", "evaluate"):
-            refused(invoke(verb, folder / "model"), 3, str(folder / "model"))
+            refused(invoked(verb, folder / "model"), 3, str(folder / "model"))
     root.write_text(text)
-    assert invoke("info", folder / "model").code == 0
+    assert invoked("info", folder / "model").code == 0
 
 
-def test_a_finished_change_of_a_store_is_refused_when_repeated(folder: Path, invoke: Command) -> None:
+def test_a_finished_change_of_a_store_is_refused_when_repeated(folder: Path) -> None:
     write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
     for option in ("--add", "--remove"):
         change = ("scan", folder / "corpus", folder / "m", option, folder / "more", *SCAN[-2:])
-        assert invoke(*change).code == 0
+        assert invoked(*change).code == 0
         digests = read_store(folder / "m").digests()
-        assert invoke(*change).code == 2
+        assert invoked(*change).code == 2
         assert read_store(folder / "m").digests() == digests
 
 
 # -- what info says -----------------------------------------------------------------------------------------------
 
 
-def info(invoke: Command, path: Path) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads(invoke("info", path, "--json").out)
+def info(path: Path) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(invoked("info", path, "--json").out)
     return described
 
 
-def test_info_names_leftovers_and_writes_nothing(folder: Path, invoke: Command) -> None:
+def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     model, store = folder / "model", folder / "m"
     counts = model / "evaluation" / ("f" * 32)
     new = counts.with_name(f".{counts.name}.new")
@@ -237,38 +235,36 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path, invoke: Command) 
         leave_lock(place)
     before = states(folder)
     left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
-    assert sorted(info(invoke, model)["leftovers"]) == sorted(map(str, left))
-    named = info(invoke, store)["leftovers"]
+    assert sorted(info(model)["leftovers"]) == sorted(map(str, left))
+    named = info(store)["leftovers"]
     assert sorted(named) == sorted(map(str, read_store(store).leftovers()))
     assert len(named) == 2
     assert states(folder) == before
-    assert invoke("scan", folder / "corpus", store, *SCAN).code == 0
+    assert invoked("scan", folder / "corpus", store, *SCAN).code == 0
     assert not read_store(store).leftovers()
 
 
-def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path, invoke: Command) -> None:
+def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path) -> None:
     work, old = work_place(folder / "model"), folder / ".model.old"
     work.mkdir()
-    assert info(invoke, folder / "model")["unfinished"] == [str(work)]
+    assert info(folder / "model")["unfinished"] == [str(work)]
     work.rmdir()
     (folder / "model").rename(old)
     expected = {"kind": "nothing yet", "complete": False, "leftovers": [str(old)]}
-    assert info(invoke, folder / "model") == expected
+    assert info(folder / "model") == expected
     assert names(folder) == {"corpus", "m", ".model.old"}
 
 
-def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path, invoke: Command) -> None:
+def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path) -> None:
     shutil.rmtree(folder / "m" / "records")
-    refused(invoke("info", folder / "m"), 3, str(folder / "m"), "--repair")
+    refused(invoked("info", folder / "m"), 3, str(folder / "m"), "--repair")
 
 
 @pytest.mark.slow
-def test_a_repair_that_is_killed_keeps_the_history(
-    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the results of parts: their notes are in the record alone.
     store = folder / "sums"
-    assert invoke("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word)).code == 0
+    assert invoked("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word)).code == 0
     outcome = read_store(store).outcome("range")
     assert outcome is not None
     assert len(outcome["history"]) > 1
@@ -276,8 +272,8 @@ def test_a_repair_that_is_killed_keeps_the_history(
 
     with monkeypatch.context() as patch:
         patch.setattr(moments_store, "write_record", Mock(side_effect=StoreError("killed")))
-        assert invoke("scan", folder / "corpus", store, "--repair").code == 3
-    assert invoke("scan", folder / "corpus", store, "--repair").code == 0
+        assert invoked("scan", folder / "corpus", store, "--repair").code == 3
+    assert invoked("scan", folder / "corpus", store, "--repair").code == 0
     mended = read_store(store).outcome("range")
     assert mended is not None
     assert mended["history"] == outcome["history"]

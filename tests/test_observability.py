@@ -43,7 +43,7 @@ from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
 from tests.corpora import planted, write_corpus, write_texts
-from tests.outcomes import Command, refused
+from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for
 from tests.stores import digests
 
@@ -239,22 +239,20 @@ def require_whole_stages(events: list[dict[str, Any]], store: Path) -> None:
         assert end["peak_memory"] == max(event["peak_memory"] for event in committed) > 10 * MIB
 
 
-def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(
-    corpus: Path, tmp_path: Path, invoke: Command
-) -> None:
+def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, tmp_path: Path) -> None:
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     arguments = ("scan", corpus, store, *SETTINGS, *ALONE, "--log-json", log)
     records = store / "records"
     with killed(command(*arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2):
         pass
     kept = len(list(records.glob("range-part-*/zarr.json")))
-    assert made(store, invoke).keys() == {"started", "versions", "task_seconds", "peak_memory"}
+    assert made(store).keys() == {"started", "versions", "task_seconds", "peak_memory"}
     text = log.read_text(encoding="utf-8")
     assert text.endswith("\n")
     assert [event["event"] for event in parsed(text)][:2] == ["command_started", "stage_started"]
     # As a crash of the machine leaves it.
     log.write_text(text + '{"time": "20', encoding="utf-8")
-    assert invoke(*arguments).code == 0
+    assert invoked(*arguments).code == 0
     added = log.read_text(encoding="utf-8").removeprefix(text + '{"time": "20\n')
     first, *events = parsed(added)
     [message] = [e["text"] for e in of_kind(events, "message") if "were committed" in e["text"]]
@@ -266,9 +264,9 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(
     assert [event["done"] for event in committed] == list(range(kept + 1, start["total"] + 1))
 
 
-def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path, invoke: Command) -> None:
+def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path) -> None:
     options = ("--topics", "3", "--no-polish", *SETTINGS[2:], *ALONE, "--log-json", "-")
-    done = invoke("fit", corpus, tmp_path / "model", *options)
+    done = invoked("fit", corpus, tmp_path / "model", *options)
     assert done.code == 0, done.err
     events = parsed(done.err)
     assert events[0]["command"] == "fit"
@@ -280,27 +278,27 @@ def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path, invoke: Com
     assert all(step["measures"]["change"] > 0 for step in steps)
 
 
-def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path, invoke: Command) -> None:
+def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path) -> None:
     row = "river stone garden window summer winter {} forest"
     texts = {number: row.format("word" * (number % 3 + 1)) for number in range(40)}
     source, log = write_texts(tmp_path / "in.jsonl", texts), tmp_path / "log.jsonl"
     options = ("--preset", "papers", "--scheduler", "threads", "--workers", "1", "--log-json", log)
-    said = invoke("ingest", source, tmp_path / "c", *options).err
+    said = invoked("ingest", source, tmp_path / "c", *options).err
     assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
     assert "partition" not in said
     events = parsed(log.read_text(encoding="utf-8"))
     assert [event["unit"] for event in of_kind(events, "committed")] == ["bytes", "nonzeros"]
     assert all(event["peak_memory"] > 10 * MIB for event in of_kind(events, "committed"))
     sizes = ("--documents", "50", "--vocabulary-size", "60", "--topics", "3", *ALONE)
-    assert invoke("simulate", tmp_path / "s", *sizes, "--log-json", log).code == 0
+    assert invoked("simulate", tmp_path / "s", *sizes, "--log-json", log).code == 0
     events = parsed(log.read_text(encoding="utf-8"))[len(events) :]
     (part,) = of_kind(events, "committed")
     assert (part["stage"], part["size"], part["unit"]) == ("simulate", 50, "documents")
 
 
-def test_an_error_and_an_interrupt_end_the_log(corpus: Path, tmp_path: Path, invoke: Command) -> None:
+def test_an_error_and_an_interrupt_end_the_log(corpus: Path, tmp_path: Path) -> None:
     log, scan = tmp_path / "log.jsonl", ("scan", corpus, tmp_path / "m")
-    failed = invoke(*scan, "--max-topics", "0", "--log-json", log)
+    failed = invoked(*scan, "--max-topics", "0", "--log-json", log)
     last = parsed(log.read_text(encoding="utf-8"))[-1]
     assert (failed.code, last["outcome"], f"error: {last['message']}\n") == (2, "error", failed.err)
     with started(command(*scan, *SETTINGS, "--scheduler", "threads", "--log-json", log)) as process:
@@ -326,14 +324,14 @@ def test_an_error_and_an_interrupt_end_the_log(corpus: Path, tmp_path: Path, inv
     ],
 )
 def test_a_log_that_cannot_be_written_is_one_line_before_any_work(
-    target: str, reason: str, corpus: Path, tmp_path: Path, invoke: Command
+    target: str, reason: str, corpus: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / target
-    refused(invoke("scan", corpus, tmp_path / "m", "--log-json", log), 2, f"--log-json {log}: ", reason)
+    refused(invoked("scan", corpus, tmp_path / "m", "--log-json", log), 2, f"--log-json {log}: ", reason)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path, invoke: Command) -> None:
+def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path) -> None:
     """The reader of a pipe closes it after the first commit: exit 2, one error, and the work is kept."""
     pipe, store = tmp_path / "pipe", tmp_path / "m"
     os.mkfifo(pipe)
@@ -347,7 +345,7 @@ def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path, invoke: Comma
     reader = threading.Thread(target=read_three)
     reader.start()
     arguments = ["scan", corpus, store, *SETTINGS, *ALONE]
-    done = invoke(*arguments, "--log-json", pipe)
+    done = invoked(*arguments, "--log-json", pipe)
     reader.join(timeout=PATIENCE)
     assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
@@ -356,7 +354,7 @@ def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path, invoke: Comma
     # How far the scan came before it noticed depends on when the reader got its turn.
     committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
     assert committed, done.err
-    again = invoke(*arguments)
+    again = invoked(*arguments)
     assert again.code == 0, again.err
     assert "range: 5 of 5 partitions were committed by an earlier run" in again.err
     repeated = committed & {line.split(" committed ")[0] for line in again.err.splitlines()}
@@ -426,11 +424,9 @@ def test_the_bar_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes", "synchronous"])
-def test_local_schedulers_have_no_report(
-    scheduler: str, corpus: Path, tmp_path: Path, invoke: Command
-) -> None:
+def test_local_schedulers_have_no_report(scheduler: str, corpus: Path, tmp_path: Path) -> None:
     options = ("--scheduler", scheduler, "--performance-report", tmp_path / "r.html")
-    refused(invoke("scan", corpus, tmp_path / "m", *options), 2, "--scheduler cluster")
+    refused(invoked("scan", corpus, tmp_path / "m", *options), 2, "--scheduler cluster")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -460,7 +456,7 @@ def test_a_report_needs_a_place_and_each_step_has_its_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, invoke: Command) -> None:
+def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path) -> None:
     """It is written; and the cluster of a scan is as quiet as the other schedulers, with the same bits."""
     pytest.importorskip("bokeh")
     report, scan = tmp_path / "r.html", ("scan", corpus, tmp_path / "m", *SETTINGS)
@@ -473,10 +469,10 @@ def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, invoke: Command) 
     tasks = re.search(r"number of tasks: (\d+)", text)
     assert tasks is not None
     assert int(tasks[1]) == 4 * partitions, "a partition and a fold, in both scans"
-    assert invoke("scan", corpus, tmp_path / "here", *SETTINGS, *ALONE).code == 0
+    assert invoked("scan", corpus, tmp_path / "here", *SETTINGS, *ALONE).code == 0
     assert digests(tmp_path / "m") == digests(tmp_path / "here")
     report.unlink()
-    again = invoke(*scan, *options)
+    again = invoked(*scan, *options)
     assert again.code == 0
     assert again.err.startswith(f"{report}: not written")
     assert again.err.count("\n") == 1
@@ -485,8 +481,8 @@ def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, invoke: Command) 
 # --- the provenance of a store
 
 
-def made(store: Path, invoke: Command) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(invoke("info", store, "--json").out)["provenance"]
+def made(store: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(invoked("info", store, "--json").out)["provenance"]
     return found
 
 
@@ -497,10 +493,10 @@ def history(store: Path, stage: str) -> list[dict[str, Any]]:
     return notes
 
 
-def test_info_says_what_made_a_store(corpus: Path, tmp_path: Path, invoke: Command) -> None:
+def test_info_says_what_made_a_store(corpus: Path, tmp_path: Path) -> None:
     store, before = tmp_path / "m", datetime.now(UTC)
-    assert invoke("scan", corpus, store, *SETTINGS, *ALONE).code == 0
-    found, notes = made(store, invoke), history(store, "range") + history(store, "projection")
+    assert invoked("scan", corpus, store, *SETTINGS, *ALONE).code == 0
+    found, notes = made(store), history(store, "range") + history(store, "projection")
     assert found["task_seconds"] == pytest.approx(sum(note["seconds"] for note in notes), abs=1e-3)
     assert found["peak_memory"] == max(note["peak_memory"] for note in notes)
     assert found["versions"] == package_versions()
@@ -509,10 +505,10 @@ def test_info_says_what_made_a_store(corpus: Path, tmp_path: Path, invoke: Comma
     assert before.timestamp() - 0.001 <= started.timestamp() <= finished.timestamp()
     assert finished <= datetime.now(UTC)
     change(store, "range", lambda record: record["made"]["versions"].update(zarr="0.1"))
-    assert made(store, invoke)["versions"]["zarr"] == f"{package_versions()['zarr']}, 0.1", "both are named"
+    assert made(store)["versions"]["zarr"] == f"{package_versions()['zarr']}, 0.1", "both are named"
     # A store of a release that did not keep it.
     change(store, "words", lambda record: record.pop("made"))
-    assert made(store, invoke).keys() == {"task_seconds", "peak_memory"}
+    assert made(store).keys() == {"task_seconds", "peak_memory"}
 
 
 def change(store: Path, stage: str, how: Any) -> None:
