@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from streaming_jsmf.__main__ import main
+from streaming_jsmf.cli import main as cli
 
 PROGRESS = re.compile(r"^[\w-]+: ((part|partition|sample) \d+ committed|finished in|step) .*\n", re.MULTILINE)
 
@@ -53,6 +54,17 @@ def called(*arguments: object) -> Outcome:
     with redirect_stdout(out), redirect_stderr(err):
         code = run([*map(str, arguments)])
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def invoked(*arguments: object) -> Outcome:
+    """Run a command line in this process without handling signals; it may also write bytes."""
+    out, err = BytesIO(), BytesIO()
+    with (
+        redirect_stdout(TextIOWrapper(out, "utf-8", write_through=True)),
+        redirect_stderr(TextIOWrapper(err, "utf-8", "backslashreplace", write_through=True)),
+    ):
+        code = cli.run([*map(str, arguments)])
+        return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 def printed(*arguments: object) -> str:

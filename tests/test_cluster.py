@@ -1,4 +1,4 @@
-"""Scans on a real cluster: over TCP, with processes that are killed, and machines that are not what they should be."""
+"""Scans on a real cluster: over TCP and TLS, with killed processes and misconfigured machines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,13 @@ SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "1500")
 PARTITIONS = 25
 
 
-def said_last(outcome: Outcome) -> str:
-    """The one line a command ended with; whatever else was said is progress."""
+def error_of(outcome: Outcome) -> str:
+    """Return the one error line, which is the last after the progress."""
     said = outcome.err.splitlines()
     assert "Traceback" not in outcome.err, outcome.err
     assert not [line for line in said if re.search(r"distributed|asyncio|Warning", line[:60])], outcome.err
     assert [line for line in said if line.startswith("error:")] == said[-1:], outcome.err
     return said[-1]
-
-
-def running(line: list[str]) -> AbstractContextManager[Process]:
-    return started(line, stderr=subprocess.PIPE)
-
-
-def end_of(process: Process) -> Outcome:
-    """Wait for a command; one that hangs fails."""
-    _, error = process.communicate(timeout=PATIENCE)
-    return Outcome(process.returncode, "", error)
 
 
 def scan_on(address: str, corpus: Path, store: Path) -> list[str]:
@@ -68,10 +58,18 @@ def committed(store: Path) -> int:
     return len(list((store / "records").glob("range-*/zarr.json")))
 
 
-def in_the_middle(store: Path) -> None:
-    """Wait for some work to be committed, with most of it to come."""
-    wait_until(lambda: committed(store) >= 6, "the first commits")
-    assert committed(store) < PARTITIONS, "too late to be in the middle"
+@contextmanager
+def scanning(address: str, corpus: Path, store: Path) -> Iterator[tuple[Process, Callable[[], Outcome]]]:
+    """Start a scan, and yield in its middle; the second value waits for its end."""
+    with started(scan_on(address, corpus, store), stderr=subprocess.PIPE) as process:
+
+        def end() -> Outcome:
+            _, error = process.communicate(timeout=PATIENCE)
+            return Outcome(process.returncode, "", error)
+
+        wait_until(lambda: committed(store) >= 6, "the first commits")
+        assert committed(store) < PARTITIONS, "too late to be in the middle"
+        yield process, end
 
 
 def digests(store: Path) -> dict[str, str]:
@@ -106,66 +104,43 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.slow
-def test_a_scan_over_tcp_gives_the_same_bits(
-    corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
-) -> None:
-    finished(scan_on(cluster.address, corpus, tmp_path / "m"))
-    assert digests(tmp_path / "m") == undisturbed
-
-
-def shards(corpus: Path) -> dict[str, str]:
-    return {shard.name: shard.sha256 for shard in open_corpus(corpus).shards}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["ingest", "simulate"])
 def test_corpora_made_over_tcp_are_the_same_bytes(verb: str, cluster: Cluster, tmp_path: Path) -> None:
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"text": "word{i % 9} word{i % 7} word{i % 5} tree"}}\n' for i in range(200)))
-    options = {
-        "ingest": ("ingest", texts, "{}", "--preset", "papers", "--min-tokens", "0", "--tokens-per-shard", "100"),
-        "simulate": ("simulate", "{}", "--documents", "300", "--vocabulary-size", "50", "--topics", "3",
-                     "--documents-per-shard", "100"),
-    }[verb]  # fmt: skip
-    made = {}
+    source, options = {
+        "ingest": ((texts,), "--preset papers --min-tokens 0 --tokens-per-shard 100"),
+        "simulate": ((), "--documents 300 --vocabulary-size 50 --topics 3 --documents-per-shard 100"),
+    }[verb]
+    made = []
     for scheduler in ("synchronous", cluster.address):
-        target = tmp_path / re.sub(r"\W", "", scheduler)
-        line = command(*(target if option == "{}" else option for option in options))
-        finished([*line, "--scheduler", scheduler])
-        made[scheduler] = shards(target)
-    assert len(made["synchronous"]) > 1
-    assert made[cluster.address] == made["synchronous"]
+        target = tmp_path / str(len(made))
+        finished(command(verb, *source, target, *options.split(), "--scheduler", scheduler))
+        made.append({shard.name: shard.sha256 for shard in open_corpus(target).shards})
+    assert len(made[0]) > 1
+    assert made[0] == made[1]
 
 
 def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads() -> None:
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
-    ) as cluster:
-        with Client(cluster.scheduler_address, set_as_default=False) as client:
+    local = {"processes": False, "protocol": "tcp", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **local) as cluster:
+        address = cluster.scheduler_address
+        with Client(address, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=PATIENCE)
-        for workers, expected in ((None, 2), (1, 2), (7, 7)):
-            execution = Execution(cluster.scheduler_address, workers)
-            with execution.executor() as executor:
+        cases = ((address, None, 2), (address, 1, 2), (address, 7, 7), ("threads", 3, 3))
+        for scheduler, workers, expected in cases:
+            with Execution(scheduler, workers).executor() as executor:
                 assert executor.tasks_at_once == expected
-    local = Execution("threads", 3)
-    with local.executor() as executor:
-        assert executor.tasks_at_once == 3
 
 
 # -- the cluster is lost, or a part of it -----------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_killed_costs_no_bit(
-    corpus: Path, undisturbed: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_killed_worker_changes_no_bit(corpus: Path, undisturbed: dict[str, str], tmp_path: Path) -> None:
     store = tmp_path / "m"
-    with (
-        dask_cluster(tmp_path / "dask") as cluster,
-        running(scan_on(cluster.address, corpus, store)) as process,
-    ):
-        in_the_middle(store)
+    with dask_cluster(tmp_path / "dask") as cluster, scanning(cluster.address, corpus, store) as (_, end):
         cluster.workers[0].kill()
-        done = end_of(process)
+        done = end()
     assert done.code == 0, done.err
     assert digests(store) == undisturbed
 
@@ -176,37 +151,29 @@ def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
     how: signal.Signals, corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:
     store = tmp_path / "m"
-    with (
-        dask_cluster(tmp_path / "dask") as lost,
-        running(scan_on(lost.address, corpus, store)) as process,
-    ):
-        in_the_middle(store)
+    with dask_cluster(tmp_path / "dask") as lost, scanning(lost.address, corpus, store) as (_, end):
         lost.scheduler.send_signal(how)
-        done = end_of(process)
-        assert (done.code, f"scheduler at {lost.address} was lost; run the same" in said_last(done)) == (
-            3,
-            True,
-        )
-        # They end by themselves: nothing is left behind that writes into the store.
+        done = end()
+        assert done.code == 3, done.err
+        assert f"scheduler at {lost.address} was lost; run the same" in error_of(done)
+        # The workers end by themselves, so that nothing goes on writing into the store.
         for worker in lost.workers:
             worker.wait(timeout=PATIENCE)
-    before = committed(store)
-    assert before > 0
+    assert committed(store) > 0
     assert "were committed by an earlier run" in finished(scan_on(cluster.address, corpus, store))
     assert digests(store) == undisturbed
 
 
 @pytest.mark.slow
-def test_a_command_that_is_killed_is_finished_on_the_same_cluster(
+def test_a_killed_command_is_finished_on_the_same_cluster(
     corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:
-    line = scan_on(cluster.address, corpus, tmp_path / "m")
-    with running(line) as first:
-        in_the_middle(tmp_path / "m")
+    store = tmp_path / "m"
+    with scanning(cluster.address, corpus, store) as (first, _):
         first.kill()
         first.wait()
-    assert "were committed by an earlier run" in finished(line)
-    assert digests(tmp_path / "m") == undisturbed
+    assert "were committed by an earlier run" in finished(scan_on(cluster.address, corpus, store))
+    assert digests(store) == undisturbed
 
 
 @pytest.mark.slow
@@ -224,12 +191,11 @@ def test_a_cluster_that_gives_up_ends_the_command(
     machine = Machine((), {f"DASK_DISTRIBUTED__SCHEDULER__{key}": value})
     with (
         dask_cluster(tmp_path / "dask", workers=1, scheduler_machine=machine) as cluster,
-        running(scan_on(cluster.address, corpus, store)) as process,
+        scanning(cluster.address, corpus, store) as (_, end),
     ):
-        in_the_middle(store)
         cluster.workers[0].kill()
-        done = end_of(process)
-    assert (done.code, said in said_last(done)) == (3, True), done.err
+        done = end()
+    assert (done.code, said in error_of(done)) == (3, True), done.err
     finished(command("scan", corpus, store, *SETTINGS))
     assert digests(store) == undisturbed
 
@@ -238,11 +204,11 @@ def test_a_cluster_that_gives_up_ends_the_command(
 
 
 def refused(corpus: Path, store: Path, address: str, **environment: str) -> str:
-    """The one line of a scan that must not begin."""
+    """Return the error of a scan that must not begin."""
     done = ended(scan_on(address, corpus, store), **environment)
     assert done.code == 2, done.err
     assert not store.exists()
-    return said_last(done)
+    return error_of(done)
 
 
 @pytest.mark.slow
@@ -255,22 +221,22 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(corpus: Path, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["worker", pytest.param("scheduler", marks=pytest.mark.slow)])
-def test_a_machine_without_the_package_is_told(who: str, corpus: Path, tmp_path: Path) -> None:
-    bare = without_the_package(tmp_path)
-    with dask_cluster(tmp_path / "dask", workers=1, **{f"{who}_machine": bare}) as cluster:
+@pytest.mark.parametrize(
+    ("who", "package"),
+    [("worker", None), ("scheduler", None), ("worker", "streaming_jsmf"), ("worker", "scipy")],
+)
+def test_a_machine_without_the_package_or_with_another_version_is_named(
+    who: str, package: str | None, corpus: Path, tmp_path: Path
+) -> None:
+    if package is None:
+        machine, said = without_the_package(tmp_path), "has streaming_jsmf nowhere, and here it is"
+    else:
+        machine = with_another_version(tmp_path / "other", package, "0.0.1")
+        said = f"has {package} 0.0.1, and here it is "
+    with dask_cluster(tmp_path / "dask", workers=1, **{f"{who}_machine": machine}) as cluster:
         line = refused(corpus, tmp_path / "m", cluster.address)
+    assert said in line
     assert f"the {who}" in line
-    assert "has streaming_jsmf nowhere, and here it is" in line
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("package", ["streaming_jsmf", "scipy"])
-def test_a_worker_with_another_version_is_told(package: str, corpus: Path, tmp_path: Path) -> None:
-    other = with_another_version(tmp_path / "other", package, "0.0.1")
-    with dask_cluster(tmp_path / "dask", workers=1, worker_machine=other) as cluster:
-        line = refused(corpus, tmp_path / "m", cluster.address)
-    assert f"has {package} 0.0.1, and here it is " in line
 
 
 # -- TLS ------------------------------------------------------------------------------------------------------------
@@ -314,24 +280,15 @@ class Captured(Exception):
     """Carries a graph out of the scan that would have computed it."""
 
 
-@pytest.fixture(scope="module")
-def thousands(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of 5,000 row groups, each of them a partition when partitions are small."""
-    folder = tmp_path_factory.mktemp("graph")
-    counts = np.ones((5000, 4), dtype=np.int64)
-    return write_corpus(folder / "corpus", counts, shards=5, row_group_rows=1)
-
-
-def test_thousands_of_partitions_make_a_small_graph(
-    thousands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_thousands_of_partitions_make_a_small_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def capture(*collections: Any, **_: Any) -> None:
         raise Captured(collections)
 
     monkeypatch.setattr(dask, "compute", capture)
+    corpus = write_corpus(tmp_path / "c", np.ones((5000, 4), dtype=np.int64), shards=5, row_group_rows=1)
     settings = ScanSettings(max_topics=2, partition_nonzeros=4)
     with pytest.raises(Captured) as caught:
-        scan(thousands, tmp_path / "m", settings, Execution("synchronous"))
+        scan(corpus, tmp_path / "m", settings, Execution("synchronous"))
     (last,) = caught.value.args[0]
     tasks = dict(last.__dask_graph__())
     assert len(tasks) == 2 * 5000 + 5000 // FAN_IN - 1, "a partition and a fold each, and the groups of eight"
@@ -343,11 +300,7 @@ def test_thousands_of_partitions_make_a_small_graph(
 
 def test_results_of_tasks_are_tokens(corpus_path: Path, tmp_path: Path) -> None:
     results: list[Any] = []
-
-    def note(*seen: Any) -> None:
-        results.append(seen[1])
-
-    with Callback(posttask=note):
+    with Callback(posttask=lambda *seen: results.append(seen[1])):
         settings = ScanSettings(max_topics=5, partition_nonzeros=4000)
         scan(corpus_path, tmp_path / "m", settings, Execution("synchronous"))
     assert len(results) > 8

@@ -1,6 +1,6 @@
-"""Scans that are struck by a fault, at a moment drawn by a seed.
+"""Scans hit by a fault at a random moment.
 
-The same command gives the bits of a quiet scan then, or names what is damaged and ``--repair`` gives them.
+The same command then gives the arrays of an undisturbed scan, or names the damage, and ``--repair`` gives them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from tests.corpora import planted, write_corpus
+from tests.outcomes import Outcome, invoked, printed
 from tests.processes import PATIENCE, Process, command, ended, started, wait_for, wait_until
 
 SETTINGS = ("--max-topics", "20", "--partition-nonzeros", "1500", "--keep-partitions")
@@ -67,7 +68,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Scan:
-    """A scan that runs: its process, its store, and a draw of its own."""
+    """A running scan: its process, its store, and random numbers."""
 
     process: Process
     store: Path
@@ -89,10 +90,6 @@ class Scan:
         file = files[self.rng.integers(len(files))]
         # Not all of it: a chunk that is missing and one that is cut are different damage.
         file.write_bytes(file.read_bytes()[: int(file.stat().st_size * self.rng.uniform(0, 0.9))])
-
-
-def kill_the_scan(scan: Scan) -> None:
-    scan.kill()
 
 
 def kill_a_worker(scan: Scan) -> None:
@@ -135,7 +132,7 @@ def exceed_the_memory_of_a_worker(scan: Scan) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """What strikes a scan on which scheduler, and how many records are there before."""
+    """A fault, the scheduler of the scan, and after how many records it happens."""
 
     strike: Callable[[Scan], None]
     scheduler: str
@@ -147,7 +144,7 @@ class Fault:
 
 
 KINDS: tuple[tuple[Callable[[Scan], None], tuple[str, ...]], ...] = (
-    (kill_the_scan, ("threads", "processes", "cluster")),
+    (Scan.kill, ("threads", "processes", "cluster")),
     (truncate_a_chunk, ("threads", "processes")),
     (fill_the_disk, ("threads",)),
     (truncate_a_record, ("threads", "processes")),
@@ -209,7 +206,7 @@ def scan_command(corpus: Path, store: Path, scheduler: str) -> list[str]:
 
 
 def strike(fault: Fault, corpus: Path, store: Path) -> None:
-    """Run a scan, strike it, and see that it ends: well, with one line, or killed."""
+    """Run a scan, apply the fault, and require an end: success, one error line, or a kill."""
     with ExitStack() as stack:
         address, cluster, greedy = fault.scheduler, None, None
         if fault.scheduler == "tcp":
@@ -231,38 +228,30 @@ def strike(fault: Fault, corpus: Path, store: Path) -> None:
         assert sum(line.startswith("error: ") for line in said.splitlines()) == 1
 
 
-def finish(corpus: Path, store: Path, *more: str) -> tuple[int, str]:
+def finish(corpus: Path, store: Path, *more: str) -> Outcome:
     done = ended([*scan_command(corpus, store, "threads"), *more], **ENVIRONMENT)
     assert "Traceback" not in done.err
-    return done.code, done.err
-
-
-def digests(store: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, object, str]:
-    """Exit code of ``info``, which reads all there is, the digests, and the error."""
-    capsys.readouterr()
-    code = run(["info", str(store), "--json"])
-    shown = capsys.readouterr()
-    return code, json.loads(shown.out)["digests"] if code == 0 else None, shown.err
+    return done
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", DRAWN, ids=str)
-def test_a_scan_survives(
-    fault: Fault, corpus: Path, undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_scan_survives(fault: Fault, corpus: Path, undisturbed: Path, tmp_path: Path) -> None:
     store = tmp_path / "moments"
     strike(fault, corpus, store)
-    code, error = finish(corpus, store)
-    if code == 0:
-        code, _, error = digests(store, capsys)
-    if code != 0:
-        assert fault.strike in (truncate_a_chunk, truncate_a_record), error
-        assert code == 3, error
-        assert str(store) in error.splitlines()[-1]
-        assert "--repair" in error.splitlines()[-1]
-        code, error = finish(corpus, store, "--repair")
-        assert code == 0, error
-    assert digests(store, capsys)[:2] == (0, digests(undisturbed, capsys)[1])
+    done = finish(corpus, store)
+    if done.code == 0:
+        # It reads all arrays.
+        done = invoked("info", store, "--json")
+    if done.code != 0:
+        assert fault.strike in (truncate_a_chunk, truncate_a_record), done.err
+        assert done.code == 3, done.err
+        for part in (str(store), "--repair"):
+            assert part in done.err.splitlines()[-1]
+        repaired = finish(corpus, store, "--repair")
+        assert repaired.code == 0, repaired.err
+    found, expected = (json.loads(printed("info", path, "--json")) for path in (store, undisturbed))
+    assert found["digests"] == expected["digests"]
     assert [path.name for path in tmp_path.iterdir() if "moments" in path.name] == ["moments"]
 
 

@@ -1,13 +1,15 @@
-"""The tree of folds: its shape against a slow oracle, and that no order of the tasks and no kill changes it."""
+"""The tree of folds has the shape of a slow oracle, and neither the order of tasks nor a kill changes it."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, run_job
 from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.moments import manifest
+from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.arrays import create_group
@@ -30,29 +33,22 @@ Fold = Callable[[Any, Any], Any]
 
 
 def slow_fold(values: Sequence[Any], fan_in: int, fold: Fold) -> Any:
-    """The oracle: halves its way down to groups from above, where the package goes up from below."""
+    """The oracle splits into groups from above, where the package builds them from below."""
     if len(values) == 1:
         return values[0]
     size = 1
     while size * fan_in < len(values):
         size *= fan_in
-    groups = [slow_fold(values[i : i + size], fan_in, fold) for i in range(0, len(values), size)]
-    total = groups[0]
-    for group in groups[1:]:
-        total = fold(total, group)
-    return total
+    return reduce(fold, [slow_fold(values[i : i + size], fan_in, fold) for i in range(0, len(values), size)])
 
 
 def slow_total(values: Sequence[Any], sections: Sequence[int], fan_in: int, fold: Fold) -> Any:
-    parts = [values[a:b] for a, b in pairwise(accumulate(sections, initial=0))]
-    total = slow_fold(parts[0], fan_in, fold)
-    for section in parts[1:]:
-        total = fold(total, slow_fold(section, fan_in, fold))
-    return total
+    bounds = pairwise(accumulate(sections, initial=0))
+    return reduce(fold, [slow_fold(values[a:b], fan_in, fold) for a, b in bounds])
 
 
 def symbolic(order: FoldOrder) -> dict[str, str]:
-    """What each fold is of, as text."""
+    """The contents of each fold, as text."""
     made: dict[str, str] = {}
     for step in order.steps:
         taken = step.taken if step.of_part else made[step.taken]
@@ -64,20 +60,10 @@ def letters(number: int) -> tuple[str, ...]:
     return tuple(chr(ord("a") + i) for i in range(number))
 
 
-SHAPES = [
-    (2, (7,)),
-    (3, (1,)),
-    (3, (3,)),
-    (3, (4,)),
-    (3, (10,)),
-    (3, (26,)),
-    (3, (5, 1, 1, 4)),
-    (8, (9, 8)),
-    (3, (1, 13)),
-]
-
-
-@pytest.mark.parametrize(("fan_in", "sections"), SHAPES)
+@pytest.mark.parametrize(
+    ("fan_in", "sections"),
+    [(2, (7,)), *((3, (n,)) for n in (1, 3, 4, 10, 26)), (3, (5, 1, 1, 4)), (3, (1, 13)), (8, (9, 8))],
+)
 def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -> None:
     keys = letters(sum(sections))
     order = FoldOrder(keys, "salt", sections, fan_in)
@@ -89,7 +75,7 @@ def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -
         assert made[step.fold].replace("(", "").replace(")", "") == "".join(keys[step.first : step.last + 1])
 
 
-def test_few_parts_are_folded_as_they_come_and_so_are_all_of_stores_of_before() -> None:
+def test_few_parts_and_all_of_old_stores_are_folded_one_by_one() -> None:
     for number, fan_in in ((FAN_IN, FAN_IN), (20, None)):
         keys = letters(number)
         order = FoldOrder(keys, "salt", fan_in=fan_in)
@@ -99,7 +85,7 @@ def test_few_parts_are_folded_as_they_come_and_so_are_all_of_stores_of_before() 
 
 
 @pytest.mark.parametrize("first", [1, 5, 10])
-def test_what_is_added_goes_on_from_what_is_there(first: int) -> None:
+def test_added_parts_continue_from_the_stored_total(first: int) -> None:
     keys = letters(first + 12)
     alone = FoldOrder(keys[:first], "salt", (first,), 3)
     both, all_of_them = (FoldOrder(keys[: first + n], "salt", (first, n), 3) for n in (7, 12))
@@ -111,7 +97,7 @@ def test_what_is_added_goes_on_from_what_is_there(first: int) -> None:
     assert FoldOrder(keys, "salt", (len(keys),), 3).total != FoldOrder(keys, "salt", (first, 12), 3).total
 
 
-def test_what_a_fold_holds_is_not_folded_again() -> None:
+def test_parts_within_a_known_fold_are_not_folded_again() -> None:
     order = FoldOrder(letters(10), "", fan_in=3)
     by_parts = {(step.first, step.last): step.fold for step in order.steps}
     known = {by_parts[0, 5], by_parts[6, 7]}
@@ -125,7 +111,7 @@ def test_what_a_fold_holds_is_not_folded_again() -> None:
 
 @dataclass(frozen=True)
 class Brackets:
-    """A fold leaves a trace: -1, what was folded, what came to it, -2."""
+    """A fold leaves a trace: -1, both operands, -2."""
 
     name: str = "brackets"
 
@@ -135,10 +121,8 @@ class Brackets:
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         if folded is None:
             return partial
-        traces = ([-1], folded.arrays["trace"], partial.arrays["trace"], [-2])
-        return PartialResult(
-            {"trace": np.concatenate(traces)}, {"parts": folded.scalars["parts"] + partial.scalars["parts"]}
-        )
+        trace = np.concatenate([[-1], folded.arrays["trace"], partial.arrays["trace"], [-2]])
+        return PartialResult({"trace": trace}, {"parts": folded.scalars["parts"] + partial.scalars["parts"]})
 
 
 def brackets(sections: Sequence[int], fan_in: int) -> list[int]:
@@ -155,7 +139,7 @@ def job_in(folder: Path, sections: tuple[int, ...], fan_in: int, *, keep: bool =
 
 
 def run_in_some_order(job: Job, workers: int, rng: np.random.Generator, stop_after: float = np.inf) -> None:
-    """The tasks of a job, each as soon as it may or much later; a kill after some of them."""
+    """Run the tasks of a job in a random order that their dependencies allow; stop after some of them."""
     lacking = job.graph(job.committed(), workers)
     tasks = {} if lacking is None else dict(lacking.__dask_graph__())
     done: set[Any] = set()
@@ -172,14 +156,14 @@ def test_no_order_of_tasks_and_no_kill_changes_a_fold(keep: bool, tmp_path: Path
     for turn in range(3):
         job = job_in(tmp_path / str(turn), sections, 3, keep=keep)
         while job.order is not None and job.order.total not in job.checkpoints.folds():
-            # Killed, and gone on with by another number of workers.
+            # Killed, and resumed by another number of workers.
             run_in_some_order(job, int(rng.integers(1, 4)), rng, stop_after=int(rng.integers(1, 12)))
         assert job.result().arrays["trace"].tolist() == brackets(sections, 3)
         assert job.checkpoints.folds() == {job.order.total}
         assert job.committed() == set(range(15))
         assert [note["number"] for note in job.checkpoints.history(job.order.keys)] == list(range(15))
-        lying = [path.name for path in (tmp_path / str(turn) / "partials").iterdir() if path.is_dir()]
-        assert sum("part-" in name for name in lying) == (15 if keep else 0)
+        stored = [path.name for path in (tmp_path / str(turn) / "partials").iterdir() if path.is_dir()]
+        assert sum("part-" in name for name in stored) == (15 if keep else 0)
 
 
 @pytest.mark.parametrize("execution", [SYNCHRONOUS, Execution("threads", 4)], ids=lambda e: e.scheduler)
@@ -190,25 +174,27 @@ def test_every_scheduler_folds_alike(execution: Execution, tmp_path: Path) -> No
     assert job.result().arrays["trace"].tolist() == brackets((11,), 3)
 
 
-def test_a_task_that_is_asked_again_does_nothing(tmp_path: Path) -> None:
-    """Dask runs a task again whose token is lost, and those before it whose tokens it has let go of."""
-    for keep in (False, True):
-        job = job_in(tmp_path / str(keep), (7,), 2, keep=keep)
-        tasks = dict(job.graph(frozenset(), 2).__dask_graph__())  # type: ignore[union-attr]
-        for key in sorted(tasks, key=lambda key: key[1]):
-            tasks[key](dict.fromkeys(tasks[key].dependencies, ""))
-        for key in sorted(tasks, key=lambda key: -key[1]):
-            tasks[key](dict.fromkeys(tasks[key].dependencies, ""))
-        assert job.result().arrays["trace"].tolist() == brackets((7,), 2)
+def tasks_of(job: Job, workers: int) -> list[tuple[Any, Any]]:
+    """Keys and tasks in the order of parts."""
+    graph = dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
+    return sorted(graph.items(), key=lambda item: item[0][1])
 
 
-def test_a_part_that_takes_long_does_not_fill_the_disk(tmp_path: Path) -> None:
-    """All that can be done without one part: what lies unfolded then, and what does not wait for it."""
+@pytest.mark.parametrize("keep", [False, True], ids=["dropped", "kept"])
+def test_a_task_that_runs_again_does_nothing(keep: bool, tmp_path: Path) -> None:
+    """Dask runs a task again whose token is lost, and those before it whose tokens it has released."""
+    job = job_in(tmp_path / "w", (7,), 2, keep=keep)
+    tasks = tasks_of(job, 2)
+    for _, task in (*tasks, *sorted(tasks, key=lambda item: -item[0][1])):
+        task(dict.fromkeys(task.dependencies, ""))
+    assert job.result().arrays["trace"].tolist() == brackets((7,), 2)
+
+
+def test_a_slow_part_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """Run all tasks that do not wait for one part: the window bounds how many parts lie unfolded."""
     job, window = job_in(tmp_path / "w", (600,), FAN_IN), 9 * WINDOW_PER_WORKER
-    tasks = dict(job.graph(frozenset(), 9).__dask_graph__())  # type: ignore[union-attr]
     slow, done, held = 17, set[Any](), 0
-    for key in sorted(tasks, key=lambda key: key[1]):
-        task = tasks[key]
+    for key, task in tasks_of(job, 9):
         computes = task.func.__name__ == "commit_part"
         late = computes and task.args[2].source == slow
         if not late and task.dependencies <= done:
@@ -242,17 +228,32 @@ def test_adding_leaves_the_bits_of_merging(folder: Path, tmp_path: Path) -> None
     assert digests(tmp_path / "added") == digests(tmp_path / "merged")
 
 
-def test_a_store_of_before_goes_on_part_by_part(
+def scan_until_the_disk_is_full(corpus: Path, store: Path) -> None:
+    """Fail after one part more than a group of folds."""
+    compute, done = RangeReduction.compute, list[int]()
+
+    def failing(reduction: RangeReduction, partition: Any) -> PartialResult:
+        done.append(partition.index)
+        if len(done) > FAN_IN + 1:
+            raise OSError("no space left")
+        return compute(reduction, partition)
+
+    with (
+        mock.patch.object(RangeReduction, "compute", failing),
+        pytest.raises(OSError, match="no space left"),
+    ):
+        scanned(corpus, store, SETTINGS, keep=False)
+
+
+def test_an_old_store_continues_part_by_part(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(manifest, "FAN_IN", None)
         scanned(folder / "a", tmp_path / "whole", SETTINGS, keep=False)
         before = read_store(tmp_path / "whole")
-        patch.setattr(RangeReduction, "compute", _failing_after(FAN_IN + 1))
-        with pytest.raises(OSError, match="no space left"):
-            scanned(folder / "b", tmp_path / "b", SETTINGS, keep=False)
-    # An earlier release did not say how it folds.
+        scan_until_the_disk_is_full(folder / "b", tmp_path / "b")
+    # An earlier release did not store its order of folds.
     assert before.manifest.fan_in is None
     assert before.total == fold_keys(before.manifest.part_keys, before.manifest.order.salt)[-1]
     assert digests(tmp_path / "whole") != digests(folder / "of-a")
@@ -263,28 +264,9 @@ def test_a_store_of_before_goes_on_part_by_part(
     assert after.total == fold_keys(after.manifest.part_keys, after.manifest.order.salt)[-1]
 
 
-def _failing_after(parts: int) -> Callable[..., PartialResult]:
-    compute, done = RangeReduction.compute, list[int]()
-
-    def failing(reduction: RangeReduction, partition: Any) -> PartialResult:
-        done.append(partition.index)
-        if len(done) > parts:
-            raise OSError("no space left")
-        return compute(reduction, partition)
-
-    return failing
-
-
-def test_a_damaged_group_is_told_and_made_again(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from streaming_jsmf.moments.scan_verb import scan
-
+def test_a_damaged_group_is_detected_and_repaired(folder: Path, tmp_path: Path) -> None:
     store = tmp_path / "m"
-    with monkeypatch.context() as patch:
-        patch.setattr(RangeReduction, "compute", _failing_after(FAN_IN + 1))
-        with pytest.raises(OSError, match="no space left"):
-            scanned(folder / "a", store, SETTINGS, keep=False)
+    scan_until_the_disk_is_full(folder / "a", store)
     [fold] = (store / "partials").glob("range-fold-*")
     chunk = fold / "factor" / "c" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-7])

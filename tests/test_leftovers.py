@@ -1,15 +1,15 @@
-"""What killed processes leave is cleared by who comes next, and nobody else's files with it."""
+"""The next command clears what killed processes leave, and nobody else's files."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -19,13 +19,14 @@ from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.moments import store as moments_store
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
-from tests.outcomes import Command, refused
+from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
 
 SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--keep-partitions", "--scheduler", "synchronous")
@@ -60,23 +61,20 @@ def names(folder: Path) -> set[str]:
 # -- directories --------------------------------------------------------------------------------------------------
 
 
-def test_a_target_between_two_renames_comes_back(tmp_path: Path) -> None:
+def test_a_target_between_two_renames_is_restored(tmp_path: Path) -> None:
     (tmp_path / ".t.old").mkdir()
     (tmp_path / ".t.old" / "mine").touch()
     (tmp_path / ".t.new").mkdir()
     recover(tmp_path / "t")
-    assert names(tmp_path) == {"t"}
-    assert names(tmp_path / "t") == {"mine"}
+    assert (names(tmp_path), names(tmp_path / "t")) == ({"t"}, {"mine"})
 
 
-def test_rests_go_and_what_is_named_otherwise_stays(tmp_path: Path) -> None:
+def test_temporary_files_are_removed_and_others_stay(tmp_path: Path) -> None:
     target = tmp_path / "t"
     (target / "a").mkdir(parents=True)
     hex_name = "0123456789abcdef" * 2
-    for rest in (f"a/.zarr.json.{hex_name}", f"a/0.{hex_name}.partial"):
-        (target / rest).touch()
-    kept = (".hidden", f"{hex_name}", f"a.{hex_name}", ".t.partial")
-    for name in kept:
+    kept = (".hidden", hex_name, f"a.{hex_name}", ".t.partial")
+    for name in (f"a/.zarr.json.{hex_name}", f"a/0.{hex_name}.partial", *kept):
         (target / name).touch()
     for name in (".t.new", ".t.old", "t.partial", ".t.other"):
         (tmp_path / name).mkdir()
@@ -87,7 +85,7 @@ def test_rests_go_and_what_is_named_otherwise_stays(tmp_path: Path) -> None:
     assert names(target / "a") == set()
 
 
-def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
+def test_files_of_a_running_process_are_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "t"
     with sole_writer(target), directory_written_beside(target) as beside:
         recover(target)
@@ -96,41 +94,48 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
     assert not is_left(target)
 
 
-def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_replacement_that_fails_keeps_the_target(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     with pytest.raises(FileNotFoundError):
         put_in_place(tmp_path / "nothing", tmp_path / "t")
     assert names(tmp_path) == {"t"}
 
 
-def test_the_work_for_a_result_goes_only_when_the_result_is_there(tmp_path: Path) -> None:
-    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+@pytest.fixture
+def work(tmp_path: Path) -> Workspace:
+    """The workspace of the target t."""
+    return Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+
+
+def test_the_work_for_a_result_is_removed_only_once_the_result_exists(
+    work: Workspace, tmp_path: Path
+) -> None:
     with work.acquire():
         work.checkpoints().commit_metadata("00000", {})
         announce_commit(tmp_path / "t", "of-t", work=True)
         announced = lock_path(tmp_path / "t").read_text()
-    for there in (False, True):
-        if there:
+    for exists in (False, True):
+        if exists:
             (tmp_path / "t").mkdir()
         lock_path(tmp_path / "t").write_text(announced)
         recover(tmp_path / "t")
-        assert work.directory.exists() is not there
+        assert work.directory.exists() is not exists
 
 
-def test_a_result_is_known_by_the_command_that_was_killed_and_by_no_other(tmp_path: Path) -> None:
-    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+def test_a_result_is_recognized_only_by_the_command_that_was_killed(work: Workspace, tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({})}")
-    with pytest.raises(InputError, match="t exists; remove it"), replace(work, arguments={"a": 2}).acquire():
+    with pytest.raises(InputError, match="t exists"), replace(work, arguments={"a": 2}).acquire():
         pass
-    assert names(tmp_path) == {"t", ".t.lock.json"}, "the other command has come to nothing"
+    assert names(tmp_path) == {"t", ".t.lock.json"}, "the other command changes nothing"
     with work.acquire() as commit:
         assert commit is None
     assert names(tmp_path) == {"t"}
 
 
-def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Path) -> None:
-    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+def test_a_damaged_result_is_replaced_by_a_new_one_but_foreign_files_are_not(
+    work: Workspace, tmp_path: Path
+) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "part").write_text("damaged")
     leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({'part': '0' * 64})}")
@@ -143,9 +148,8 @@ def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Pa
             (work.directory / "made" / "part").write_text("whole")
             commit(work.directory / "made")
 
-    # What somebody has put there is not deleted with it.
     (tmp_path / "t" / "thesis").write_text("mine")
-    with pytest.raises(InputError, match=r"t/thesis .*; move it away"):
+    with pytest.raises(InputError, match=r"t/thesis .*move it away"):
         make_again()
     (tmp_path / "t" / "thesis").rename(tmp_path / "thesis")
     make_again()
@@ -153,12 +157,11 @@ def test_a_result_that_is_damaged_is_replaced_once_it_is_made_again(tmp_path: Pa
     assert (tmp_path / "t" / "part").read_text() == "whole"
 
 
-def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    work = Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
+def test_a_target_that_appears_meanwhile_is_not_replaced(work: Workspace, tmp_path: Path) -> None:
     with work.acquire() as commit:
         assert commit is not None
         (tmp_path / "t").write_text("mine")
-        with pytest.raises(InputError, match=r"t .*; move it away"):
+        with pytest.raises(InputError, match=r"t .*move it away"):
             commit(work.directory)
     assert (tmp_path / "t").read_text() == "mine"
 
@@ -166,13 +169,11 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 # -- models -------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path, invoke: Command) -> None:
+def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path) -> None:
     (folder / "disk").mkdir()
     (folder / "model").rename(folder / "disk" / "real")
     (folder / "model").symlink_to(folder / "disk" / "real")
-    done = invoke(
-        "infer", folder / "m", folder / "model", "--topics", "2", "--anchor-min-df", "2", "--overwrite"
-    )
+    done = invoked("infer", folder / "m", folder / "model", *INFER, "--topics", "2", "--overwrite")
     assert done.code == 0, done.err
     assert (folder / "model").is_symlink()
     assert read_model(folder / "disk" / "real").arrays["anchors"].size == 2
@@ -180,18 +181,18 @@ def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path, invoke: C
     assert names(folder) == {"corpus", "disk", "m", "model"}
 
 
-def test_the_working_directory_is_not_replaced(
-    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_working_directory_is_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "model")
     for place in (".", "../model"):
-        refused(invoke("infer", "../m", place, *INFER, "--overwrite"), 2, "working directory", "another one")
+        refused(
+            invoked("infer", folder / "m", place, *INFER, "--overwrite"), 2, "working directory", "another"
+        )
     monkeypatch.chdir(folder / "model" / "word")
-    refused(invoke("infer", "../../m", "..", *INFER, "--overwrite"), 2, "working directory")
+    refused(invoked("infer", folder / "m", "..", *INFER, "--overwrite"), 2, "working directory")
     assert names(folder) == {"corpus", "m", "model"}
 
 
-def test_a_changed_digit_in_the_metadata_of_a_model_is_told(folder: Path, invoke: Command) -> None:
+def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path) -> None:
     root = folder / "model" / "zarr.json"
     text = root.read_text()
     for key in ("topic_topic_sum", "n_topics", "fingerprint", "sha256", "seconds"):
@@ -199,98 +200,80 @@ def test_a_changed_digit_in_the_metadata_of_a_model_is_told(folder: Path, invoke
         at = next(i for i in range(place, len(text)) if text[i].isdigit())
         root.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :])
         for verb in ("info", "evaluate"):
-            refused(invoke(verb, folder / "model"), 3, str(folder / "model"))
+            refused(invoked(verb, folder / "model"), 3, str(folder / "model"))
     root.write_text(text)
-    assert invoke("info", folder / "model").code == 0
+    assert invoked("info", folder / "model").code == 0
 
 
-def test_a_change_that_ended_well_is_refused_as_a_new_wish(folder: Path, invoke: Command) -> None:
+def test_a_finished_change_of_a_store_is_refused_when_repeated(folder: Path) -> None:
     write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
     for option in ("--add", "--remove"):
-        change = (
-            "scan",
-            folder / "corpus",
-            folder / "m",
-            option,
-            folder / "more",
-            "--scheduler",
-            "synchronous",
-        )
-        assert invoke(*change).code == 0
+        change = ("scan", folder / "corpus", folder / "m", option, folder / "more", *SCAN[-2:])
+        assert invoked(*change).code == 0
         digests = read_store(folder / "m").digests()
-        assert invoke(*change).code == 2
+        assert invoked(*change).code == 2
         assert read_store(folder / "m").digests() == digests
 
 
 # -- what info says -----------------------------------------------------------------------------------------------
 
 
-def test_info_names_what_is_dead_and_writes_nothing(folder: Path, invoke: Command) -> None:
-    model = folder / "model"
+def info(path: Path) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(invoked("info", path, "--json").out)
+    return described
+
+
+def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
+    model, store = folder / "model", folder / "m"
     counts = model / "evaluation" / ("f" * 32)
+    new = counts.with_name(f".{counts.name}.new")
     shutil.copytree(model, folder / ".model.old")
-    counts.with_name(f".{counts.name}.new").mkdir(parents=True)
-    shutil.copytree(folder / "m" / "records" / "basis", folder / "m" / "records" / f"range-part-{'0' * 32}")
-    (folder / "m" / "partials" / f"projection-fold-{'0' * 32}-{'1' * 32}").mkdir()
+    new.mkdir(parents=True)
+    shutil.copytree(store / "records" / "basis", store / "records" / f"range-part-{'0' * 32}")
+    (store / "partials" / f"projection-fold-{'0' * 32}-{'1' * 32}").mkdir()
     for place in (model, counts):
         leave_lock(place)
     before = states(folder)
-    said = json.loads(invoke("info", model, "--json").out)
-    new = counts.with_name(f".{counts.name}.new")
     left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
-    assert sorted(said["leftovers"]) == sorted(map(str, left))
-    said = json.loads(invoke("info", folder / "m", "--json").out)
-    assert sorted(said["leftovers"]) == sorted(map(str, read_store(folder / "m").leftovers()))
-    assert len(said["leftovers"]) == 2
+    assert sorted(info(model)["leftovers"]) == sorted(map(str, left))
+    named = info(store)["leftovers"]
+    assert sorted(named) == sorted(map(str, read_store(store).leftovers()))
+    assert len(named) == 2
     assert states(folder) == before
-    assert invoke("scan", folder / "corpus", folder / "m", *SCAN).code == 0
-    assert not read_store(folder / "m").leftovers()
+    assert invoked("scan", folder / "corpus", store, *SCAN).code == 0
+    assert not read_store(store).leftovers()
 
 
-def test_info_of_what_is_between_two_renames_says_so(folder: Path, invoke: Command) -> None:
-    (folder / "model").rename(folder / ".model.old")
-    said = json.loads(invoke("info", folder / "model", "--json").out)
-    assert said == {
-        "kind": "nothing yet",
-        "complete": False,
-        "leftovers": [str(folder / ".model.old")],
-    }
+def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path) -> None:
+    work, old = work_place(folder / "model"), folder / ".model.old"
+    work.mkdir()
+    assert info(folder / "model")["unfinished"] == [str(work)]
+    work.rmdir()
+    (folder / "model").rename(old)
+    expected = {"kind": "nothing yet", "complete": False, "leftovers": [str(old)]}
+    assert info(folder / "model") == expected
     assert names(folder) == {"corpus", "m", ".model.old"}
 
 
-def test_info_names_work_that_can_be_gone_on_with(folder: Path, invoke: Command) -> None:
-    work = work_place(folder / "model")
-    work.mkdir()
-    assert json.loads(invoke("info", folder / "model", "--json").out)["unfinished"] == [str(work)]
-    assert work.exists()
-
-
-def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path, invoke: Command) -> None:
+def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path) -> None:
     shutil.rmtree(folder / "m" / "records")
-    refused(invoke("info", folder / "m"), 3, str(folder / "m"), "--repair")
+    refused(invoked("info", folder / "m"), 3, str(folder / "m"), "--repair")
 
 
 @pytest.mark.slow
-def test_a_repair_that_is_killed_keeps_the_history(
-    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from streaming_jsmf.moments import store as module
-
+def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the results of parts: their notes are in the record alone.
     store = folder / "sums"
-    assert invoke("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word)).code == 0
+    assert invoked("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word)).code == 0
     outcome = read_store(store).outcome("range")
     assert outcome is not None
     assert len(outcome["history"]) > 1
     (store / "factor" / "c" / "0" / "0").write_bytes(b"")
 
-    def killed(*_: object) -> None:
-        raise StoreError("killed")
-
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_record", killed)
-        assert invoke("scan", folder / "corpus", store, "--repair").code == 3
-    assert invoke("scan", folder / "corpus", store, "--repair").code == 0
+        patch.setattr(moments_store, "write_record", Mock(side_effect=StoreError("killed")))
+        assert invoked("scan", folder / "corpus", store, "--repair").code == 3
+    assert invoked("scan", folder / "corpus", store, "--repair").code == 0
     mended = read_store(store).outcome("range")
     assert mended is not None
     assert mended["history"] == outcome["history"]
@@ -310,10 +293,10 @@ def test_worker_processes_end_with_their_parent(tmp_path: Path) -> None:
         assert len(workers) >= 2
         process.kill()
         process.wait(PATIENCE)
-        wait_until(lambda: not any(_lives(worker) for worker in workers), "the end of the workers")
+        wait_until(lambda: not any(_is_alive(worker) for worker in workers), "the end of the workers")
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -359,15 +342,6 @@ streaming_jsmf.__main__.main()
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")], ids=["INT", "TERM"]
-)
-def test_an_interrupt_while_modules_are_imported_is_one_line(number: int, word: str) -> None:
-    done = ended([sys.executable, "-c", SLOW_IMPORT, str(number)])
-    assert done.code == 128 + number
-    assert done.err == f"{word}; run the same command again to go on from what is committed\n"
-
-
 HALF_MADE = """
 import os, signal
 import streaming_jsmf.__main__
@@ -386,21 +360,19 @@ streaming_jsmf.__main__.main()
 """
 
 
-def test_what_an_interrupt_leaves_half_made_says_nothing() -> None:
-    done = ended([sys.executable, "-c", HALF_MADE])
-    assert done.code == 130
-    assert done.err == "interrupted; run the same command again to go on from what is committed\n"
-
-
-@pytest.mark.slow
-def test_an_interrupt_at_work_is_one_line(made: Path, tmp_path: Path) -> None:
-    line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
-    with started(line, stderr=subprocess.PIPE) as process:
-        wait_for(process, lambda: lock_path(tmp_path / "m").exists() or (tmp_path / "m").exists())
-        os.kill(process.pid, signal.SIGINT)
-        _, error = process.communicate(timeout=PATIENCE)
-    assert process.returncode in (130, 0)
-    assert "Traceback" not in error
+@pytest.mark.parametrize(
+    ("script", "number", "word"),
+    [
+        (SLOW_IMPORT, signal.SIGINT, "interrupted"),
+        (SLOW_IMPORT, signal.SIGTERM, "terminated"),
+        (HALF_MADE, signal.SIGINT, "interrupted"),
+    ],
+    ids=["INT in an import", "TERM in an import", "an object is half made"],
+)
+def test_an_interrupt_is_one_line(script: str, number: int, word: str) -> None:
+    done = ended([sys.executable, "-c", script, str(int(number))])
+    assert done.code == 128 + number
+    assert done.err == f"{word}; run the same command again to go on from what is committed\n"
 
 
 FORK = """

@@ -1,4 +1,4 @@
-"""What a long job tells while it runs, on a terminal, in lines and in JSON; and what a store tells afterwards."""
+"""The progress of a long job on a terminal, in lines and in JSON, and what a store records of it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import termios
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +24,6 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.cli.log_json import JsonLog
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.cli.progress import Lines, Meter
 from streaming_jsmf.config import IngestRequest, fingerprint
 from streaming_jsmf.errors import InputError, LogError, StoreError
@@ -42,12 +42,13 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
-from tests.corpora import planted, write_corpus
-from tests.outcomes import Command
+from tests.corpora import planted, write_corpus, write_texts
+from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for
 from tests.stores import digests
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "1500")
+ALONE = ("--scheduler", "synchronous")
 MIB = 2**20
 
 
@@ -76,11 +77,15 @@ class FakeClock:
         return self.now
 
 
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
 # --- the arithmetic
 
 
-def test_parts_of_an_earlier_run_are_done_but_took_no_time() -> None:
-    clock = FakeClock()
+def test_parts_of_an_earlier_run_count_as_done_but_not_for_the_rate(clock: FakeClock) -> None:
     meter = Meter(clock)
     meter.see(StageStarted("range", [900, 10, 20, 30], frozenset({0}), part="partition"))
     assert (meter.done, meter.total, meter.rate, meter.eta_seconds) == (1, 4, None, None)
@@ -90,21 +95,14 @@ def test_parts_of_an_earlier_run_are_done_but_took_no_time() -> None:
     assert (meter.rate, meter.eta_seconds) == (4.0, 10.0)
     meter.see(PartitionCommitted("range", 1, 10, Cost(1.0, 200)))
     assert meter.peak_memory == 300, "the largest so far"
-    meter.see(StageStarted("projection", [7], frozenset()))
-    assert (meter.done, meter.peak_memory, meter.rate) == (0, None, None)
-
-
-def test_a_stage_without_sizes_has_no_rate() -> None:
-    clock = FakeClock()
-    meter = Meter(clock)
     meter.see(StageStarted("read", [0, 0], frozenset(), "bytes"))
+    assert (meter.done, meter.peak_memory, meter.rate) == (0, None, None)
     clock.now += 1
     meter.see(PartitionCommitted("read", 0, 0))
-    assert (meter.done, meter.rate, meter.eta_seconds) == (1, None, None)
+    assert (meter.done, meter.rate, meter.eta_seconds) == (1, None, None), "no rate without sizes"
 
 
-def test_iterations_are_timed_from_the_end_of_the_first() -> None:
-    clock = FakeClock()
+def test_iterations_are_timed_from_the_end_of_the_first(clock: FakeClock) -> None:
     meter = Meter(clock)
     clock.now += 1000
     for number in (1, 2, 3):
@@ -115,40 +113,26 @@ def test_iterations_are_timed_from_the_end_of_the_first() -> None:
     assert (meter.done, meter.rate) == (1, None), "the next model begins anew"
 
 
-def test_a_line_for_each_commit() -> None:
-    clock, told = FakeClock(), Told()
-    logger = logging.getLogger("streaming_jsmf.progress")
-    logger.addHandler(told)
-    logger.setLevel(logging.INFO)
-    try:
-        lines = Lines(clock)
+def test_a_line_for_each_commit(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    lines = Lines(clock)
+    with caplog.at_level(logging.INFO, "streaming_jsmf.progress"):
         lines(StageStarted("read", [6_000_000, 2_000_000, 4_000_000], frozenset({1}), "bytes"))
         clock.now += 3
         lines(PartitionCommitted("read", 0, 6_000_000, Cost(2.5, 512 * MIB)))
         lines(StageStarted("range", [10], frozenset(), part="partition"))
         lines(PartitionCommitted("range", 0, 10))
-    finally:
-        logger.removeHandler(told)
-        logger.setLevel(logging.NOTSET)
-    assert told.lines == [
+    assert caplog.messages == [
         "read: part 0 committed (2 of 3, 2.00M bytes/s, 00:02 left, peak 512.00 MiB)",
         "range: partition 0 committed (1 of 1)",
     ]
-
-
-class Told(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 # --- listeners that fail
 
 
 class Failing:
+    """A listener that keeps what it hears, and fails at a commit."""
+
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.heard: list[Event] = []
@@ -175,49 +159,35 @@ class Parts:
         return Cost(0.5, index)
 
     def graph(self, done: frozenset[int], at_once: int) -> None:
-        """Nothing is lacking."""
+        """Nothing is missing."""
 
 
-def test_all_listeners_are_told_before_one_of_them_fails() -> None:
+def test_all_listeners_are_called_before_the_first_error_is_raised() -> None:
     first, second = Failing(InputError("first")), Failing(InputError("second"))
     with pytest.raises(InputError, match="first"):
         combine(first, second, silent)(PartitionCommitted("range", 0, 1))
     assert len(second.heard) == 1
 
 
-def test_a_listener_that_fails_ends_the_stage_after_its_work() -> None:
-    done: set[int] = set()
-    listener = Failing(InputError("no room"))
-
-    parts = Parts(done)
+@pytest.mark.parametrize("own", [None, StoreError("damaged")], ids=["work is done", "work fails"])
+def test_a_listener_that_fails_ends_the_stage_after_its_work(own: Exception | None) -> None:
+    parts, listener = Parts(set()), Failing(InputError("no room"))
 
     def work() -> None:
         with watched(parts, parts.started(frozenset()), listener):
-            done.add(0)
+            parts.done.add(0)
             while len(listener.heard) < 2:
                 time.sleep(0.01)
-            done.add(1)
+            if own is not None:
+                raise own
+            parts.done.add(1)
 
-    with pytest.raises(InputError, match="no room"):
+    with pytest.raises(Exception, match=r"no room|damaged") as caught:
         work()
-    assert done == {0, 1}, "the work went on"
-    told = [event for event in listener.heard if isinstance(event, PartitionCommitted)]
-    assert [(event.index, event.cost) for event in told] == [(0, Cost(0.5, 0)), (1, Cost(0.5, 1))]
-
-
-def test_the_work_s_own_error_goes_before_that_of_a_listener() -> None:
-    done: set[int] = set()
-    listener = Failing(InputError("no room"))
-
-    def work() -> None:
-        done.add(0)
-        while len(listener.heard) < 2:
-            time.sleep(0.01)
-        raise StoreError("damaged")
-
-    parts = Parts(done)
-    with pytest.raises(StoreError, match="damaged"), watched(parts, parts.started(frozenset()), listener):
-        work()
+    assert caught.value is (own or listener.error), "the error of the work goes before that of a listener"
+    if own is None:
+        told = [event for event in listener.heard if isinstance(event, PartitionCommitted)]
+        assert [(event.index, event.cost) for event in told] == [(0, Cost(0.5, 0)), (1, Cost(0.5, 1))]
 
 
 # --- the log in JSON
@@ -249,18 +219,18 @@ def test_the_log_of_a_scan(scheduler: str, corpus: Path, tmp_path: Path) -> None
 
 
 def require_whole_stages(events: list[dict[str, Any]], store: Path) -> None:
-    """Each stage is told of from its start to its end, with the figures of the store's own records."""
+    """Each stage is logged from its start to its end, with the figures of the store's own records."""
     for stage in ("range", "projection"):
         told = [event for event in events if event["stage"] == stage]
         start, *committed, end = told
-        history = json.loads((store / "records" / stage / "zarr.json").read_text())["attributes"]["history"]
+        notes = history(store, stage)
         assert (start["event"], end["event"]) == ("stage_started", "stage_finished")
-        assert start["size"] == sum(note["nonzeros"] for note in history)
-        assert [event["done"] for event in committed] == list(range(1, len(history) + 1))
-        assert {event["total"] for event in told} == {len(history)}
+        assert start["size"] == sum(note["nonzeros"] for note in notes)
+        assert [event["done"] for event in committed] == list(range(1, len(notes) + 1))
+        assert {event["total"] for event in told} == {len(notes)}
         assert {event["unit"] for event in told} == {"nonzeros"}
         for event in committed:
-            note = history[event["index"]]
+            note = notes[event["index"]]
             assert event["size"] == note["nonzeros"]
             assert (event["seconds"], event["peak_memory"]) == (note["seconds"], note["peak_memory"])
             assert event["rate"] > 0
@@ -269,102 +239,69 @@ def require_whole_stages(events: list[dict[str, Any]], store: Path) -> None:
         assert end["peak_memory"] == max(event["peak_memory"] for event in committed) > 10 * MIB
 
 
-def test_a_killed_job_leaves_whole_lines_and_the_next_run_adds_to_them(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, tmp_path: Path) -> None:
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
-    arguments = [
-        *("scan", str(corpus), str(store), *SETTINGS),
-        *("--scheduler", "synchronous", "--log-json", str(log)),
-    ]
+    arguments = ("scan", corpus, store, *SETTINGS, *ALONE, "--log-json", log)
     records = store / "records"
     with killed(command(*arguments), lambda: len(list(records.glob("range-part-*/zarr.json"))) >= 2):
         pass
     kept = len(list(records.glob("range-part-*/zarr.json")))
-    assert made(store, capsys).keys() == {"started", "versions", "task_seconds", "peak_memory"}
+    assert made(store).keys() == {"started", "versions", "task_seconds", "peak_memory"}
     text = log.read_text(encoding="utf-8")
     assert text.endswith("\n")
     assert [event["event"] for event in parsed(text)][:2] == ["command_started", "stage_started"]
     # As a crash of the machine leaves it.
     log.write_text(text + '{"time": "20', encoding="utf-8")
-    assert run(arguments) == 0
+    assert invoked(*arguments).code == 0
     added = log.read_text(encoding="utf-8").removeprefix(text + '{"time": "20\n')
     first, *events = parsed(added)
-    # One message tells that the lock of the killed job is broken, another what is kept of it.
-    message = next(e for e in events if e["event"] == "message" and "were committed" in e["text"])
-    start = next(e for e in events if e["event"] == "stage_started")
+    [message] = [e["text"] for e in of_kind(events, "message") if "were committed" in e["text"]]
+    start = of_kind(events, "stage_started")[0]
     assert (first["event"], events[-1]["event"]) == ("command_started", "command_finished")
-    assert f"{kept} of {start['total']} partitions were committed by an earlier run" in message["text"]
-    assert (start["event"], start["done"]) == ("stage_started", kept)
+    assert f"{kept} of {start['total']} partitions" in message
+    assert start["done"] == kept
     committed = [event for event in of_kind(events, "committed") if event["stage"] == "range"]
     assert [event["done"] for event in committed] == list(range(kept + 1, start["total"] + 1))
 
 
-def test_standard_error_has_json_alone(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ("--topics", "3", "--no-polish", *SETTINGS[2:], "--scheduler", "synchronous", "--log-json", "-")
-    assert run(["fit", str(corpus), str(tmp_path / "model"), *options]) == 0
-    events = parsed(capsys.readouterr().err)
+def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path) -> None:
+    options = ("--topics", "3", "--no-polish", *SETTINGS[2:], *ALONE, "--log-json", "-")
+    done = invoked("fit", corpus, tmp_path / "model", *options)
+    assert done.code == 0, done.err
+    events = parsed(done.err)
     assert events[0]["command"] == "fit"
-    assert {event["event"] for event in events} == {
-        "command_started",
-        "stage_started",
-        "committed",
-        "stage_finished",
-        "iteration",
-        "command_finished",
-    }
+    stage = {"stage_started", "committed", "stage_finished", "iteration"}
+    assert {event["event"] for event in events} == {"command_started", *stage, "command_finished"}
     steps = of_kind(events, "iteration")
     assert [step["done"] for step in steps] == list(range(1, len(steps) + 1))
     assert steps[0]["total"] == 150
     assert all(step["measures"]["change"] > 0 for step in steps)
 
 
-def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    texts = tmp_path / "in.jsonl"
-    rows = (
-        {"text": f"river stone garden window summer winter {'word' * (i % 3 + 1)} forest"} for i in range(40)
-    )
-    texts.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    log = tmp_path / "log.jsonl"
-    ingest = [
-        "ingest",
-        str(texts),
-        str(tmp_path / "c"),
-        "--preset",
-        "papers",
-        "--scheduler",
-        "threads",
-        "--workers",
-        "1",
-    ]
-    assert run([*ingest, "--log-json", str(log)]) == 0
-    said = capsys.readouterr().err
+def test_the_log_of_an_ingest_and_of_a_simulation(tmp_path: Path) -> None:
+    row = "river stone garden window summer winter {} forest"
+    texts = {number: row.format("word" * (number % 3 + 1)) for number in range(40)}
+    source, log = write_texts(tmp_path / "in.jsonl", texts), tmp_path / "log.jsonl"
+    options = ("--preset", "papers", "--scheduler", "threads", "--workers", "1", "--log-json", log)
+    said = invoked("ingest", source, tmp_path / "c", *options).err
     assert re.search(r"^read: part 0 committed \(1 of 1, \S+ bytes/s, 00:00 left, peak .*\)$", said, re.M)
     assert "partition" not in said
     events = parsed(log.read_text(encoding="utf-8"))
     assert [event["unit"] for event in of_kind(events, "committed")] == ["bytes", "nonzeros"]
     assert all(event["peak_memory"] > 10 * MIB for event in of_kind(events, "committed"))
-    sizes = ("--documents", "50", "--vocabulary-size", "60", "--topics", "3", "--scheduler", "synchronous")
-    assert run(["simulate", str(tmp_path / "s"), *sizes, "--log-json", str(log)]) == 0
+    sizes = ("--documents", "50", "--vocabulary-size", "60", "--topics", "3", *ALONE)
+    assert invoked("simulate", tmp_path / "s", *sizes, "--log-json", log).code == 0
     events = parsed(log.read_text(encoding="utf-8"))[len(events) :]
     (part,) = of_kind(events, "committed")
     assert (part["stage"], part["size"], part["unit"]) == ("simulate", 50, "documents")
 
 
-def test_an_error_and_an_interrupt_end_the_log(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "log.jsonl"
-    assert run(["scan", str(corpus), str(tmp_path / "m"), "--max-topics", "0", "--log-json", str(log)]) == 2
+def test_an_error_and_an_interrupt_end_the_log(corpus: Path, tmp_path: Path) -> None:
+    log, scan = tmp_path / "log.jsonl", ("scan", corpus, tmp_path / "m")
+    failed = invoked(*scan, "--max-topics", "0", "--log-json", log)
     last = parsed(log.read_text(encoding="utf-8"))[-1]
-    assert last["outcome"] == "error"
-    assert capsys.readouterr().err == f"error: {last['message']}\n"
-    arguments = command(
-        "scan", corpus, tmp_path / "m", *SETTINGS, "--scheduler", "threads", "--log-json", log
-    )
-    with started(arguments) as process:
+    assert (failed.code, last["outcome"], f"error: {last['message']}\n") == (2, "error", failed.err)
+    with started(command(*scan, *SETTINGS, "--scheduler", "threads", "--log-json", log)) as process:
         wait_for(process, lambda: b'"stage_started"' in log.read_bytes())
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
@@ -374,30 +311,28 @@ def test_an_error_and_an_interrupt_end_the_log(
     assert last["seconds"] > 0
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_one_line_before_any_work(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("missing/log", "No such file"),
+        (".", "directory"),
+        pytest.param(
+            "/dev/full",
+            "No space left on device",
+            marks=pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full"),
+        ),
+    ],
+)
+def test_a_log_that_cannot_be_written_is_one_line_before_any_work(
+    target: str, reason: str, corpus: Path, tmp_path: Path
 ) -> None:
-    assert run(["scan", str(corpus), str(tmp_path / "m"), "--log-json", "/dev/full"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: --log-json /dev/full: No space left on device; "), error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "m").exists()
-
-
-def test_a_log_that_cannot_be_opened(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for target in (tmp_path / "missing" / "log", tmp_path):
-        assert run(["scan", str(corpus), str(tmp_path / "m"), "--log-json", str(target)]) == 2
-        error = capsys.readouterr().err
-        assert error.startswith(f"error: --log-json {target}: "), error
-        assert error.count("\n") == 1
+    log = tmp_path / target
+    refused(invoked("scan", corpus, tmp_path / "m", "--log-json", log), 2, f"--log-json {log}: ", reason)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Command) -> None:
-    """The reader of a pipe goes away after the first commit: exit 2, one error, and the work is kept."""
+def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path) -> None:
+    """The reader of a pipe closes it after the first commit: exit 2, one error, and the work is kept."""
     pipe, store = tmp_path / "pipe", tmp_path / "m"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -409,8 +344,8 @@ def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Comm
 
     reader = threading.Thread(target=read_three)
     reader.start()
-    arguments = ["scan", str(corpus), str(store), *SETTINGS, "--scheduler", "synchronous"]
-    done = invoke(*arguments, "--log-json", pipe)
+    arguments = ["scan", corpus, store, *SETTINGS, *ALONE]
+    done = invoked(*arguments, "--log-json", pipe)
     reader.join(timeout=PATIENCE)
     assert done.code == 2, done.err
     assert b'"committed"' in b"".join(read)
@@ -419,39 +354,36 @@ def test_a_log_that_breaks_on_the_way(corpus: Path, tmp_path: Path, invoke: Comm
     # How far the scan came before it noticed depends on when the reader got its turn.
     committed = {line.split(" committed ")[0] for line in progress if " committed " in line}
     assert committed, done.err
-    completed = invoke(*arguments)
-    assert completed.code == 0, completed.err
-    again = completed.err
-    assert "range: 5 of 5 partitions were committed by an earlier run" in again
-    assert not {line for line in again.splitlines() if line.split(" committed ")[0] in committed}, (
-        "done twice"
-    )
+    again = invoked(*arguments)
+    assert again.code == 0, again.err
+    assert "range: 5 of 5 partitions were committed by an earlier run" in again.err
+    repeated = committed & {line.split(" committed ")[0] for line in again.err.splitlines()}
+    assert not repeated, "done twice"
 
 
 def test_a_log_that_breaks_in_an_ingest_costs_no_work(tmp_path: Path) -> None:
-    """The first step is done when the second has nobody left to tell."""
-    texts, log, request = tmp_path / "in.jsonl", _BreaksAfter("read"), IngestRequest(preset="papers")
-    texts.write_text('{"text": "river stone garden window summer winter forest"}\n' * 9, encoding="utf-8")
+    """The first step is done when the log fails before the second."""
+    texts = write_texts(
+        tmp_path / "in.jsonl", dict.fromkeys(range(9), "river stone garden window summer winter")
+    )
+
+    def breaks_after_the_read(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.stage == "read":
+            raise LogError("--log-json x: No space left on device; give another file")
+
+    def ingested(listener: Callable[[Event], Any]) -> None:
+        request = IngestRequest(preset="papers")
+        ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=listener)
+
     with pytest.raises(LogError):
-        ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=log)
+        ingested(breaks_after_the_read)
     assert (tmp_path / "c.partial" / "records" / "read-part-00000" / "zarr.json").exists()
     heard: list[Event] = []
-    ingest(texts, tmp_path / "c", request, execution=Execution("synchronous"), listener=heard.append)
+    ingested(heard.append)
     assert [event.done for event in heard if isinstance(event, StageStarted)] == [frozenset({0}), frozenset()]
 
 
-class _BreaksAfter:
-    """A log whose disk is full once a stage has finished."""
-
-    def __init__(self, stage: str) -> None:
-        self.stage = stage
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, StageFinished) and event.stage == self.stage:
-            raise LogError("--log-json x: No space left on device; give another file")
-
-
-def test_values_that_json_has_no_words_for(tmp_path: Path) -> None:
+def test_values_that_json_cannot_express(tmp_path: Path) -> None:
     log = JsonLog(str(tmp_path / "log"))
     log.write("x", value=float("nan"), deep={"a": [float("inf"), 1.5]}, path="\udcff", word="né")
     log(StageStarted("empty", [], frozenset()))
@@ -492,46 +424,43 @@ def test_the_bar_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes", "synchronous"])
-def test_local_schedulers_have_no_report(
-    scheduler: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = tmp_path / "r.html"
-    options = ["--scheduler", scheduler, "--performance-report", str(report)]
-    assert run(["scan", str(corpus), str(tmp_path / "m"), *options]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "use --scheduler cluster" in error
+def test_local_schedulers_have_no_report(scheduler: str, corpus: Path, tmp_path: Path) -> None:
+    options = ("--scheduler", scheduler, "--performance-report", tmp_path / "r.html")
+    refused(invoked("scan", corpus, tmp_path / "m", *options), 2, "--scheduler cluster")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_needs_bokeh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "bokeh", None)
-    with pytest.raises(InputError, match=r"needs bokeh; install it with pip install 'dask\[diagnostics\]'"):
-        Execution("cluster", performance_report=tmp_path / "r.html")
-
-
-def test_a_report_needs_a_place(tmp_path: Path) -> None:
-    pytest.importorskip("bokeh")
-    for path in (tmp_path / "missing" / "r.html", tmp_path / "r.txt"):
-        with pytest.raises(InputError, match="cannot be written"):
-            Execution("cluster", performance_report=path)
-
-
-def test_a_running_scheduler_without_bokeh_is_told_before_the_work(tmp_path: Path) -> None:
+def test_a_report_needs_bokeh_here_and_on_the_scheduler_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     class Scheduler:
         def run_on_scheduler(self, function: Any, name: str) -> Any:
             return function(f"no-{name}-there")
 
-    with pytest.raises(InputError, match="the scheduler lacks bokeh"), reported(Scheduler(), tmp_path / "r"):
+    with pytest.raises(InputError, match="scheduler lacks bokeh"), reported(Scheduler(), tmp_path / "r"):
         pytest.fail("the job must not begin")
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    with pytest.raises(InputError, match=r"bokeh; .* 'dask\[diagnostics\]'"):
+        Execution("cluster", performance_report=tmp_path / "r.html")
+
+
+def test_a_report_needs_a_place_and_each_step_has_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("bokeh")
+    for path in (tmp_path / "missing" / "r.html", tmp_path / "r.txt"):
+        with pytest.raises(InputError, match=f"{path}.* cannot be written"):
+            Execution("cluster", performance_report=path)
+    asked = Execution("cluster", 2, performance_report=tmp_path / "r.html")
+    own = Execution("cluster", 2, performance_report=tmp_path / "r-ingest.html")
+    assert asked.reporting_on("ingest") == own
+    assert Execution().reporting_on("ingest") == Execution()
 
 
 @pytest.mark.slow
-def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path) -> None:
     """It is written; and the cluster of a scan is as quiet as the other schedulers, with the same bits."""
     pytest.importorskip("bokeh")
-    report, scan = tmp_path / "r.html", ["scan", str(corpus), str(tmp_path / "m"), *SETTINGS]
-    options = ["--scheduler", "cluster", "--workers", "1", "--performance-report", str(report)]
+    report, scan = tmp_path / "r.html", ("scan", corpus, tmp_path / "m", *SETTINGS)
+    options = ("--scheduler", "cluster", "--workers", "1", "--performance-report", report)
     said = finished(command(*scan, *options))
     assert all(line.startswith(("range: ", "projection: ")) for line in said.splitlines()), said
     text = report.read_text(encoding="utf-8")
@@ -540,46 +469,34 @@ def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path, capsys: pytest.Ca
     tasks = re.search(r"number of tasks: (\d+)", text)
     assert tasks is not None
     assert int(tasks[1]) == 4 * partitions, "a partition and a fold, in both scans"
-    assert run(["scan", str(corpus), str(tmp_path / "here"), *SETTINGS, "--scheduler", "synchronous"]) == 0
+    assert invoked("scan", corpus, tmp_path / "here", *SETTINGS, *ALONE).code == 0
     assert digests(tmp_path / "m") == digests(tmp_path / "here")
     report.unlink()
-    capsys.readouterr()
-    assert run([*scan, *options]) == 0
-    again = capsys.readouterr().err
-    assert again.startswith(f"{report}: not written")
-    assert again.count("\n") == 1
+    again = invoked(*scan, *options)
+    assert again.code == 0
+    assert again.err.startswith(f"{report}: not written")
+    assert again.err.count("\n") == 1
 
 
-def test_a_step_of_its_own_has_a_report_of_its_own(tmp_path: Path) -> None:
-    pytest.importorskip("bokeh")
-    asked = Execution("cluster", 2, performance_report=tmp_path / "r.html")
-    assert asked.reporting_on("ingest") == Execution(
-        "cluster", 2, performance_report=tmp_path / "r-ingest.html"
-    )
-    assert Execution().reporting_on("ingest") == Execution()
+# --- the provenance of a store
 
 
-# --- what made a store
-
-
-def made(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    assert run(["info", str(store), "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)["provenance"]
+def made(store: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(invoked("info", store, "--json").out)["provenance"]
     return found
 
 
-def test_info_says_what_made_a_store(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def history(store: Path, stage: str) -> list[dict[str, Any]]:
+    """The notes of the partitions of a stage."""
+    record = json.loads((store / "records" / stage / "zarr.json").read_text(encoding="utf-8"))
+    notes: list[dict[str, Any]] = record["attributes"]["history"]
+    return notes
+
+
+def test_info_says_what_made_a_store(corpus: Path, tmp_path: Path) -> None:
     store, before = tmp_path / "m", datetime.now(UTC)
-    assert run(["scan", str(corpus), str(store), *SETTINGS, "--scheduler", "synchronous"]) == 0
-    found = made(store, capsys)
-    notes = [
-        note
-        for stage in ("range", "projection")
-        for note in json.loads((store / "records" / stage / "zarr.json").read_text())["attributes"]["history"]
-    ]
+    assert invoked("scan", corpus, store, *SETTINGS, *ALONE).code == 0
+    found, notes = made(store), history(store, "range") + history(store, "projection")
     assert found["task_seconds"] == pytest.approx(sum(note["seconds"] for note in notes), abs=1e-3)
     assert found["peak_memory"] == max(note["peak_memory"] for note in notes)
     assert found["versions"] == package_versions()
@@ -587,18 +504,11 @@ def test_info_says_what_made_a_store(
     # To the millisecond, rounded down.
     assert before.timestamp() - 0.001 <= started.timestamp() <= finished.timestamp()
     assert finished <= datetime.now(UTC)
-
-
-def test_info_of_a_store_with_two_versions_names_both(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = tmp_path / "m"
-    assert run(["scan", str(corpus), str(store), *SETTINGS, "--scheduler", "synchronous"]) == 0
     change(store, "range", lambda record: record["made"]["versions"].update(zarr="0.1"))
-    assert made(store, capsys)["versions"]["zarr"] == f"{package_versions()['zarr']}, 0.1"
-    # A store of a release that did not keep it, and one that is not finished.
+    assert made(store)["versions"]["zarr"] == f"{package_versions()['zarr']}, 0.1", "both are named"
+    # A store of a release that did not keep it.
     change(store, "words", lambda record: record.pop("made"))
-    assert made(store, capsys).keys() == {"task_seconds", "peak_memory"}
+    assert made(store).keys() == {"task_seconds", "peak_memory"}
 
 
 def change(store: Path, stage: str, how: Any) -> None:
