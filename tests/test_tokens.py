@@ -37,29 +37,19 @@ texts_lists = st.lists(st.one_of(any_script, awkward, st.text("aBc1 .", max_size
 
 def reference(text):
     """Runs of letters, digits and marks with a letter or digit among them, one character after the other."""
-    words = []
-    for inside, run in itertools.groupby(
-        unicodedata.normalize("NFC", text), lambda character: unicodedata.category(character)[0] in "LNM"
-    ):
-        word = "".join(run)
-        if inside and any(unicodedata.category(character)[0] in "LN" for character in word):
-            words.append(unicodedata.normalize("NFC", word.lower()))
-    return words
+    normal, kind = unicodedata.normalize("NFC", text), lambda character: unicodedata.category(character)[0]
+    runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
+    return [unicodedata.normalize("NFC", run.lower()) for run in runs if any(kind(c) in "LN" for c in run)]
 
 
 def unpacked(tokens):
-    """The words of each document, after a look at the promises of the arrays."""
-    assert tokens.indptr.dtype == np.int64
-    assert tokens.codes.dtype == np.int32
+    """Return the words of each document, after a look at the promises of the arrays."""
+    assert (tokens.indptr.dtype, tokens.codes.dtype) == (np.int64, np.int32)
     assert tokens.dictionary.type == pa.string()
-    assert tokens.indptr[0] == 0
-    assert tokens.indptr[-1] == len(tokens.codes)
+    assert (tokens.indptr[0], tokens.indptr[-1]) == (0, len(tokens.codes))
     words = tokens.dictionary.to_pylist()
     assert len(set(words)) == len(words)
-    return [
-        [words[code] for code in tokens.codes[start:stop]]
-        for start, stop in itertools.pairwise(tokens.indptr)
-    ]
+    return [[words[code] for code in tokens.codes[a:b]] for a, b in itertools.pairwise(tokens.indptr)]
 
 
 @settings(max_examples=150)
@@ -71,23 +61,24 @@ def test_words_equal_the_reference(texts, large, cut):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
-        ("Don't stop_me -- NOW!", ["don", "t", "stop", "me", "now"]),
-        ("cafe\u0301 CAFÉ", ["café", "café"]),
-        ("J\u030cA ǰa", ["ǰa", "ǰa"]),
-        ("ΟΔΟΣ’ΑΣ ΟΔΟΣ", ["οδος", "ας", "οδος"]),
-        ("Ϊ\u0301 ΐ", ["ΐ", "ΐ"]),
-        ("a=\u0338b", ["a", "b"]),
-        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
-        ("x²=４", ["x²", "４"]),
-        ("\u0301 \u0301a", ["\u0301a"]),
-        ("İI", ["i\u0307i"]),
-        ("", []),
-        ("... —", []),
+        ("Don't stop_me -- NOW!", "don t stop me now"),
+        ("cafe\u0301 CAFÉ", "café café"),
+        ("J\u030cA ǰa", "ǰa ǰa"),
+        ("ΟΔΟΣ’ΑΣ ΟΔΟΣ", "οδος ας οδος"),
+        ("Ϊ\u0301 ΐ", "ΐ ΐ"),
+        ("a=\u0338b", "a b"),
+        ("हिन्दी भाषा", "हिन्दी भाषा"),
+        ("x²=４", "x² ４"),
+        ("\u0301 \u0301a", "\u0301a"),
+        ("İI", "i\u0307i"),
+        ("", ""),
+        ("... —", ""),
     ],
 )
-def test_words_of_a_text(text, words):
+def test_words_of_a_text(text, expected):
+    words = expected.split()
     assert reference(text) == words
     assert unpacked(split_words(pa.array([text, text]))) == [words, words]
     assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
@@ -126,11 +117,8 @@ def test_counts_equal_a_counter_in_order_of_first_use(documents):
 
 
 def runs(words, longest):
-    return [
-        " ".join(words[start : start + length])
-        for length in range(1, longest + 1)
-        for start in range(len(words) - length + 1)
-    ]
+    sizes = range(1, longest + 1)
+    return [" ".join(words[i : i + size]) for size in sizes for i in range(len(words) - size + 1)]
 
 
 @given(
@@ -138,19 +126,20 @@ def runs(words, longest):
     longest=st.integers(1, 3),
     words=st.sampled_from([tuple("abcde"), ("a", "b", "a b", "b a", "b b")]),
 )
-def test_ngrams_equal_a_list_comprehension_also_for_words_with_spaces(documents, longest, words):
-    given_words = [[words[code] for code in document] for document in documents]
+def test_ngrams_equal_all_runs_of_words_also_of_words_with_spaces(documents, longest, words):
     found = unpacked(with_ngrams(token_lists(documents, words), longest))
-    assert [Counter(document) for document in found] == [
-        Counter(runs(document, longest)) for document in given_words
-    ]
+    expected = [runs([words[code] for code in document], longest) for document in documents]
+    assert [Counter(document) for document in found] == [Counter(document) for document in expected]
 
 
 def test_ngrams_do_not_cross_documents_and_come_after_stems():
     tokenizer = Tokenizer(ngrams=2, stemmer="english", stop_words="english")
-    documents = pa.array(["Running dogs", "the dogs", "dog"])
-    found = [sorted(words) for words in unpacked(tokenizer(documents))]
-    assert found == [["dog", "run", "run dog"], ["dog", "the", "the dog"], ["dog"]]
+    found = unpacked(tokenizer(pa.array(["Running dogs", "the dogs", "dog"])))
+    assert [sorted(words) for words in found] == [
+        ["dog", "run", "run dog"],
+        ["dog", "the", "the dog"],
+        ["dog"],
+    ]
 
 
 def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
@@ -172,22 +161,19 @@ def test_stems_are_the_same_in_many_threads():
     starts = ("nation", "relat", "gener", "hope", "electr", "oper", "form", "sens", "adjust", "vis")
     ends = ("alization", "ally", "ing", "edly", "fulness", "ational", "iveness", "ization", "ement", "s")
     words = [f"{start}{i}{end}" for start in starts for i in "aeiou" for end in ends]
-    plain = snowballstemmer.stemmer("english")
-    expected = [plain.stemWord(word) for word in words]
+    expected = snowballstemmer.stemmer("english").stemWords(words)
     before = sys.getswitchinterval()
     tokenizer_module._stem_function.cache_clear()
     stem = tokenizer_module._stem_function("english")
+    # Each starts elsewhere: a word that another has done already would come from the cache.
+    places = (0, 125, 250, 375)
     try:
         sys.setswitchinterval(1e-6)
         with ThreadPoolExecutor(4) as pool:
-            # Each starts elsewhere: a word that another has done already would come from the cache.
-            parts = list(
-                pool.map(lambda i: [stem(word) for word in words[i:] + words[:i]], (0, 125, 250, 375))
-            )
+            parts = list(pool.map(lambda i: [stem(word) for word in words[i:] + words[:i]], places))
     finally:
         sys.setswitchinterval(before)
-    for i, part in zip((0, 125, 250, 375), parts, strict=True):
-        assert part == expected[i:] + expected[:i]
+    assert parts == [expected[i:] + expected[:i] for i in places]
 
 
 @settings(max_examples=100)
@@ -198,52 +184,26 @@ def test_the_choice_of_sklearn_is_its_analyzer_on_the_normal_form(texts):
     assert unpacked(Tokenizer("sklearn")(pa.array(texts, pa.string()))) == expected
 
 
-OWN = """
-import re
-
-
-def pairs(text):
-    return re.findall("..", text)
-
-
-def lazy(text):
-    return (word for word in text.split("|"))
-
-
-def numbers(text):
-    return [1, 2]
-
-
-def some_none(text):
-    return ["a", None]
-
-
-def of_bytes(text):
-    return [b"a"]
-
-
-def nothing(text):
-    return None
-
-
-def one_string(text):
-    return text.lower()
-
-
-def half(text):
-    return ["\\ud800"]
-
-
-def breaks(text):
-    raise KeyError("first line\\nsecond line")
-
-
-class Space:
-    split = staticmethod(str.split)
-
-
-VALUE = 3
-"""
+#: Functions by name, and the expressions they return.
+FUNCTIONS = {
+    "pairs": 're.findall("..", text)',
+    "lazy": '(word for word in text.split("|"))',
+    "numbers": "[1, 2]",
+    "some_none": '["a", None]',
+    "of_bytes": '[b"a"]',
+    "nothing": "None",
+    "one_string": "text.lower()",
+    "half": r'["\ud800"]',
+    "breaks": r'{}["first line\nsecond line"]',
+}
+OWN = "\n".join(
+    (
+        "import re",
+        "VALUE = 3",
+        "class Space:\n    split = staticmethod(str.split)",
+        *(f"def {name}(text):\n    return {returned}" for name, returned in FUNCTIONS.items()),
+    )
+)
 
 
 @pytest.fixture
@@ -270,13 +230,13 @@ def test_a_function_of_the_users_own(own):
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        ("numbers", "must return a list of strings; it gave '1'"),
-        ("some_none", "must return a list of strings; it gave 'None'"),
-        ("of_bytes", "must return a list of strings"),
-        ("one_string", "must return a list of strings; it gave 'text'"),
-        ("nothing", r"failed on a text \(TypeError"),
-        ("breaks", r"failed on a text \(KeyError: .*correct the function"),
-        ("half", "returned a word that is not UTF-8"),
+        ("numbers", "list of strings; .*'1'"),
+        ("some_none", "list of strings; .*'None'"),
+        ("of_bytes", "list of strings"),
+        ("one_string", "list of strings; .*'text'"),
+        ("nothing", "TypeError"),
+        ("breaks", "KeyError: "),
+        ("half", "not UTF-8"),
     ],
 )
 def test_what_a_function_of_the_users_own_must_return(own, function, says):
@@ -290,15 +250,13 @@ def test_what_a_function_of_the_users_own_must_return(own, function, says):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nope", "give arrow, sklearn, chinese, japanese or a callable of your own as MODULE:FUNCTION"),
-        ("", "give arrow, sklearn"),
-        (":f", "give arrow, sklearn"),
-        ("OWN:", "give arrow, sklearn"),
-        ("no_such_module_here:f", "cannot import the tokenizer"),
-        ("OWN:absent", "cannot import the tokenizer"),
-        ("OWN_broken:f", "cannot import the tokenizer"),
-        ("..:f", "cannot import the tokenizer"),
-        ("OWN:VALUE", "is not callable; name a function that takes a text"),
+        *(
+            (name, "arrow, sklearn, chinese, japanese .* MODULE:FUNCTION")
+            for name in ("nope", "", ":f", "OWN:")
+        ),
+        *((f"{name}:f", "cannot import") for name in ("no_such_module_here", "OWN_broken", "..")),
+        ("OWN:absent", "cannot import"),
+        ("OWN:VALUE", "not callable"),
     ],
 )
 def test_names_of_tokenizers_that_are_wrong(own, name, says):
@@ -311,13 +269,13 @@ def test_names_of_tokenizers_that_are_wrong(own, name, says):
 
 def test_settings_that_are_wrong(monkeypatch, tmp_path):
     for ngrams in (0, 4, -1):
-        with pytest.raises(InputError, match=f"ngrams is {ngrams}; give 1"):
+        with pytest.raises(InputError, match=f"ngrams is {ngrams}; .*1"):
             Tokenizer(ngrams=ngrams)
-    with pytest.raises(InputError, match=r"no stemmer for 'klingon'; there are .*english"):
+    with pytest.raises(InputError, match=r"'klingon'; .*english"):
         Tokenizer(stemmer="klingon")
-    with pytest.raises(InputError, match=r"cannot read the stop words .*one word a line"):
+    with pytest.raises(InputError, match=r"stop words .*gone"):
         Tokenizer(stemmer="english", stop_words=str(tmp_path / "gone"))(pa.array(["a"]))
     monkeypatch.setitem(sys.modules, "snowballstemmer", None)
     tokenizer_module._stem_function.cache_clear()
-    with pytest.raises(InputError, match=r"needs the package snowballstemmer; pip install"):
+    with pytest.raises(InputError, match=r"snowballstemmer; pip install"):
         Tokenizer(stemmer="english")
