@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,10 @@ def parse(text: str) -> Element:
     reader.close()
     [root] = reader.open
     return root
+
+
+def page_at(path: Path | str) -> Element:
+    return parse(Path(path).read_text(encoding="utf-8"))
 
 
 def values_of(page: Element) -> Any:

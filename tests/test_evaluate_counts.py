@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.word_counts import (
     CooccurrenceAccumulator,
     CountReduction,
@@ -47,9 +46,9 @@ from streaming_jsmf.topics.store import Model, open_model, read_model, write_mod
 from tests import reference
 from tests.corpora import Planted, words, write_corpus, write_lists
 from tests.damage import rewritten
+from tests.outcomes import described, printed
 from tests.processes import command, killed
-
-SYNCHRONOUS = Execution("synchronous")
+from tests.stores import SYNCHRONOUS, rename_words, scanned
 
 #: A few steps will do: what is counted does not hang on how good the topics are.
 QUICK = InferSettings(5, max_iterations=3)
@@ -58,18 +57,15 @@ QUICK = InferSettings(5, max_iterations=3)
 @pytest.fixture(scope="module")
 def fitted(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("counts")
-    moments = scan(
-        corpus_path, root / "moments", ScanSettings(max_topics=5, partition_nonzeros=5000), SYNCHRONOUS
-    )
-    infer(moments, root / "model", QUICK)
+    settings = ScanSettings(max_topics=5, partition_nonzeros=5000)
+    infer(scanned(corpus_path, root / "moments", settings, keep=False), root / "model", QUICK)
     return root / "model"
 
 
 @pytest.fixture
 def model_path(fitted: Path, tmp_path: Path) -> Path:
     """A copy to store counts with."""
-    shutil.copytree(fitted, tmp_path / "model")
-    return tmp_path / "model"
+    return Path(shutil.copytree(fitted, tmp_path / "model"))
 
 
 def counted(model_path: Path, corpus: Path, execution: Execution = SYNCHRONOUS) -> StoredCounts:
@@ -77,13 +73,9 @@ def counted(model_path: Path, corpus: Path, execution: Execution = SYNCHRONOUS) 
 
 
 def dense_pairs(counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Documents of two tokens or more with both words, by loops."""
-    present = counts[counts.sum(axis=1) >= 2] > 0
-    pairs = np.zeros((chosen.size, chosen.size), dtype=np.int64)
-    for i, first in enumerate(chosen):
-        for j, second in enumerate(chosen):
-            pairs[i, j] = np.count_nonzero(present[:, first] & present[:, second])
-    return pairs
+    """Documents of two tokens or more with both words."""
+    present = counts[counts.sum(axis=1) >= 2][:, chosen] > 0
+    return present.T.astype(np.int64) @ present
 
 
 def dense_rows(counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -91,54 +83,59 @@ def dense_rows(counts: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[
     return reference.cooccurrence(counts, weights)[chosen]
 
 
+def require_exact(found: StoredCounts, model: Model, counts: NDArray[np.int64]) -> None:
+    """Pairs, rows of anchors and sketch are those of these counts, by the model's words."""
+    np.testing.assert_array_equal(found.pairs, dense_pairs(counts, found.words))
+    assert found.n_documents == (counts.sum(axis=1) >= 2).sum()
+    assert found.anchor_rows is not None
+    exact = dense_rows(counts, model.arrays["anchors"])
+    np.testing.assert_allclose(found.anchor_rows, exact, rtol=1e-12, atol=1e-15)
+    whole = dense_rows(counts, np.arange(120))
+    np.testing.assert_allclose(found.sketch.row_sum, whole.sum(axis=1), rtol=1e-12)
+    products = whole @ sketch_probes(120)
+    np.testing.assert_allclose(found.sketch.products, products, atol=2e-6 * np.abs(products).max())
+
+
 def test_training_counts_are_exact(model_path: Path, corpus_path: Path, documents: Planted) -> None:
     found, model = counted(model_path, corpus_path), read_model(model_path)
     arrays = model.arrays
-    selected = {*arrays["prominent_words"].ravel(), *arrays["anchors"]}
-    assert selected <= {*found.words.tolist()}
-    np.testing.assert_array_equal(found.pairs, dense_pairs(documents.counts, found.words))
+    assert {*arrays["prominent_words"].ravel(), *arrays["anchors"]} <= {*found.words.tolist()}
+    require_exact(found, model, documents.counts)
     np.testing.assert_array_equal(np.diag(found.pairs), arrays["document_frequency"][found.words])
     assert found.n_documents == model.metrics["n_documents"]
     assert found.anchor_rows is not None
-    exact = dense_rows(documents.counts, arrays["anchors"])
-    np.testing.assert_allclose(found.anchor_rows, exact, rtol=1e-12, atol=1e-15)
-    whole = dense_rows(documents.counts, np.arange(120))
-    np.testing.assert_allclose(found.sketch.row_sum, whole.sum(axis=1), rtol=1e-12)
-    expected = whole @ sketch_probes(120)
-    np.testing.assert_allclose(found.sketch.products, expected, atol=2e-6 * np.abs(expected).max())
-    order = np.argsort(-found.anchor_rows, axis=1, kind="stable")[:, :20]
     assert found.characteristic_words is not None
+    order = np.argsort(-found.anchor_rows, axis=1, kind="stable")[:, :20]
     np.testing.assert_array_equal(found.characteristic_words, order)
-    assert found.corpus["words_found"] == 120
-    assert found.corpus["n_documents"] == 600
+    assert (found.corpus["words_found"], found.corpus["n_documents"]) == (120, 600)
+    # Of these documents and this model only.
+    fingerprint = open_corpus(corpus_path).fingerprint
+    backwards = {**arrays, "prominent_words": arrays["prominent_words"][:, ::-1]}
+    fewer = replace(model, metrics={**model.metrics, "n_documents": 599})
+    assert read_counts(model_path, model, fingerprint) is not None
+    assert read_counts(model_path, replace(model, arrays=backwards), fingerprint) is None
+    assert read_training_counts(model_path, model) is not None
+    assert read_training_counts(model_path, fewer) is None
 
 
 def test_a_held_out_corpus_is_matched_by_its_words(
     model_path: Path, documents: Planted, tmp_path: Path
 ) -> None:
     # Half of the words under other ids, some unknown ones between them; some documents become too short.
-    names = [*words(120)[::-2], *(f"new{i}" for i in range(7))]
     rng = np.random.default_rng(5)
-    old = documents.counts[:200, ::-2]
-    counts = np.hstack([old, rng.integers(0, 3, size=(200, 7))])
+    counts = np.hstack([documents.counts[:200, ::-2], rng.integers(0, 3, size=(200, 7))])
     counts[:20, :60] = 0
     counts[10:20, 3] = 1
-    other = write_corpus(tmp_path / "other", counts, shards=2)
-    (other / "vocab.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-    found = counted(model_path, other)
+    names = [*words(120)[::-2], *(f"new{i}" for i in range(7))]
+    other = rename_words(write_corpus(tmp_path / "other", counts, shards=2), names)
     known = np.zeros((200, 120), dtype=np.int64)
     known[:, ::-2] = counts[:, :60]
     assert (known.sum(axis=1) < 2).sum() >= 20
-    np.testing.assert_array_equal(found.pairs, dense_pairs(known, found.words))
-    anchors = read_model(model_path).arrays["anchors"]
-    assert found.anchor_rows is not None
-    np.testing.assert_allclose(found.anchor_rows, dense_rows(known, anchors), rtol=1e-12, atol=1e-15)
-    expected = dense_rows(known, np.arange(120)) @ sketch_probes(120)
-    np.testing.assert_allclose(found.sketch.products, expected, atol=2e-6 * np.abs(expected).max())
-    assert found.n_documents == (known.sum(axis=1) >= 2).sum()
+    found, model = counted(model_path, other), read_model(model_path)
+    require_exact(found, model, known)
     assert (found.corpus["words_found"], found.corpus["n_documents"]) == (60, 200)
     # The word lists of the model are about its own documents.
-    assert read_training_counts(model_path, read_model(model_path)) is None
+    assert read_training_counts(model_path, model) is None
 
 
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 39), unique=True, max_size=4))
@@ -206,126 +203,84 @@ def test_stored_counts_need_no_scan_and_no_corpus(
     events.clear()
     second = counts_of(model_path, model, opened, SYNCHRONOUS, events.append)
     assert events == []
-    np.testing.assert_array_equal(first.pairs, second.pairs)
     trained = read_training_counts(model_path, model)
     assert trained is not None
-    np.testing.assert_array_equal(trained.pairs, first.pairs)
+    for found in (second, trained):
+        np.testing.assert_array_equal(found.pairs, first.pairs)
 
 
-def test_nothing_minds_the_counts_in_a_model(
+def test_the_other_verbs_are_undisturbed_by_counts_in_a_model(
     model_path: Path, corpus_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(open_model(model_path).variables)
     counted(model_path, corpus_path)
     assert sorted(open_model(model_path).variables) == before
-    assert run(["info", str(model_path), "--json"]) == 0
-    [corpus] = json.loads(capsys.readouterr().out)["counted_corpora"]
+    [corpus] = described(model_path, capsys)["counted_corpora"]
     assert corpus["path"] == str(corpus_path)
     assert [path.name for path in model_path.parent.iterdir() if path.name.startswith(".")] == []
-    assert {path.name for path in (model_path / "evaluation").iterdir()} == {
-        "zarr.json",
-        counts_path(model_path, corpus["fingerprint"]).name,
-    }
+    kept = {path.name for path in (model_path / "evaluation").iterdir()}
+    assert kept == {"zarr.json", counts_path(model_path, corpus["fingerprint"]).name}
 
 
 def test_topics_show_exact_characteristic_words_once_counted(
-    model_path: Path, corpus_path: Path, documents: Planted, capsys: pytest.CaptureFixture[str]
+    model_path: Path, corpus_path: Path, documents: Planted
 ) -> None:
     # A model whose own list is wrong, so that the exact one is told from it.
-    wrong = spoiled_characteristic_words(model_path)
-    capsys.readouterr()
+    model = read_model(model_path)
+    arrays = {**model.arrays, "characteristic_words": np.tile(np.arange(20), (5, 1))}
+    write_model(model_path, replace(model, arrays=arrays), overwrite=True)
 
-    def shown() -> list[list[str]]:
-        assert run(["topics", str(wrong), "--json"]) == 0
-        return [row["characteristic"] for row in json.loads(capsys.readouterr().out)]
+    def shown() -> list[set[str]]:
+        rows = json.loads(printed("topics", model_path, "--json"))
+        return [set(row["characteristic"]) for row in rows]
 
-    assert all(listed == words(10) for listed in shown())
-    counted(wrong, corpus_path)
-    rows = dense_rows(documents.counts, read_model(wrong).arrays["anchors"])
+    assert shown() == [set(words(10))] * 5
+    counted(model_path, corpus_path)
+    rows = dense_rows(documents.counts, arrays["anchors"])
     names = np.array(words(120))
-    exact = [names[np.argsort(-row.round(15), kind="stable")[:10]].tolist() for row in rows]
-    assert [set(listed) for listed in shown()] == [set(listed) for listed in exact]
+    assert shown() == [set(names[np.argsort(-row.round(15), kind="stable")[:10]]) for row in rows]
 
 
-def spoiled_characteristic_words(model_path: Path) -> Path:
-    model = read_model(model_path)
-    listed = np.tile(np.arange(20), (5, 1))
-    write_model(
-        model_path, replace(model, arrays={**model.arrays, "characteristic_words": listed}), overwrite=True
-    )
-    return model_path
-
-
-def test_counts_of_another_model_are_not_taken_for_these(model_path: Path, corpus_path: Path) -> None:
-    counted(model_path, corpus_path)
-    model = read_model(model_path)
-    other = replace(
-        model, arrays={**model.arrays, "prominent_words": model.arrays["prominent_words"][:, ::-1]}
-    )
-    fingerprint = open_corpus(corpus_path).fingerprint
-    assert read_counts(model_path, model, fingerprint) is not None
-    assert read_counts(model_path, other, fingerprint) is None
-
-
-def test_a_part_of_the_training_corpus_is_not_the_training_corpus(
-    model_path: Path, corpus_path: Path
-) -> None:
-    counted(model_path, corpus_path)
-    model = read_model(model_path)
-    fewer = replace(model, metrics={**model.metrics, "n_documents": 599})
-    assert read_training_counts(model_path, model) is not None
-    assert read_training_counts(model_path, fewer) is None
-
-
-@pytest.mark.parametrize("fault", ["truncated", "deleted", "altered root", "no json"])
-def test_damaged_counts_are_named(fault: str, model_path: Path, corpus_path: Path) -> None:
+def test_damaged_counts_are_named(model_path: Path, corpus_path: Path) -> None:
     counted(model_path, corpus_path)
     group = counts_path(model_path, open_corpus(corpus_path).fingerprint)
-    chunk = group / "document_pairs" / "c" / "0" / "0"
-    root = group / "zarr.json"
-    if fault == "truncated":
-        chunk.write_bytes(chunk.read_bytes()[:-4])
-    elif fault == "deleted":
-        chunk.unlink()
-    elif fault == "altered root":
-        root.write_text(root.read_text().replace('"n_documents": 600', '"n_documents": 500'))
-    else:
-        root.write_text("{")
-    with pytest.raises(StoreError, match="run evaluate with --corpus again") as caught:
-        read_training_counts(model_path, read_model(model_path))
-    assert str(group) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert run(["info", str(model_path), "--json"]) == 3
+    chunk, root = group / "document_pairs" / "c" / "0" / "0", group / "zarr.json"
+    model, whole = read_model(model_path), root.read_text()
+    damages: list[Callable[[], object]] = [
+        lambda: chunk.write_bytes(chunk.read_bytes()[:-4]),
+        lambda: chunk.unlink(),
+        lambda: root.write_text(whole.replace('"n_documents": 600', '"n_documents": 500')),
+        lambda: root.write_text("{"),
+    ]
+    for damage in damages:
+        data = chunk.read_bytes()
+        damage()
+        with pytest.raises(StoreError, match="evaluate with --corpus") as caught:
+            read_training_counts(model_path, model)
+        assert str(group) in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert run(["info", str(model_path), "--json"]) == 3
+        chunk.write_bytes(data)
+        root.write_text(whole)
 
 
-def test_a_corpus_without_the_words_is_refused_before_a_scan(model_path: Path, tmp_path: Path) -> None:
-    other = write_corpus(tmp_path / "other", np.ones((5, 3), dtype=np.int64), shards=1)
-    (other / "vocab.txt").write_text("x\ny\nz\n", encoding="utf-8")
-    with pytest.raises(InputError, match="has none of the 120 words of the model"):
-        counted(model_path, other)
+def test_a_corpus_that_cannot_be_counted_is_refused_and_leaves_nothing(
+    model_path: Path, corpus_path: Path, tmp_path: Path
+) -> None:
+    ones = np.ones((40, 120), dtype=np.int64)
+    single = np.eye(1, 120, 4, dtype=np.int64).repeat(6, axis=0)
+    strange = rename_words(write_corpus(tmp_path / "strange", ones[:5, :3], shards=1), ["x", "y", "z"])
+    with pytest.raises(InputError, match="120 words"):
+        counted(model_path, strange)
     assert not (model_path / "evaluation").exists()
-
-
-def test_a_corpus_of_single_words_is_refused(model_path: Path, tmp_path: Path) -> None:
-    counts = np.zeros((6, 120), dtype=np.int64)
-    counts[:, 4] = 1
-    other = write_corpus(tmp_path / "other", counts, shards=1)
-    with pytest.raises(InputError, match="no document with two tokens"):
-        counted(model_path, other)
-    assert stored_corpora(model_path) == []
-
-
-def test_a_bad_record_is_named_and_leaves_nothing(model_path: Path, tmp_path: Path) -> None:
-    counts = np.ones((40, 120), dtype=np.int64)
-    other = write_corpus(tmp_path / "other", counts, shards=1)
-    write_lists(other / "part-00001.parquet", [[3, 2]], [[1, 1]])
+    broken = write_corpus(tmp_path / "broken", ones, shards=1)
+    write_lists(broken / "part-00001.parquet", [[3, 2]], [[1, 1]])
     with pytest.raises(InputError, match=r"part-00001.parquet, row group 0, row 0"):
-        counted(model_path, other)
+        counted(model_path, broken)
     assert [path.name for path in (model_path / "evaluation").iterdir()] == ["zarr.json"]
-
-
-def test_more_memory_than_allowed_is_refused(model_path: Path, corpus_path: Path) -> None:
-    with pytest.raises(InputError, match="the count of words needs about"):
+    with pytest.raises(InputError, match="two tokens"):
+        counted(model_path, write_corpus(tmp_path / "single", single, shards=1))
+    with pytest.raises(InputError, match="needs about"):
         counted(model_path, corpus_path, Execution("threads", 2, memory=10**6))
     assert stored_corpora(model_path) == []
 
@@ -368,11 +323,10 @@ def test_a_killed_count_is_finished_by_the_same_command(
     with killed(command(*arguments, "--workers", "1"), lambda: committed() > 3):
         pass
     kept = committed()
-    assert run(["info", str(struck), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["counted_corpora"] == [], "not committed"
+    assert described(struck, capsys)["counted_corpora"] == [], "not committed"
     assert run(arguments) == 0
     log = capsys.readouterr().err
-    said = re.search(r"counts: (\d+) of 24 partitions were committed by an earlier run", log)
+    said = re.search(r"counts: (\d+) of 24 partitions were committed", log)
     assert said is not None, log
     done = int(said[1])
     # A part may have been folded and not be noted yet.

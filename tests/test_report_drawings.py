@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from itertools import combinations
 from types import ModuleType
 
 import numpy as np
@@ -32,10 +33,6 @@ def affinity_of(word_topic: NDArray[np.float64]) -> NDArray[np.float64]:
     return root.T @ root
 
 
-def even(n_topics: int) -> NDArray[np.float64]:
-    return np.full(n_topics, 1 / n_topics)
-
-
 def families(n_topics: int, seed: int = 0) -> NDArray[np.float64]:
     """Topics in families of five around a centre of their own, as topics of real corpora are."""
     generator = np.random.default_rng(seed)
@@ -43,40 +40,25 @@ def families(n_topics: int, seed: int = 0) -> NDArray[np.float64]:
     return np.array([generator.dirichlet(6 * centres[topic // 5] + 0.002) for topic in range(n_topics)]).T
 
 
-def test_classical_scaling_has_the_distances_of_points_that_lie_in_a_plane() -> None:
-    # Three points always lie in a plane, so nothing may be lost.
-    word_topic = drawn(3)
-    points = classical_scaling(hellinger_distances(affinity_of(word_topic)))
-    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
-    root = np.sqrt(word_topic)
-    expected = np.linalg.norm(root[:, :, None] - root[:, None, :], axis=0) / np.sqrt(2)
-    np.testing.assert_allclose(apart, expected, atol=1e-12)
-
-
-def test_classical_scaling_is_principal_components_with_fixed_signs() -> None:
-    root = np.sqrt(drawn(12)).T
-    left, singular, _ = np.linalg.svd((root - root.mean(axis=0)) / np.sqrt(2), full_matrices=False)
-    points = classical_scaling(hellinger_distances(root @ root.T))
-    np.testing.assert_allclose(np.abs(points), np.abs(left[:, :2] * singular[:2]), atol=1e-10)
-    assert (points[np.abs(points).argmax(axis=0), [0, 1]] > 0).all()
+def apart(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.linalg.norm(points[:, None] - points[None], axis=2)
 
 
 @pytest.mark.parametrize("n_topics", [1, 2, 3, 30, 100])
 def test_circles_do_not_overlap_and_have_areas_like_shares(n_topics: int) -> None:
     shares = np.random.default_rng(1).dirichlet(np.full(n_topics, 20.0))
     found = draw_map(affinity_of(drawn(n_topics)), shares)
-    apart = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
     touching = found.radii[:, None] + found.radii[None]
-    assert (apart + np.diag(np.full(n_topics, np.inf)) >= touching).all()
+    assert (apart(found.points) + np.diag(np.full(n_topics, np.inf)) >= touching).all()
     np.testing.assert_allclose(found.radii**2 / (found.radii**2).sum(), shares, rtol=1e-9)
     assert np.isfinite(found.points).all()
 
 
 @pytest.mark.slow
-def test_the_map_of_a_hundred_topics_keeps_more_neighbours_than_the_plane_of_classical_scaling() -> None:
+def test_the_map_of_a_hundred_topics_keeps_more_neighbours_than_classical_scaling() -> None:
     affinity = affinity_of(families(100))
     distances = hellinger_distances(affinity)
-    found = draw_map(affinity, even(100))
+    found = draw_map(affinity, np.full(100, 0.01))
     plane = neighbours_kept(distances, classical_scaling(distances), found.neighbours)
     assert found.kept > 0.6
     assert found.kept > 1.5 * plane
@@ -85,8 +67,7 @@ def test_the_map_of_a_hundred_topics_keeps_more_neighbours_than_the_plane_of_cla
 
 def test_the_same_topics_give_the_same_map() -> None:
     affinity = affinity_of(families(40))
-    # Rounding of the affinity, as other panels would give, moves nothing far enough to be seen.
-    first, second = (draw_map(matrix, even(40)) for matrix in (affinity, affinity.copy()))
+    first, second = (draw_map(affinity.copy(), np.full(40, 1 / 40)) for _ in range(2))
     assert first.points.tobytes() == second.points.tobytes()
 
 
@@ -94,51 +75,44 @@ def test_neighbours_kept_are_counted_one_by_one() -> None:
     line = np.arange(6.0)
     distances = np.abs(line[:, None] - line[None])
     assert neighbours_kept(distances, np.stack([line, line * 0], axis=1), 2) == 1
-    # A swap of the two ends: 0 and 5 keep none of their own, the others what they had.
-    swapped = np.stack([np.array([5.0, 1, 2, 3, 4, 0]), line * 0], axis=1)
-    kept = []
-    for topic in range(6):
-        near = {
-            name: set(
-                sorted(set(range(6)) - {topic}, key=lambda other: (abs(at[topic] - at[other]), other))[:2]
-            )
-            for name, at in (("true", line), ("map", swapped[:, 0]))
-        }
-        kept.append(len(near["true"] & near["map"]) / 2)
-    assert neighbours_kept(distances, swapped, 2) == pytest.approx(np.mean(kept))
+    swapped = np.array([5.0, 1, 2, 3, 4, 0])
+
+    def near(at: NDArray[np.float64], topic: int) -> set[int]:
+        others = sorted(set(range(6)) - {topic}, key=lambda other: (abs(at[topic] - at[other]), other))
+        return set(others[:2])
+
+    kept = [len(near(line, topic) & near(swapped, topic)) / 2 for topic in range(6)]
+    found = neighbours_kept(distances, np.stack([swapped, line * 0], axis=1), 2)
+    assert found == pytest.approx(np.mean(kept))
 
 
 def test_equal_topics_stand_side_by_side_and_rounding_is_not_blown_up() -> None:
     word_topic = np.repeat(drawn(1), 4, axis=1)
-    found = draw_map(affinity_of(word_topic * (1 + 1e-15)), even(4))
-    apart = np.linalg.norm(found.points[:, None] - found.points[None], axis=2)
-    assert (apart + 9 * np.eye(4) >= 2 * found.radii[0]).all()
-    assert apart.max() < 8 * found.radii[0]
+    found = draw_map(affinity_of(word_topic * (1 + 1e-15)), np.full(4, 0.25))
+    distances = apart(found.points)
+    assert (distances + 9 * np.eye(4) >= 2 * found.radii[0]).all()
+    assert distances.max() < 8 * found.radii[0]
 
 
 def test_the_tree_merges_what_is_nearest_by_the_mean_of_all_pairs() -> None:
     affinity = affinity_of(drawn(8, seed=4))
     distances = hellinger_distances(affinity)
     found = topic_tree(affinity)
-    assert sorted(found.order) == list(range(8))
-    members: dict[int, list[int]] = {topic: [topic] for topic in range(8)}
+    members = {topic: [topic] for topic in range(8)}
+
+    def mean(pair: tuple[int, int]) -> float:
+        return float(distances[np.ix_(members[pair[0]], members[pair[1]])].mean())
+
     for step, (pair, height) in enumerate(zip(found.merges.tolist(), found.heights, strict=True)):
-
-        def mean(first: int, second: int) -> float:
-            return float(distances[np.ix_(members[first], members[second])].mean())
-
-        alive = sorted(members)
-        best = min(
-            ((a, b) for place, a in enumerate(alive) for b in alive[place + 1 :]),
-            key=lambda both: mean(*both),
-        )
+        best = min(combinations(sorted(members), 2), key=mean)
         assert tuple(pair) == best
-        assert height == pytest.approx(mean(*best))
+        assert height == pytest.approx(mean(best))
         members[8 + step] = members.pop(pair[0]) + members.pop(pair[1])
     # Topics of one branch stand together.
-    places = {topic: place for place, topic in enumerate(found.order.tolist())}
+    order = found.order.tolist()
+    assert sorted(order) == list(range(8))
     first, second = found.merges[0].tolist()
-    assert abs(places[first] - places[second]) == 1
+    assert abs(order.index(first) - order.index(second)) == 1
 
 
 def test_correlations_are_conditional_and_against_chance() -> None:
@@ -154,22 +128,20 @@ def test_correlations_are_conditional_and_against_chance() -> None:
 def test_warnings_say_what_is_wrong_with_a_topic() -> None:
     affinity = np.eye(4)
     affinity[1, 3] = affinity[3, 1] = 0.9
-    found = topic_warnings(
+    numbers, good, (few, chance), copy = topic_warnings(
         [["1990s", "12", "7th", "may"], ["sea", "ship", "w1234"], ["qx", "zz", "kk", "sea"], ["sea", "boat"]],
         np.array([0.4, 0.3, 0.2, 0.1]),
         affinity,
         document_frequency=[[500, 900, 300, 100], [40, 60, 80], [2, 3, 2, 900], [40, 50]],
         npmi=[0.2, 0.0, -0.1, None],
     )
-    assert found[:2] == [("mostly numbers",), ()]
-    few, apart = found[2]
-    assert "at most 2.5 documents" in few
-    assert "by chance" in apart
-    assert found[3] == ("nearly a copy of topic 1",)
-    assert topic_warnings([["a"], ["b"]], np.full(2, 0.5), np.full((2, 2), 0.85), numbers=[4, 7]) == [
-        (),
-        ("nearly a copy of topic 4",),
-    ]
+    assert numbers == ("mostly numbers",)
+    assert good == ()
+    assert "2.5 documents" in few
+    assert "by chance" in chance
+    assert copy == ("nearly a copy of topic 1",)
+    found = topic_warnings([["a"], ["b"]], np.full(2, 0.5), np.full((2, 2), 0.85), numbers=[4, 7])
+    assert found == [(), ("nearly a copy of topic 4",)]
 
 
 @pytest.mark.parametrize("module", [contents, layout, page])
@@ -181,7 +153,7 @@ def test_examples_hold(module: ModuleType) -> None:
 
 def test_matrices_of_another_size_are_refused() -> None:
     topics = tuple(Topic(number, 0.3, (Word("a", 0.5),)) for number in range(3))
-    with pytest.raises(ValueError, match=r"topic_topic has the shape \(2, 2\); \(3, 3\) is needed"):
+    with pytest.raises(ValueError, match=r"topic_topic .*\(2, 2\).*\(3, 3\)"):
         Contents("by-hand", 1, None, topics, np.eye(3), np.eye(2))
-    with pytest.raises(ValueError, match="at least one topic"):
+    with pytest.raises(ValueError, match="topic"):
         Contents("by-hand", 1, None, (), np.zeros((0, 0)))

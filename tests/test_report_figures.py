@@ -33,9 +33,8 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved(
-        tmp_path_factory.mktemp("figures") / "model", planted(90, N, K, length=30, seed=3).word_topic
-    )
+    place = tmp_path_factory.mktemp("figures") / "model"
+    return saved(place, planted(90, N, K, length=30, seed=3).word_topic)
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +68,17 @@ def test_view_opens_the_page_that_report_writes(
     assert asked == [written.as_uri()]
     assert written.read_bytes() == (tmp_path / "page.html").read_bytes()
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    refused(invoke("view", model), 2, "no browser was found", "topics.html")
-    refused(invoke("view", tmp_path / "none"), 2, "no model is here")
+    refused(invoke("view", model), 2, "topics.html")
+    refused(invoke("view", tmp_path / "none"), 2, str(tmp_path / "none"))
 
 
-def test_a_notebook_shows_figures_that_pyplot_knows_nothing_of(model: Path) -> None:
-    assert plot_map(model)._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
-
-
-def test_the_model_shows_its_own_page(model: Path) -> None:
-    assert TopicModel(model).show(height=500) == show(model, height=500)
-
-
-def test_a_notebook_shows_the_page_in_a_frame(model: Path, tmp_path: Path) -> None:
+def test_a_notebook_shows_the_page_in_a_frame_and_figures_as_images(
+    model: Path, correlated: Path, shares: Path, tmp_path: Path
+) -> None:
     report(model, tmp_path / "page.html")
-    frame = show(model, height=500)._repr_html_()
+    shown = show(model, height=500)
+    assert TopicModel(model).show(height=500) == shown
+    frame = shown._repr_html_()
     start = '<iframe srcdoc="'
     assert frame.startswith(start)
     inside = frame[len(start) : frame.index('"', len(start))]
@@ -91,6 +86,15 @@ def test_a_notebook_shows_the_page_in_a_frame(model: Path, tmp_path: Path) -> No
     # Scripts run, but not as those of the notebook.
     assert 'sandbox="allow-scripts"' in frame
     assert "height: 500px" in frame
+    for figure in (
+        plot_map(correlated),
+        plot_topics(correlated),
+        plot_correlations(correlated),
+        plot_over_time(model, shares),
+    ):
+        image = figure._repr_png_()  # type: ignore[attr-defined]
+        assert image.startswith(b"\x89PNG")
+        assert len(image) > 5000
 
 
 def test_the_map_has_a_circle_for_each_topic_with_areas_like_shares(model: Path) -> None:
@@ -102,13 +106,11 @@ def test_the_map_has_a_circle_for_each_topic_with_areas_like_shares(model: Path)
 
 
 def test_bars_are_the_probabilities_of_the_words(model: Path) -> None:
-    figure = plot_topics(model, [2, 0], words=4)
-    arrays = read_model(model).arrays
+    figure, arrays = plot_topics(model, [2, 0], words=4), read_model(model).arrays
     for axes, topic in zip(figure.axes, (2, 0), strict=True):
         ids = arrays["prominent_words"][topic, :4]
-        np.testing.assert_allclose(
-            [bar.get_width() for bar in axes.patches], 100 * arrays["word_topic"][ids, topic]
-        )
+        widths = [bar.get_width() for bar in axes.patches]
+        np.testing.assert_allclose(widths, 100 * arrays["word_topic"][ids, topic])
         assert [label.get_text() for label in axes.get_yticklabels()] == arrays["word"][ids].tolist()
         assert "%" in axes.get_xlabel()
     assert len([axes for axes in plot_topics(model).axes if axes.patches]) == K
@@ -139,21 +141,9 @@ def test_lines_are_mean_shares_with_their_errors(model: Path, shares: Path) -> N
 
 
 def test_wrong_topics_and_models_are_told(model: Path, shares: Path) -> None:
-    with pytest.raises(InputError, match="no topic 9; the model has topics 0 to 3"):
+    with pytest.raises(InputError, match=r"topic 9; .* 0 to 3"):
         plot_topics(model, [9])
     with pytest.raises(InputError, match="topics is empty"):
         plot_over_time(model, shares, [])
-    with pytest.raises(InputError, match="no correlations between topics"):
+    with pytest.raises(InputError, match="correlations"):
         plot_correlations(model)
-
-
-def test_figures_can_be_drawn(correlated: Path, model: Path, shares: Path, tmp_path: Path) -> None:
-    figures = [
-        plot_map(correlated),
-        plot_topics(correlated),
-        plot_correlations(correlated),
-        plot_over_time(model, shares),
-    ]
-    for place, figure in enumerate(figures):
-        figure.savefig(tmp_path / f"{place}.png")
-        assert (tmp_path / f"{place}.png").stat().st_size > 5000

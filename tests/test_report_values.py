@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf import Execution, InputError, documents_of_topic, report, shares_by, transform
+from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.queries import open_shares_of
+from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
 from streaming_jsmf.reporting import read_documents as report_documents
@@ -26,19 +27,19 @@ from streaming_jsmf.reporting.read_words import BY_RELEVANCE, LAMBDAS, read_word
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model
 from tests.corpora import planted, words
-from tests.html_pages import integers_of, parse, probabilities_of, values_of
+from tests.html_pages import integers_of, page_at, probabilities_of, values_of
 from tests.outcomes import Command, refused
 from tests.test_transform import K, N, write_named
 
 Floats = NDArray[np.float64]
 
 
-def saved(path: Path, word_topic: Floats) -> Path:
+def saved(path: Path, word_topic: Floats, spelled: list[str] | None = None) -> Path:
     """A model with no more than a report must have, and what transform needs."""
     n_topics = word_topic.shape[1]
     prior = np.arange(1.0, n_topics + 1) / n_topics
     arrays = {
-        "word": np.array(words(len(word_topic)), dtype=object),
+        "word": np.array(spelled or words(len(word_topic)), dtype=object),
         "topic": np.arange(n_topics),
         "word_topic": word_topic,
         "topic_probability": prior / prior.sum(),
@@ -58,6 +59,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def shares(model: Path) -> Path:
     return shares_beside(model)
+
+
+@pytest.fixture(scope="module")
+def opened(model: Path, shares: Path) -> SharesFile:
+    return open_shares_of(model, shares)
 
 
 def shares_beside(model: Path) -> Path:
@@ -123,17 +129,6 @@ def test_lists_are_cut_to_their_budget(model: Path, monkeypatch: pytest.MonkeyPa
     assert 3 <= min(map(len, lists.ids)) < max(map(len, lists.ids)) < 30
 
 
-def test_lists_come_back_from_the_page(model: Path, tmp_path: Path) -> None:
-    lists = lists_of(model)[0]
-    report(model, tmp_path / "page.html")
-    found = values_of(parse((tmp_path / "page.html").read_text(encoding="utf-8")))["words"]
-    assert tuple(found["vocabulary"]) == lists.vocabulary
-    assert found["counts"] == [len(ids) for ids in lists.ids]
-    np.testing.assert_array_equal(integers_of(found["ids"], found["bytes"]), np.concatenate(lists.ids))
-    expected = np.concatenate(lists.probabilities)
-    np.testing.assert_allclose(probabilities_of(found["probabilities"]), expected, rtol=4e-4)
-
-
 def test_probabilities_keep_their_order_and_zero() -> None:
     values = np.sort(np.random.default_rng(0).dirichlet(np.full(500, 0.01)))
     values[:3] = 0.0
@@ -144,76 +139,76 @@ def test_probabilities_keep_their_order_and_zero() -> None:
     np.testing.assert_allclose(back, np.where(values > 0, np.maximum(values, 2.0**-64), 0), rtol=1e-2)
 
 
-def test_documents_are_the_first_of_each_topic(model: Path, shares: Path) -> None:
-    found = documents_of(open_shares_of(model, shares))
+def test_documents_and_groups_are_those_of_the_queries(model: Path, shares: Path, opened: SharesFile) -> None:
+    found = documents_of(opened)
     assert found.columns == ("year", "title")
     for topic, listed in enumerate(found.of_topic):
         frame = documents_of_topic(model, shares, topic)
-        assert [document.name for document in listed] == frame["document_id"].tolist()
-        assert [document.share for document in listed] == frame["share"].tolist()
-        assert [document.values[1] for document in listed] == frame["title"].tolist()
-
-
-def test_groups_are_the_years_unless_told_otherwise(model: Path, shares: Path) -> None:
-    opened = open_shares_of(model, shares)
-    found = groups_of(opened, None)
-    assert found is not None
-    frame = shares_by(model, shares, "year")
-    assert (found.column, found.ordered) == ("year", True)
-    assert found.names == ("1990", "1991", "1992", "not known")
-    np.testing.assert_array_equal(found.shares.ravel(), frame["share"])
-    np.testing.assert_array_equal(found.errors.ravel(), frame["standard_error"].fillna(0.0))
-    titles = groups_of(opened, "title")
+        rows = [(document.name, document.share, document.values[1]) for document in listed]
+        assert rows == [*zip(frame["document_id"], frame["share"], frame["title"], strict=True)]
+    frame, years, titles = (
+        shares_by(model, shares, "year"),
+        groups_of(opened, None),
+        groups_of(opened, "title"),
+    )
+    assert years is not None
     assert titles is not None
-    assert not titles.ordered
-    assert len(titles.names) == 90
+    assert (years.column, years.ordered) == ("year", True)
+    assert years.names == ("1990", "1991", "1992", "not known")
+    np.testing.assert_array_equal(years.shares.ravel(), frame["share"])
+    np.testing.assert_array_equal(years.errors.ravel(), frame["standard_error"].fillna(0.0))
+    assert (titles.ordered, len(titles.names)) == (False, 90)
 
 
-def test_years_are_made_of_dates(model: Path, shares: Path, tmp_path: Path) -> None:
+def test_years_are_made_of_dates(model: Path, shares: Path, opened: SharesFile, tmp_path: Path) -> None:
     table = pq.read_table(shares)
     days = pa.array([f"{1990 + row % 3}-0{1 + row % 9}-11" for row in range(len(table))])
-    expected = groups_of(open_shares_of(model, shares), "year")
+    expected = groups_of(opened, "year")
+    assert expected is not None
     for name, column in (("date", days), ("seen", days.cast(pa.date32()))):
         place = table.schema.get_field_index("year")
         changed = table.set_column(place, name, column).replace_schema_metadata(table.schema.metadata)
         pq.write_table(changed, tmp_path / f"{name}.parquet")
         found = groups_of(open_shares_of(model, tmp_path / f"{name}.parquet"), None)
         assert found is not None
-        assert expected is not None
         assert (found.column, found.ordered) == (f"year of {name}", True)
         assert found.names == ("1990", "1991", "1992")
         np.testing.assert_array_equal(found.shares[0], expected.shares[0])
 
 
-def test_the_page_has_documents_and_groups(
+def test_the_page_has_words_documents_and_groups(
     invoke: Command, model: Path, shares: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "page.html"
-    assert invoke("report", model, out, "--shares", shares).code == 0
-    text = out.read_text(encoding="utf-8")
-    page = parse(text)
-    values = values_of(page)
+    pages = [tmp_path / "page.html", tmp_path / "again.html"]
+    for page in pages:
+        assert invoke("report", model, page, "--shares", shares).code == 0
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    page = page_at(pages[0])
+    values, lists = values_of(page), lists_of(model)[0]
     assert values["documents"]["of_topic"][1][0][0] == documents_of_topic(model, shares, 1)["document_id"][0]
     assert values["groups"]["column"] == "year"
     assert [link.text for link in page.one("nav").all("a")][4] == "By year"
-    invoke("report", model, tmp_path / "again.html", "--shares", shares)
-    assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
+    found = values["words"]
+    assert tuple(found["vocabulary"]) == lists.vocabulary
+    assert found["counts"] == [len(ids) for ids in lists.ids]
+    np.testing.assert_array_equal(integers_of(found["ids"], found["bytes"]), np.concatenate(lists.ids))
+    expected = np.concatenate(lists.probabilities)
+    np.testing.assert_allclose(probabilities_of(found["probabilities"]), expected, rtol=4e-4)
 
 
 def test_wrong_shares_and_columns_end_in_one_line(
     invoke: Command, model: Path, shares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "page.html"
-    refused(
-        invoke("report", model, out, "--shares", shares, "--by", "colour"), 2, "no column 'colour'", "year"
-    )
     monkeypatch.setattr(report_documents, "MOST_GROUPS", 80)
-    refused(
-        invoke("report", model, out, "--shares", shares, "--by", "title"), 2, "has 90 values", "at most 80"
-    )
     other = saved(tmp_path / "other", planted(90, N, K, length=30, seed=4).word_topic)
-    refused(invoke("report", other, out, "--shares", shares), 2, "of another model")
-    assert not out.exists()
+    for chosen, column, parts in (
+        (model, "colour", ("'colour'", "year")),
+        (model, "title", ("'title'", "90", "80")),
+        (other, "year", (str(shares), "model")),
+    ):
+        page = tmp_path / "page.html"
+        refused(invoke("report", chosen, page, "--shares", shares, "--by", column), 2, *parts)
+        assert not page.exists()
 
 
 def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,47 +224,34 @@ def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pyte
 
 
 def test_models_of_other_words_are_no_levels(tmp_path: Path) -> None:
-    word_topic = np.full((5, 1), 0.2)
-    saved(tmp_path / "k=1", word_topic)
-    other = read_model(saved(tmp_path / "k=2", np.full((5, 2), 0.2)))
-    renamed = {**other.arrays, "word": np.array([f"x{word}" for word in other.arrays["word"]], dtype=object)}
-    write_model(tmp_path / "k=3", Model(renamed, other.settings, other.metrics, other.provenance))
+    saved(tmp_path / "k=1", np.full((5, 1), 0.2))
+    saved(tmp_path / "k=3", np.full((5, 2), 0.2), [f"x{word}" for word in range(5)])
     with pytest.raises(InputError, match=r"k=1 and .*k=3"):
         flow(tmp_path / "k=1", tmp_path / "k=3", np.ones(1))
 
 
-def test_a_directory_of_models_has_a_page_with_their_flows(invoke: Command, tmp_path: Path) -> None:
+def test_a_directory_of_models_has_a_page_with_their_flows_and_their_comparison(
+    invoke: Command, tmp_path: Path
+) -> None:
+
     word_topic = planted(90, N, K, length=30, seed=3).word_topic
+    models, out = tmp_path / "models", tmp_path / "page.html"
     for count in (2, 3, 4):
-        saved(tmp_path / "models" / f"k={count}", word_topic[:, :count])
-    assert invoke("report", tmp_path / "models", tmp_path / "all.html").code == 0
-    page = parse((tmp_path / "all.html").read_text(encoding="utf-8"))
-    levels = values_of(page)["levels"]
-    assert page.one("h1").text.startswith("4 topics")
-    assert [len(model["names"]) for model in levels["models"]] == [2, 3, 4]
-    assert [len(values) for values in levels["flows"]] == [6, 12]
-    assert levels["own"] == 2
-    assert {name for name, _ in levels["models"][0]["metrics"]} >= {"distinct_share", "effective_topics"}
-    assert invoke("report", tmp_path / "models", tmp_path / "three.html", "--topics", 3).code == 0
-    three = parse((tmp_path / "three.html").read_text(encoding="utf-8"))
-    assert three.one("h1").text.startswith("3 topics")
-    assert values_of(three)["levels"]["own"] == 1
-
-
-def test_the_page_of_several_models_has_what_choose_k_found(invoke: Command, tmp_path: Path) -> None:
-    word_topic = planted(90, N, K, length=30, seed=3).word_topic
-    models = tmp_path / "models"
-    for count in (2, 4):
         saved(models / f"k={count}", word_topic[:, :count])
+    for options, own in (((), 2), (("--topics", 3), 1)):
+        assert invoke("report", models, out, "--overwrite", *options).code == 0
+        page = page_at(out)
+        levels = values_of(page)["levels"]
+        assert page.one("h1").text.startswith(f"{own + 2} topics")
+        assert levels["own"] == own
+        assert [len(model["names"]) for model in levels["models"]] == [2, 3, 4]
+        assert [len(values) for values in levels["flows"]] == [6, 12]
+        assert {name for name, _ in levels["models"][0]["metrics"]} >= {"distinct_share", "effective_topics"}
     choice = choose([Measures(2, 900.0, 0.1, 1.0), Measures(4, 700.0, 0.2, 0.9)])
     found = models / "choose-k.json"
     found.write_text(json.dumps(fields_of(choice, {"stability": "<no> replicas"})), encoding="utf-8")
-    assert invoke("report", models, tmp_path / "page.html").code == 0
-    section = next(
-        part
-        for part in parse((tmp_path / "page.html").read_text(encoding="utf-8")).all("section")
-        if part.attributes["id"] == "levels"
-    )
+    assert invoke("report", models, out, "--overwrite").code == 0
+    [section] = [part for part in page_at(out).all("section") if part.attributes["id"] == "levels"]
     [_, *rows] = section.one("table", "choice").all("tr")
     assert [(row.one("th").text, row.classes) for row in rows] == [("2", []), ("4", ["suggested"])]
     assert len(section.all("svg", "measure")) == 3
@@ -277,9 +259,7 @@ def test_the_page_of_several_models_has_what_choose_k_found(invoke: Command, tmp
     assert "<no> replicas" in section.text
     for damaged in ("{", '{"format_version": 2}', '{"format_version": 1, "rows": [3], "missing": {}}'):
         found.write_text(damaged, encoding="utf-8")
-        refused(
-            invoke("report", models, tmp_path / "no.html"), 3, "choose-k.json: is damaged", "choose-k again"
-        )
+        refused(invoke("report", models, tmp_path / "no.html"), 3, str(found), "choose-k again")
 
 
 def test_checks_agree_with_the_warnings() -> None:
