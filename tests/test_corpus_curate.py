@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.corpus import Corpus, Curation, open_corpus
+from streaming_jsmf.corpus import Curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
@@ -41,54 +41,17 @@ def source(directory: Path, bags) -> Path:
     return directory
 
 
-def curate(directory: Path, target: Path, curation: Curation, **read) -> Corpus:
-    request = IngestRequest(reader="bag-of-words-parquet", read=read, curation=asdict(curation))
-    return ingest(directory, target, request)
-
-
-def test_each_step_is_recorded(tmp_path):
-    bags = [
-        {"ant": 2, "bee": 1, "cat": 3, "the": 9},
-        {"ant": 1, "bee": 1, "dog": 1, "the": 1},
-        {"fox": 4, "the": 2},  # too few words once "the" is gone, and with it goes fox
-        {"ant": 1, "cat": 1},  # 2 tokens
-        {"cat": 1, "dog": 2, "gnu": 1},
-    ]
-    curation = Curation(vocabulary_size=6, min_distinct_words=2, min_tokens=3)
-    raw = source(tmp_path / "raw", bags)
-    curated = curate(raw, tmp_path / "c", curation)
-    manifest = read_manifest(tmp_path / "c")
-    steps = {step.step: (step.words, step.documents, step.tokens) for step in manifest.dropped}
-    assert steps == {
-        "stop_words": (1, 0, 12),
-        "min_document_frequency": (1, 0, 0),  # eel
-        "vocabulary_size": (0, 0, 0),
-        "min_distinct_words": (0, 1, 4),
-        "min_tokens": (0, 1, 2),
-        "unused_words": (1, 0, 0),
-    }
-    assert curated.vocabulary().words == ("ant", "bee", "cat", "dog", "gnu")
-    assert manifest.settings["tokens_read"] == 15 + 4 + 6 + 2 + 4
-    assert manifest.settings["reader"] == "bag-of-words-parquet"
-    assert [(row["document_id"], row["length"]) for row in rows_of(curated)] == [
-        ("d0", 15),
-        ("d1", 4),
-        ("d4", 4),
-    ]
-    # Its own output can be curated again, and nothing more goes.
-    again = curate(tmp_path / "c", tmp_path / "d", curation)
-    assert read_manifest(tmp_path / "d").settings["source_fingerprint"] == curated.fingerprint
-    assert [s.sha256 for s in again.shards] == [s.sha256 for s in curated.shards]
-
-
 def test_the_column_of_ids_can_be_chosen(tmp_path):
     raw = source(tmp_path / "raw", [{"ant": 1}, {"bee": 2}])
-    curation = Curation("none", min_distinct_words=1, min_tokens=1)
-    rows = rows_of(curate(raw, tmp_path / "c", curation, id="length"))
+    curation = {"stop_words": "none", "min_distinct_words": 1, "min_tokens": 1}
+    request = IngestRequest(reader="bag-of-words-parquet", read={"id": "length"}, curation=curation)
+    corpus = ingest(raw, tmp_path / "c", request)
+    rows = rows_of(corpus)
     assert [list(row) for row in rows] == [["ids", "counts", "document_id", "doc_id"]] * 2
     assert [row["document_id"] for row in rows] == [1, 2]
+    assert read_manifest(corpus.root).settings["reader"] == "bag-of-words-parquet"
     with pytest.raises(InputError, match="'nosuch'"):
-        curate(raw, tmp_path / "d", curation, id="nosuch")
+        ingest(raw, tmp_path / "d", replace(request, read={"id": "nosuch"}))
 
 
 def test_stop_words(tmp_path):

@@ -19,6 +19,7 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, write_texts
 from tests.outcomes import Command
@@ -31,9 +32,8 @@ LOOSE = ("--preset", "papers", "--stop-words", "none", "--min-distinct-words", "
 def command(invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run ``ingest`` in this process, started in the test's own directory."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: invoke(
-        "ingest", "--quiet", "--scheduler", "synchronous", *arguments
-    ).without_progress()
+    options = ("--quiet", "--scheduler", "synchronous")
+    return lambda *arguments: invoke("ingest", *options, *arguments).without_progress()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
     assert command("*.csv", "semicolons", *read, *LOOSE).code == 0
     done = command("*.csv", "out", *read, "--read", "delimiter=,", *LOOSE)
     assert done.code == 2
-    assert "there is no column 'body'; it has name;body;year" in done.err
+    assert "'body'; it has name;body;year" in done.err
     (tmp_path / "t.csv").write_text('name,body,year\nx,"sun, moon",1999\ny,rain,2000\n')
     assert command("*.csv", "out", *read, *LOOSE).code == 0
     table = pq.read_table(tmp_path / "out" / "documents")
@@ -101,57 +101,41 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("texts")
-def test_what_is_wrong_is_said_in_one_line(refused: Callable[..., None], tmp_path: Path) -> None:
-    for arguments, *named in (
-        (("nowhere", "out"), "there are no files at", "nowhere; check the path"),
-        (("nowhere.toml", "out"), "cannot read the spec"),
-        (("in", "out", "--reader", "csv"), "'csv'", "text-files"),
-        (("in", "out", "--read", "text"), "--read is 'text'"),
-        (
-            ("in", "out", "--read", "column=body"),
-            "--read: unknown key column; allowed: boilerplate, delimiter, encoding, id",
-        ),
-        (("in", "out", "--read", "text=body"), "a.jsonl: there is no ", "'body'", "--read text=NAME"),
-        (("in", "out", "--ngrams", "4"), "--ngrams is '4'"),
-        (("in", "out", "--stemmer", "elvish"), "there is no stemmer for 'elvish'; there are "),
-        (("in", "out", "--stop-words", "none.txt"), "cannot read the stop words 'none.txt'"),
-        (("in", "out", "--min-document-frequency", "1.5"), "min_document_frequency is 1.5"),
-        (
-            ("in", "out", "--min-df", "9"),
-            "no word of the 4 documents read is left after the curation (",
-            "9 documents",
-        ),
-        (("in", "out", "--min-df", "few"), "--min-df is 'few'"),
-        (("in", "out", "--ngram-range", "2,3"), "--ngrams is '2,3'"),
-        (
-            ("in", "out", "--vocabulary", "nowhere"),
-            "there is no vocabulary at",
-            "nowhere; give a file of words",
-        ),
-        (("in", "out", "--vocabulary", "in/a.jsonl", "--min-df", "2"), "leave --min-document-frequency out"),
-        (("in", "out", "--vocabulary-size", "0"), "vocabulary_size is 0"),
-        (("in", "out", "--tokens-per-shard", "0"), "tokens_per_shard is 0"),
-        (("in", "out", "--tokenizer", "nosuch:split"), "cannot import the tokenizer 'nosuch:split'"),
-        (
-            ("in", "out", "--tokenizer", "greedy"),
-            "--read: tokenizer: input should be 'arrow', 'sklearn', 'chinese' or 'japanese'",
-        ),
-        (("in", "out", "--files", "in"), "--files is for a spec (.toml)"),
-        (("in", "in/out"), "out lies inside the source", "choose another place for the corpus"),
-        (("in", "s3://bucket/out"), "s3://bucket/out"),
-    ):
-        refused(arguments, *named)
-    (tmp_path / "out").mkdir()
-    refused(("in", "out"), "out exists; remove it, replace a corpus with --overwrite, or choose another path")
-
-
-@pytest.mark.usefixtures("texts")
-def test_too_little_memory_is_refused_with_both_numbers(refused: Callable[..., None]) -> None:
-    budget = ("--memory", "100MB", "--workers", "2", "--scheduler", "threads")
-    says = (
-        "the ingest needs about 650.00 MiB and --memory allows 95.37 MiB; lower --workers, or raise --memory"
-    )
-    refused(("in", "out", *budget), says)
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("nowhere out", ["nowhere"]),
+        ("nowhere.toml out", ["spec", "nowhere.toml"]),
+        ("in out --reader csv", ["'csv'", "text-files"]),
+        ("in out --read text", ["--read is 'text'"]),
+        ("in out --read column=body", ["--read: ", " column; ", "boilerplate, delimiter, encoding, id"]),
+        ("in out --read text=body", ["a.jsonl: ", "'body'", "--read text=NAME"]),
+        ("in out --ngrams 4", ["--ngrams is '4'"]),
+        ("in out --stemmer elvish", ["'elvish'"]),
+        ("in out --stop-words none.txt", ["'none.txt'"]),
+        ("in out --min-document-frequency 1.5", ["min_document_frequency is 1.5"]),
+        ("in out --min-df 9", ["4 documents", "9 documents"]),
+        ("in out --min-df few", ["--min-df is 'few'"]),
+        ("in out --ngram-range 2,3", ["--ngrams is '2,3'"]),
+        ("in out --vocabulary nowhere", ["vocabulary", "nowhere; "]),
+        ("in out --vocabulary in/a.jsonl --min-df 2", ["--min-document-frequency out"]),
+        ("in out --vocabulary-size 0", ["vocabulary_size is 0"]),
+        ("in out --tokens-per-shard 0", ["tokens_per_shard is 0"]),
+        ("in out --tokenizer nosuch:split", ["'nosuch:split'"]),
+        ("in out --tokenizer greedy", ["--read: tokenizer: ", "'arrow', 'sklearn', 'chinese' or 'japanese'"]),
+        ("in out --files in", ["--files", "spec (.toml)"]),
+        ("in in/out", ["out lies inside the source"]),
+        ("in s3://bucket/out", ["s3://bucket/out"]),
+        # Too little memory is refused with both numbers.
+        ("in out --memory 100MB --workers 2 --scheduler threads", ["650.00 MiB", "95.37 MiB", "--workers"]),
+        ("in there", ["there exists", "--overwrite"]),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    arguments: str, named: list[str], refused: Callable[..., None], tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    refused(arguments.split(), *named)
 
 
 TOKENIZER = "def split(text):\n    return [word.upper() for word in text.split()]\n"
@@ -172,21 +156,8 @@ def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_a_bad_record_in_a_worker_process_is_one_line(texts: Path, refused: Callable[..., None]) -> None:
     (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": null}\n')
-    refused(
-        ("in", "out", "--scheduler", "processes", "--workers", "1"),
-        "b.jsonl, line 1: text is null; correct the record or use --on-bad-record quarantine",
-    )
-
-
-def test_bad_records_are_put_aside(texts: Path, command: Command, tmp_path: Path) -> None:
-    with (texts / "a.jsonl").open("a") as file:
-        file.write("no JSON\n")
-    (texts / "c.jsonl").touch()
-    done = command("in", "out", *LOOSE, "--on-bad-record", "quarantine")
-    assert done.code == 0
-    found = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
-    assert [(Path(bad["file"]).name, bad["row"]) for bad in found] == [("a.jsonl", 2), ("c.jsonl", None)]
-    assert command("in", "other", *LOOSE).code == 2
+    arguments = ("in", "out", "--scheduler", "processes", "--workers", "1")
+    refused(arguments, "b.jsonl, line 1: text is null; ", "--on-bad-record quarantine")
 
 
 SPEC = """
@@ -218,30 +189,20 @@ def test_a_spec_and_what_may_be_said_besides(
     assert (manifest.totals.words, manifest.settings["min_tokens"]) == (3, 2)
     assert manifest.source["name"] == "weather"
     options = (
-        "--vocabulary-size",
-        "5",
-        "--min-tokens",
-        "0",
-        "--min-distinct-words",
-        "0",
-        "--duplicates",
-        "drop",
+        "--vocabulary-size 5 --min-tokens 0 --min-distinct-words 0 --duplicates drop --tokens-per-shard 3"
     )
-    assert command("weather.toml", "more", "--files", "in", *options, "--tokens-per-shard", "3").code == 0
+    assert command("weather.toml", "more", "--files", "in", *options.split()).code == 0
     manifest = read_manifest(tmp_path / "more")
     assert (manifest.totals.words, manifest.totals.documents) == (5, 4)
     assert (manifest.settings["min_tokens"], manifest.settings["duplicates"]) == (0, "drop")
     assert len(manifest.shards) > 1
-    says = "a spec names its reader and its options; leave"
-    refused(("weather.toml", "x", "--files", "in", "--reader", "text"), f"{says} --reader out, or edit")
-    refused(
-        ("weather.toml", "x", "--files", "in", "--read", "text=body", "--ngrams", "2"),
-        f"{says} --read text, --read ngrams out",
-    )
-    refused(
-        ("weather.toml", "x", "--files", "in/more"), "b.jsonl; find what is missing at https://example.org"
-    )
-    refused(("weather.toml", "in/x", "--files", "in"), "lies inside the source")
+    for arguments, *named in (
+        ("x --files in --reader text", "--reader out"),
+        ("x --files in --read text=body --ngrams 2", "--read text, --read ngrams out"),
+        ("x --files in/more", "b.jsonl; ", "https://example.org"),
+        ("in/x --files in", "lies inside the source"),
+    ):
+        refused(("weather.toml", *arguments.split()), *named)
 
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,11 +219,8 @@ def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.Captu
 
 
 def again(source: Path, target: Path, **more: Any) -> Corpus:
-    request = IngestRequest(
-        curation={"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0, **more.pop("rules", {})},
-        **more,
-    )
-    return ingest(source, target, request, Execution("synchronous"))
+    rules = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
+    return ingest(source, target, IngestRequest(curation=rules, **more), Execution("synchronous"))
 
 
 @pytest.mark.usefixtures("texts")
@@ -274,9 +232,8 @@ def test_a_corpus_is_given_another_vocabulary(command: Command, tmp_path: Path) 
     assert (done.code, done.err) == (0, "")
     # The English stop words are gone; of the others sun scores best, and the rest alike, so that stars comes last.
     assert words(tmp_path / "small") == ["moon", "rain", "snow", "sun"]
-    expected = {
-        key: {w: c for w, c in bag.items() if w in words(tmp_path / "small")} for key, bag in before.items()
-    }
+    kept = set(words(tmp_path / "small"))
+    expected = {key: {w: c for w, c in bag.items() if w in kept} for key, bag in before.items()}
     assert documents(tmp_path / "small") == {key: bag for key, bag in expected.items() if len(bag) > 1}
     settings = read_manifest(tmp_path / "small").settings
     assert settings["source_fingerprint"] == open_corpus(tmp_path / "out").fingerprint
@@ -287,12 +244,12 @@ def test_a_corpus_is_given_another_vocabulary(command: Command, tmp_path: Path) 
 
 
 BAD_BAGS = {
-    "null ids": (None, [1.0], "ids is null; an empty document is an empty list"),
-    "null counts": ([0], None, "counts is null; an empty document is an empty list"),
+    "null ids": (None, [1.0], "ids is null"),
+    "null counts": ([0], None, "counts is null"),
     "null inside": ([0, None], [1.0, 1.0], "ids holds a null"),
     "above": ([1, 3], [1.0, 1.0], "word id 3 is outside 0..2"),
     "below": ([-1], [1.0], "word id -1 is outside 0..2"),
-    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1; ids must be in ascending order"),
+    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1"),
     "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647]"),
     "zero": ([0, 1], [1.0, 0.0], "count 0.0 is not in"),
     "uneven": ([0, 1], [1.0], "2 ids but 1 counts"),
@@ -302,13 +259,9 @@ BAD_BAGS = {
 def write_bags(folder: Path, bags: Sequence[tuple[Any, Any]], files: int = 2) -> Path:
     folder.mkdir()
     (folder / "vocab.txt").write_text("ant\nbee\ncat\n")
-    table = pa.table(
-        {
-            "ids": pa.array([ids for ids, _ in bags], pa.list_(pa.int16())),
-            "counts": pa.array([counts for _, counts in bags], pa.list_(pa.float64())),
-            "doc_id": pa.array([f"d{i}" for i in range(len(bags))]),
-        }
-    )
+    ids, counts = zip(*bags, strict=True)
+    columns = {"ids": pa.array(ids, pa.list_(pa.int16())), "counts": pa.array(counts, pa.list_(pa.float64()))}
+    table = pa.table({**columns, "doc_id": [f"d{i}" for i in range(len(bags))]})
     size = -(-len(bags) // files)
     for number in range(files):
         pq.write_table(table.slice(number * size, size), folder / f"{number}.parquet", row_group_size=4)
@@ -331,9 +284,8 @@ def test_a_bad_bag_is_named_or_put_aside(kind: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{source / '0.parquet'}, row group 0, row 0 from 0: {reason}")
     again(source, tmp_path / "out", on_bad_record="quarantine")
     found = pq.read_table(tmp_path / "out" / "quarantine.parquet").to_pylist()
-    assert [(Path(bad["file"]).name, bad["row"]) for bad in found] == [
-        (f"{place // 10}.parquet", place % 10) for place in places
-    ]
+    expected = [(f"{place // 10}.parquet", place % 10) for place in places]
+    assert [(Path(bad["file"]).name, bad["row"]) for bad in found] == expected
     assert all(bad["reason"].startswith(reason) for bad in found)
     assert json.loads(found[1]["record"])["doc_id"] == "d5"
     good = [f"d{i}" for i in range(20) if i not in places]
@@ -354,13 +306,10 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
 
 def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_bags(tmp_path / "in", [([0, 9], [1.0, 1.0])] * 512 + [GOOD], files=1)
-    table = pq.read_table(source / "0.parquet")
-    pq.write_table(table, source / "0.parquet")
-    from streaming_jsmf.ingestion.readers import bags
-
+    pq.write_table(pq.read_table(source / "0.parquet"), source / "0.parquet")
     calls = []
-    looked = bags.checked_bags
-    monkeypatch.setattr(bags, "checked_bags", lambda *a: calls.append(len(a[0])) or looked(*a))
+    looked = bag_reader.checked_bags
+    monkeypatch.setattr(bag_reader, "checked_bags", lambda *a: calls.append(len(a[0])) or looked(*a))
     again(source, tmp_path / "out", on_bad_record="quarantine")
     # Two passes, each through halves of halves; one record after the other would look at 512 * 513 / 2 of them.
     assert sum(calls) < 2 * 513 * 12
@@ -369,14 +318,10 @@ def test_a_batch_of_bad_bags_does_not_take_forever(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("column", "other", "named"),
     [
-        (
-            "counts",
-            pa.array([[1]], pa.list_(pa.int32())),
-            "counts: integers, doc_id: strings, those of the first",
-        ),
-        ("doc_id", pa.array([7]), "counts: floats, doc_id: integers, those of the first"),
-        ("doc_id", pa.array([0.5]), "its column 'doc_id' is double; document ids are strings or integers"),
-        ("ids", pa.array([1]), "its column 'ids' is int64; it must be a list of integers"),
+        ("counts", pa.array([[1]], pa.list_(pa.int32())), "counts: integers, doc_id: strings, "),
+        ("doc_id", pa.array([7]), "counts: floats, doc_id: integers, "),
+        ("doc_id", pa.array([0.5]), "'doc_id' is double; "),
+        ("ids", pa.array([1]), "'ids' is int64; "),
     ],
 )
 @pytest.mark.parametrize("group_bytes", [1, 1 << 24])
@@ -388,9 +333,8 @@ def test_a_file_with_other_columns_is_named(
     table = pq.read_table(source / "1.parquet").slice(0, 1)
     odd = table.set_column(table.schema.get_field_index(column), column, other)
     pq.write_table(odd, source / "9.parquet")
-    with pytest.raises(InputError, match=r"9\.parquet: ") as caught:
+    with pytest.raises(InputError, match=rf"9\.parquet: .*{named}"):
         again(source, tmp_path / "out")
-    assert named in str(caught.value)
     assert again(source, tmp_path / "out", on_bad_record="quarantine").n_documents == 4
     assert read_manifest(tmp_path / "out").dropped[2].documents == 1
 

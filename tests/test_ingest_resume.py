@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.cli.main import run
@@ -291,12 +293,8 @@ def files_in(path: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        (
-            {"curation": {"stop_words": "none", "min_tokens": 6}, "tokens_per_shard": 99},
-            "curation; tokens_per_shard: stored 20000000, asked 99",
-        ),
-        ({"curation": {}}, "curation"),
-        ({"tokens_per_shard": 1000}, "tokens_per_shard: stored 20000000, asked 1000"),
+        ({"curation": {}, "tokens_per_shard": 99}, "curation; tokens_per_shard: stored 20000000, asked 99"),
+        ({"curation": {"stop_words": "none", "min_tokens": 6}}, "curation"),
         ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
         ({"read": {"ngrams": 2}}, "source"),
     ],
@@ -306,8 +304,8 @@ def test_other_settings_are_refused(changes: dict[str, Any], named: str, interru
     other = replace(interrupted, request=replace(REQUEST, **changes))
     with pytest.raises(SettingsMismatchError) as caught:
         other()
-    place = f"{interrupted.partial} holds an unfinished ingest that differs in {named}; "
-    assert str(caught.value) == f"{place}finish it with its own command, or remove that directory"
+    assert str(caught.value).startswith(f"{interrupted.partial} ")
+    assert f" differs in {named}; " in str(caught.value)
     assert files_in(interrupted.partial).keys() == before.keys()
     # What was there is finished as if nothing had been tried.
     interrupted()
@@ -330,44 +328,34 @@ def test_a_changed_source_is_refused(interrupted: Job) -> None:
     interrupted()
 
 
-def test_a_changed_file_of_a_folder_is_noticed(tmp_path: Path) -> None:
-    folder = tmp_path / "in" / "deep"
-    folder.mkdir(parents=True)
-    for name in "abc":
-        (folder / name).write_text(f"some words of {name} and more, and the rest of it")
-    job = Job(
-        tmp_path / "in",
-        tmp_path / "out",
-        IngestRequest("text-files", preset="papers", curation={"min_tokens": 0}),
-    )
+@pytest.mark.parametrize(
+    ("reader", "files", "changed", "named"),
+    [
+        ("text-files", {"deep/a": "some words", "deep/b": "more words of it"}, {"deep/b": "others"}, "files"),
+        (
+            "docword",
+            {"docword.x.txt": "2\n2\n3\n1 1 2\n1 2 1\n2 2 5\n", "vocab.x.txt": "ant\nbee\n"},
+            {"vocab.x.txt": "ant\ncat\n"},
+            "words",
+        ),
+    ],
+)
+def test_a_changed_file_is_noticed(
+    reader: Any, files: dict[str, str], changed: dict[str, str], named: str, tmp_path: Path
+) -> None:
+    def write(contents: dict[str, str]) -> None:
+        for name, text in contents.items():
+            (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "in" / name).write_text(text)
+
+    write(files)
+    request = IngestRequest(reader, preset="papers", curation={"min_distinct_words": 1, "min_tokens": 0})
+    job = Job(tmp_path / "in", tmp_path / "out", request)
     with pytest.raises(KeyboardInterrupt):
         job(interrupt_at("write"))
-    (folder / "b").write_text("other words")
-    with pytest.raises(SettingsMismatchError, match="differs in files; finish it"):
+    write(changed)
+    with pytest.raises(SettingsMismatchError, match=f"differs in {named};"):
         job()
-
-
-def test_a_changed_word_list_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "docword.x.txt").write_text("2\n2\n3\n1 1 2\n1 2 1\n2 2 5\n")
-    (tmp_path / "in" / "vocab.x.txt").write_text("ant\nbee\n")
-    rules = {"min_distinct_words": 1, "min_tokens": 1}
-    job = Job(tmp_path / "in", tmp_path / "out", IngestRequest(curation=rules))
-    with pytest.raises(KeyboardInterrupt):
-        job(interrupt_at("write"))
-    (tmp_path / "in" / "vocab.x.txt").write_text("ant\ncat\n")
-    with pytest.raises(SettingsMismatchError, match="differs in words; finish it"):
-        job()
-
-
-def test_what_has_got_nowhere_is_removed(job: Job) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        job(interrupt_at("read"))
-    assert not job.partial.exists()
-    # A kill leaves it, but it binds nobody.
-    work.IngestFolder(job.partial, arguments={"files": "others"}).start()
-    job()
-    assert not job.partial.exists()
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -386,42 +374,33 @@ def test_a_scheduler_that_does_not_answer_costs_nothing(begun: bool, job: Job) -
 
 def test_an_error_in_the_input_removes_what_was_done(interrupted: Job) -> None:
     assert interrupted.partial.is_dir()
-    with pytest.raises(InputError, match="would be an empty corpus"):
-        replace(
-            interrupted,
-            target=interrupted.target.with_name("other"),
-            request=replace(REQUEST, curation={"min_tokens": 1000}),
-        )()
-    assert not interrupted.target.with_name("other.partial").exists()
+    other = Job(
+        interrupted.source,
+        interrupted.target.with_name("other"),
+        IngestRequest(curation={"min_tokens": 1000}),
+    )
+    with pytest.raises(InputError, match="empty corpus"):
+        other()
+    assert not other.partial.exists()
     # Of the run that was interrupted nothing is gone.
     assert committed(interrupted.partial, "read") == {0, 1, 2}
     # Ids that repeat show only after the whole source has been read.
     (interrupted.source / "02.jsonl").write_text((interrupted.source / "01.jsonl").read_text())
     shutil.rmtree(interrupted.partial)
-    with pytest.raises(
-        InputError, match=r"02\.jsonl, line 1: its document id is that of an earlier document"
-    ):
+    with pytest.raises(InputError, match=r"02\.jsonl, line 1: its document id"):
         interrupted()
     assert not interrupted.partial.exists()
 
 
-def test_a_directory_of_the_users_own_is_left_alone(job: Job) -> None:
-    job.partial.mkdir()
-    (job.partial / "precious.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"out\.partial .* something else; move it away"):
+def test_a_file_of_the_user_is_left_alone(job: Job) -> None:
+    job.partial.write_text("mine")
+    with pytest.raises(InputError, match=r"out\.partial"):
         job()
-    assert [path.name for path in job.partial.iterdir()] == ["precious.txt"]
-    shutil.rmtree(job.partial)
-    job.partial.write_text("a file")
-    with pytest.raises(InputError, match="move it away"):
-        job()
-    assert job.partial.read_text() == "a file"
+    assert job.partial.read_text() == "mine"
 
 
 def cut_between_batches(path: Path) -> None:
     """A stream that ends after its schema looks like one that has ended well."""
-    import pyarrow as pa
-
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         empty = pa.BufferOutputStream()
         pa.ipc.new_stream(empty, stream.schema).close()
@@ -491,10 +470,7 @@ def test_a_source_that_changes_between_the_passes_is_noticed(job: Job, tmp_path:
 
     def shorten(event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == "write":
-            shutil.copy(corpus.shard_path(corpus.shards[0]), shard)
-            import pyarrow.parquet as pq
-
-            pq.write_table(pq.read_table(shard).slice(3), shard)
+            pq.write_table(pq.read_table(corpus.shard_path(corpus.shards[0])).slice(3), shard)
 
     with pytest.raises(InputError, match=rf"{shard.name}: it changed while it was read"):
         again(shorten)

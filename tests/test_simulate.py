@@ -66,24 +66,14 @@ def test_shards_do_not_change_the_documents(tmp_path):
 
 @pytest.mark.slow
 def test_same_bytes_on_every_scheduler(tmp_path):
-    executions = {
-        "synchronous": ALONE,
-        "one": Execution("threads", 1),
-        "three": Execution("threads", 3),
-        "processes": Execution("processes", 2),
-    }
+    executions = {"synchronous": ALONE, "one": Execution("threads", 1), "three": Execution("threads", 3)}
+    executions["processes"] = Execution("processes", 2)
     # Many topics make small batches, here of 2000 documents: a worker process does not see a patched size.
     sizes = {"n_words": 600, "n_topics": 500, "mean_length": 10, "alpha": 0.2, "seed": 7, "separable": True}
+    sizes |= {"n_documents": 5_000, "documents_per_shard": 2_000}
     for name, execution in executions.items():
         events: list[Event] = []
-        simulate_lda(
-            tmp_path / name,
-            n_documents=5_000,
-            documents_per_shard=2_000,
-            execution=execution,
-            listener=events.append,
-            **sizes,
-        )
+        simulate_lda(tmp_path / name, execution=execution, listener=events.append, **sizes)
         assert events[0] == StageStarted("simulate", [2_000, 2_000, 1_000], frozenset(), "documents")
         assert isinstance(events[-1], StageFinished)
         assert sorted(e.index for e in events if isinstance(e, PartitionCommitted)) == [0, 1, 2]
@@ -139,11 +129,8 @@ def test_the_guide_gives_what_a_search_gives(change):
 @pytest.mark.parametrize("kind", [np.uint64, np.uint32])
 def test_wide_and_narrow_keys_count_the_same(kind):
     bags = drawing._bags(np.array([5, 1, 5, 9, 1, 5], kind), 2, 3, pa.array(range(3)))
-    assert (bags.indptr.tolist(), bags.ids.tolist(), bags.counts.tolist()) == (
-        [0, 1, 2, 3],
-        [1, 1, 1],
-        [2, 3, 1],
-    )
+    found = (bags.indptr.tolist(), bags.ids.tolist(), bags.counts.tolist())
+    assert found == ([0, 1, 2, 3], [1, 1, 1], [2, 3, 1])
 
 
 def test_moments_follow_the_truth(tmp_path):
@@ -187,15 +174,8 @@ def test_a_small_budget_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(InputError, match=r"about \d\d\d.\d+ MiB .* 95.37 MiB"):
         simulate_lda(tmp_path / "a", n_documents=10, execution=Execution("threads", 2, 100_000_000), **sizes)
     assert list(tmp_path.iterdir()) == []
-    needed = [
-        simulating.simulation_memory(law_of(**sizes), Execution(scheduler, workers))
-        for scheduler, workers in (
-            ("synchronous", None),
-            ("threads", 1),
-            ("threads", 2),
-            ("processes", 2),
-        )
-    ]
+    executions = (ALONE, Execution("threads", 1), Execution("threads", 2), Execution("processes", 2))
+    needed = [simulating.simulation_memory(law_of(**sizes), execution) for execution in executions]
     assert needed[0] == needed[1] < needed[2] < needed[3]
     assert needed[2] < 1_500_000_000
 
@@ -315,16 +295,9 @@ def test_the_verb_passes_every_option(tmp_path: Path, invoke: Command) -> None:
         f"truth: {tmp_path / 'a' / 'truth.zarr'}",
     ]
     assert ([shard.rows for shard in corpus.shards], corpus.n_words) == ([30, 30, 10], 300)
-    assert read_manifest(tmp_path / "a").settings == {
-        "simulated": "lda",
-        "n_topics": 4,
-        "mean_length": 20.0,
-        "alpha": "0.5 0.5 0.5 0.5",
-        "beta": 0.1,
-        "separable": True,
-        "zipf": 1.1,
-        "seed": 9,
-    }
+    said = {"simulated": "lda", "n_topics": 4, "mean_length": 20.0, "alpha": "0.5 0.5 0.5 0.5"}
+    said |= {"beta": 0.1, "separable": True, "zipf": 1.1, "seed": 9}
+    assert read_manifest(tmp_path / "a").settings == said
     truth = read_truth(tmp_path / "a")
     assert truth.anchors is not None
     assert (truth.seed, truth.mean_length, truth.alpha.tolist()) == (9, 20.0, [0.5] * 4)
@@ -407,12 +380,7 @@ def test_a_killed_simulation_is_finished_by_the_same_command(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-FIVE_PARTS: dict[str, Any] = {
-    **SIZES,
-    "n_documents": 450,
-    "documents_per_shard": 100,
-    "execution": ALONE,
-}
+FIVE_PARTS: dict[str, Any] = {**SIZES, "n_documents": 450, "documents_per_shard": 100, "execution": ALONE}
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -459,10 +427,6 @@ class TestInterruption:
         (tmp_path / "a.partial" / "work" / "half").mkdir()
         assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {*kept})
 
-    def test_leaves_nothing_when_nothing_is_committed(self, tmp_path, stop) -> None:
-        assert stop(after=0) == []
-        assert list(tmp_path.iterdir()) == []
-
     @pytest.mark.parametrize(
         ("change", "named"),
         [
@@ -479,25 +443,13 @@ class TestInterruption:
             simulate_lda(tmp_path / "a", **{**FIVE_PARTS, **change})
         assert file_bytes(tmp_path / "a.partial") == before
 
-    def test_names_damaged_arguments(self, tmp_path, stop) -> None:
-        stop()
-        path = tmp_path / "a.partial" / "zarr.json"
-        path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(StoreError, match=f"{path}.*; "):
-            simulate_lda(tmp_path / "a", **FIVE_PARTS)
-
     @pytest.mark.parametrize(
-        "name",
-        [
-            "records/simulate-part-0000{}/zarr.json",
-            "records/0000{}.npy",
-            "corpus/documents/part-0000{}.parquet",
-        ],
+        "name", ["records/simulate-part-{}/zarr.json", "records/{}.npy", "corpus/documents/part-{}.parquet"]
     )
     @pytest.mark.parametrize("damage", SOME)
     def test_makes_damaged_parts_again(self, tmp_path, stop, name, damage: Damage) -> None:
         first, second, third = stop(after=3)
-        damage(tmp_path / "a.partial" / name.format(second))
+        damage(tmp_path / "a.partial" / name.format(f"{second:05d}"))
         assert self.finish(tmp_path) == sorted({0, 1, 2, 3, 4} - {first, third})
 
     @pytest.mark.parametrize("damage", SOME)
@@ -512,13 +464,6 @@ class TestInterruption:
         with sole_writer(tmp_path / "a"), pytest.raises(InputError, match="has been writing it"):
             simulate_lda(tmp_path / "a", **FIVE_PARTS)
         assert file_bytes(tmp_path / "a.partial") == before
-
-    def test_a_foreign_directory_is_left_alone(self, tmp_path) -> None:
-        (tmp_path / "a.partial").mkdir()
-        (tmp_path / "a.partial" / "thesis.txt").write_text("mine")
-        with pytest.raises(InputError, match=r"a\.partial"):
-            simulate_lda(tmp_path / "a", **FIVE_PARTS)
-        assert (tmp_path / "a.partial" / "thesis.txt").exists()
 
     def test_a_late_worker_does_not_create_the_directory_again(self, tmp_path, monkeypatch) -> None:
         made: list[simulating.Simulation] = []
