@@ -138,7 +138,7 @@ class Trial:
     def search(self, n_topics: int, searches: int) -> tuple[Clique, ...]:
         """``cliques`` without the cache."""
         c = self.cooccurrence
-        everything = np.arange(len(c))
+        everything = np.ones(len(c), dtype=bool)
         graph = dense_similarity(c, np.arange(len(c)))
         with single_blas_thread():
             return soft_cliques(graph, everything, n_topics, multiple=searches)
