@@ -295,7 +295,8 @@ def test_thousands_of_partitions_make_a_small_graph(tmp_path: Path, monkeypatch:
     assert len(cloudpickle.dumps(last)) / len(tasks) < 400, "all of it, as the client sends it"
     for task in (max(tasks.values(), key=lambda task: len(cloudpickle.dumps(task))), tasks[last.key]):
         _, frames = serialize(task)
-        assert sum(len(frame) for frame in frames) < 2000, "one of them, as a worker gets it"
+        # Paths of temporary directories, which have any length, are in it.
+        assert sum(len(frame) for frame in frames) < 2500, "one of them, as a worker gets it"
 
 
 def test_results_of_tasks_are_tokens(corpus_path: Path, tmp_path: Path) -> None:
