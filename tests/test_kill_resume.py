@@ -1,9 +1,10 @@
-"""A killed scan resumes: same bits, nothing computed twice, no temporary files left."""
+"""A scan that is killed goes on where it was: same bits, nothing done twice, nothing left lying about."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,19 @@ from tests.processes import command, finished, killed
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "5000")
 
 
-#: When to kill: in which stage, and once which share of its partitions is committed.
-Moment = tuple[str, float]
-EARLY, LATE, PROJECTION = ("range", 0), ("range", 0.7), ("projection", 0)
+@dataclass(frozen=True)
+class Moment:
+    """When to kill: in which stage, and once how many of its partitions (a share) are committed."""
+
+    stage: str
+    share: float
+
+    def reached(self, store: Path, partitions: int) -> bool:
+        committed = len(list((store / "records").glob(f"{self.stage}-part-*/zarr.json")))
+        return committed >= max(1, self.share * partitions)
+
+
+EARLY, LATE, PROJECTION = Moment("range", 0), Moment("range", 0.7), Moment("projection", 0)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +55,10 @@ def partitions(undisturbed: Path) -> int:
     return number
 
 
+def scan_command(corpus: Path, store: Path, scheduler: str) -> list[str]:
+    return command("scan", corpus, store, *SETTINGS, "--scheduler", scheduler, "--workers", "2")
+
+
 def read_attributes(record: Path) -> dict[str, Any]:
     attributes: dict[str, Any] = json.loads((record / "zarr.json").read_text(encoding="utf-8"))["attributes"]
     return attributes
@@ -54,16 +69,23 @@ def notes(store: Path, stage: str) -> dict[int, dict[str, Any]]:
     if (store / "records" / stage / "zarr.json").exists():
         history = read_attributes(store / "records" / stage)["history"]
         return {note.pop("partition"): note for note in history}
+    records = (path.parent for path in (store / "records").glob(f"{stage}-part-*/zarr.json"))
+    known = [read_attributes(record)["note"] for record in records]
     # A kill may come when a part is folded but not yet recorded by itself; the fold has its note.
-    records = [*(store / "records").glob(f"{stage}-part-*"), *(store / "records").glob(f"{stage}-fold-*")]
-    known = [read_attributes(record)["note"] for record in records if (record / "zarr.json").exists()]
-    partitions = read_attributes(store)["manifest"]["partitions"]
-    places = {partition["content"]: index for index, partition in enumerate(partitions)}
-    return {places[note["content"]]: note for note in known if note}
+    folds = [path.parent for path in (store / "records").glob(f"{stage}-fold-*/zarr.json")]
+    known += [told["note"] for told in (read_attributes(fold)["note"] for fold in folds) if told]
+    places = {
+        partition["content"]: index
+        for index, partition in enumerate(read_attributes(store)["manifest"]["partitions"])
+    }
+    return {places[note["content"]]: note for note in known}
 
 
 def require_kept(log: str, stage: str, kept: set[int], partitions: int, orphans: int) -> None:
-    """The log names the kept partitions and those that orphaned workers still committed, and commits the others."""
+    """The log names the kept partitions as not done again, and commits the others.
+
+    A worker process that has lost its parent may just have ended its task, which is then one more that is kept.
+    """
     said = re.search(
         rf"^{stage}: (\d+) of {partitions} partitions were committed by an earlier run .*: (.*)$", log, re.M
     )
@@ -76,7 +98,7 @@ def require_kept(log: str, stage: str, kept: set[int], partitions: int, orphans:
 
 
 def require_nothing_left(store: Path) -> None:
-    """Only the last fold remains, from which the store can grow."""
+    """But the last fold, from which the store can grow."""
     [fold] = [path.name for path in (store / "records").glob("range-fold-*")]
     [partial] = [path.name for path in (store / "partials").iterdir() if path.is_dir()]
     assert partial.startswith(fold)
@@ -105,27 +127,38 @@ def test_a_killed_scan_is_finished_by_the_same_command(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    store, (stage, share) = tmp_path / "moments", moment
-    line = command("scan", corpus, store, *SETTINGS, "--scheduler", scheduler, "--workers", "2")
-
-    def reached() -> bool:
-        committed = len(list((store / "records").glob(f"{stage}-part-*/zarr.json")))
-        return committed >= max(1, share * partitions)
-
-    with killed(line, reached):
+    store = tmp_path / "moments"
+    line = scan_command(corpus, store, scheduler)
+    with killed(line, lambda: moment.reached(store, partitions)):
         left = described(store, capsys)
         before = {stage: notes(store, stage) for stage in ("range", "projection")}
         log = finished(line)
     assert (left["complete"], left["missing"][-1]) == (False, "projection")
-    assert ("range" in left["missing"]) == (stage == "range")
-    kept = before[stage]
+    assert ("range" in left["missing"]) == (moment.stage == "range")
+    kept = before[moment.stage]
     assert 0 < len(kept) < partitions, "killed in the middle"
-    require_kept(log, stage, set(kept), partitions, orphans=2 if scheduler == "processes" else 0)
-    for name, known in before.items():
-        after = notes(store, name)
+    require_kept(log, moment.stage, set(kept), partitions, orphans=2 if scheduler == "processes" else 0)
+    for stage, known in before.items():
+        after = notes(store, stage)
         assert sorted(after) == list(range(partitions))
         assert {index: after[index] for index in known} == known, "computed again"
     shown = described(store, capsys)
     assert shown["complete"]
     assert shown["digests"] == described(undisturbed, capsys)["digests"]
+    require_nothing_left(store)
+
+
+@pytest.mark.slow
+def test_a_scan_killed_again_and_again_ends_with_the_same_bits(
+    corpus: Path, undisturbed: Path, partitions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "moments"
+    moments = [EARLY, LATE, PROJECTION]
+    # Each run is started with another number of workers than the one before.
+    for number, moment in enumerate(moments):
+        line = [*scan_command(corpus, store, "threads"), "--workers", str(1 + number % 3)]
+        with killed(line, lambda moment=moment: moment.reached(store, partitions)):  # type: ignore[misc]
+            assert not described(store, capsys)["complete"]
+    finished(scan_command(corpus, store, "threads"))
+    assert described(store, capsys)["digests"] == described(undisturbed, capsys)["digests"]
     require_nothing_left(store)
