@@ -47,7 +47,7 @@ _is_urgent = False
 
 
 def received() -> int | None:
-    """Return the number of the first signal; None if there was none."""
+    """Return the number of the first signal, or None before any signal."""
     return _received
 
 

@@ -21,7 +21,7 @@ from streaming_jsmf.storage.replace import remove_store
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Batch corpora in ``folder``, with the first at ``first`` (empty if there is none), and their moments store."""
+    """Batch corpora in ``folder``, the first one at ``first`` (empty before it is written), and their moments store."""
 
     folder: Path
     moments: StorePath

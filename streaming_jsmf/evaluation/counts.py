@@ -236,7 +236,7 @@ def _create_evaluation_group(model: StorePath) -> None:
 def read_counts(
     model_path: StorePath, model: Model, corpus_fingerprint: str, names: tuple[str, ...] | None = None
 ) -> StoredCounts | None:
-    """Read the stored counts of a corpus; None if there are none, or they are for other words.
+    """Read the stored counts of a corpus, or return None if they are missing or for other words.
 
     ``names`` are the arrays to read, None for all; others are empty or None. Raises ``StoreError``, naming the array,
     if the counts are damaged.

@@ -64,7 +64,7 @@ class Job:
         return Cost.from_fields(self.checkpoints.metadata(self.parts[index].key))
 
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
-        """Return the tasks that are missing if ``done`` parts are committed; None if there are none.
+        """Return the tasks that remain after ``done`` parts are committed, or None if all are done.
 
         A part waits for the fold of the part one window earlier; the first part of a group waits for the folds of all
         parts up to that one. This bounds the number of results on disk, which may be larger than their input.

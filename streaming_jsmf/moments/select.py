@@ -143,7 +143,7 @@ def _fold(store: MomentsStore, keys: Sequence[str]) -> PartialResult:
 
 
 def _fold_parts(store: MomentsStore, parts: Iterable[PartialResult]) -> PartialResult | None:
-    """Fold parts of scan 1 in order and in memory; None if there are none."""
+    """Fold parts of scan 1 in order and in memory; return None for an empty sequence."""
     reduction, folded = RangeReduction(store.n_words, store.settings), None
     with single_blas_thread():
         for part in parts:

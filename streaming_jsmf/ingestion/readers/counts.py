@@ -52,7 +52,7 @@ class CountFiles(Source):
         return _WORD_LISTS
 
     def word_list(self, path: str) -> str:
-        """Return the path of a file's word list. Raises InputError if there is none."""
+        """Return the path of a file's word list. Raises InputError if it is missing."""
         wanted = self.options.vocabulary
         folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
         names = self.usual_word_lists(path) if wanted is None else [wanted]

@@ -48,7 +48,7 @@ def list_files(source: AnyPath) -> tuple[str, ...]:
 def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     """Return the sorted files of a source: a file, a directory (recursively) or a glob; local or a URL.
 
-    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if there are none.
+    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalise(source)
     try:

@@ -204,7 +204,7 @@ def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: _Layou
 
 
 def _guess_text(files: Sequence[str], layout: _Layout | None, found: dict[str, str]) -> Guess:
-    """Guess the text column; if there is none, leave the error to the reader."""
+    """Guess the text column; the reader reports a missing one."""
     sample = _sample(files, layout)
     name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
     if name is None or name == "text":

@@ -102,7 +102,7 @@ class TableSource(RecordFiles):
         return False
 
     def units(self) -> Sequence[Unit]:
-        """Return runs of row groups, or whole text files. Raises InputError if there are none or their types differ."""
+        """Return runs of row groups, or whole text files. Raises InputError if no file is found or types differ."""
         if not self.files:
             raise InputError("there are no files to read; name at least one")
         kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
