@@ -278,23 +278,37 @@ class EntryParser:
         self.n_lines += len(rows) + len(faults)
         document, word = columns[header.document], columns[header.word]
         count = columns[2] if header.count_type else np.ones(len(rows), np.int64)
+        entries = Entries(document - 1, word - 1, count, block.first + rows)
+        if not faults and self._all_good(document, word, count):
+            return entries
         # Comparisons with NaN are false, so NaN is refused as well.
         good = (count >= header.smallest) & (count <= LARGEST_COUNT)
         good &= (document >= 1) & (document <= header.n_documents) & (word >= 1) & (word <= header.n_words)
         # The largest document of the good lines up to each line.
-        reached = np.maximum.accumulate(np.maximum(np.where(good, document, 0), self._last))
-        good &= document == reached
-        entries = Entries(document - 1, word - 1, count, block.first + rows)
-        if len(rows):
-            self._last = int(reached[-1])
-        if good.all() and not faults:
-            return entries
+        reached = np.maximum.accumulate(np.append(self._last, np.where(good, document, 0)))
+        good &= document == reached[1:]
+        self._last = int(reached[-1])
         lines = block.data.split(b"\n")
         for i in np.flatnonzero(~good).tolist():
-            faults[int(rows[i])] = self._explain(lines[rows[i]].split(), int(reached[i]))
+            faults[int(rows[i])] = self._explain(lines[rows[i]].split(), int(reached[i + 1]))
         for row in sorted(faults):
             self._bad.refuse(block.first + row, faults[row], lines[row])
         return entries.take(good)
+
+    def _all_good(self, document: NDArray[Any], word: NDArray[Any], count: NDArray[Any]) -> bool:
+        """Return whether no line is to be refused, quickly."""
+        header = self._header
+        if not (
+            len(word)
+            and self._last <= document[0]
+            and document[-1] <= header.n_documents
+            and (document[1:] >= document[:-1]).all()
+            and 1 <= word.min() <= word.max() <= header.n_words
+            and header.smallest <= count.min() <= count.max() <= LARGEST_COUNT
+        ):
+            return False
+        self._last = int(document[-1])
+        return True
 
     def _columns(self, data: bytes) -> list[NDArray[Any]] | None:
         """Return the columns of a block; None if a line may be blank or malformed."""
