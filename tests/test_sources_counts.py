@@ -26,7 +26,7 @@ from streaming_jsmf.ingestion.readers import number_lines
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
 from streaming_jsmf.ingestion.readers.h5ad import H5adOptions, H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzOptions, NpzSource
-from streaming_jsmf.ingestion.readers.number_lines import (
+from streaming_jsmf.ingestion.readers.number_files import (
     DocwordOptions,
     DocwordSource,
     MatrixMarketOptions,
