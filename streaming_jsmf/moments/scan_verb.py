@@ -160,10 +160,11 @@ def _wanted(
     if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
         # Treat the option as a change, not as a setting that must equal the store's.
         changes = replace(changes, third_moment=bool(options.pop("third_moment")))
-    settings = settings_of("settings", ScanSettings, settings, options)
-    if settings is None and not ((changes.any or repair) and node_exists(store)):
-        settings = ScanSettings(third_moment=changes.third_moment)
-    return changes, settings
+    if settings is not None or fields_given(ScanSettings, options):
+        return changes, settings_of("settings", ScanSettings, settings, options)
+    if (changes.any or repair) and node_exists(store):
+        return changes, None
+    return changes, ScanSettings(third_moment=changes.third_moment)
 
 
 def _place(corpus: str | Path | Corpus) -> str:
