@@ -238,12 +238,54 @@ def test_results_on_their_way_into_a_fold(
     assert computed(log)[stage] == n_partitions(store) - COMPUTED + lost
 
 
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [("--add", "range-fold-*"), ("--remove", "range-part-*"), ("--merge", "range-fold-*")],
+)
+def test_a_change_computes_again_what_it_needs(change: str, part: str, second: Path, bench: Bench) -> None:
+    store = bench.copy("kept")
+    whole = Path(shutil.copytree(store, bench.place / "whole"))
+    other = second / ("m" if change == "--merge" else "corpus")
+    if change == "--remove":
+        for path in (store, whole):
+            assert bench.scan(path, "--add", str(other)).code == 0
+    truncated(sorted((store / "partials").glob(part))[0] / "factor" / "c" / "0" / "0")
+    for path in (store, whole):
+        outcome = bench.scan(path, change, str(other))
+        assert outcome.code == 0, outcome.err
+    assert digests(store) == digests(whole)
+    assert bench.invoke("info", store, "--verify").code == 0
+
+
+def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
+    store, here, there = (bench.place / name for name in ("m", "here", "there"))
+    shutil.copytree(bench.corpus, here)
+    assert bench.invoke("scan", here, store, *SETTINGS).code == 0
+    here.rename(there)
+    truncated(store / "records" / "range" / "zarr.json")
+    shutil.rmtree(only((store / "records").glob("range-fold-*")))
+    shutil.rmtree(store / "word")
+    outcome = bench.invoke("scan", there, store, *SETTINGS)
+    assert outcome.code == 0, outcome.err
+    assert digests(store) == digests(bench.made["plain"])
+
+
 @pytest.mark.parametrize("damage", ALL)
 def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
     store = bench.copy("plain")
     damage(store / "zarr.json")
     refused(bench.scan(store, *SETTINGS), 3, str(store / "zarr.json"))
     assert (store / "factor").exists()
+
+
+@pytest.fixture(scope="module")
+def second(corpus: Path) -> Path:
+    """Another corpus with the same words, and a store of it that keeps its partitions."""
+    folder, counts = corpus.parent / "other", planted(100, 60, 5, length=40, seed=9).counts
+    write_corpus(folder / "corpus", counts, shards=1, row_group_rows=25, names=[f"w{i}" for i in range(60)])
+    scan = ["scan", str(folder / "corpus"), str(folder / "m"), *SETTINGS, "--keep-partitions"]
+    assert run(scan) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
