@@ -29,10 +29,11 @@ from scipy.sparse import coo_array, csr_array, vstack
 from sklearn.decomposition import LatentDirichletAllocation
 
 from streaming_jsmf import LRJSMF
+from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.inference.document_topics import DocumentTopics, ShareMethod, document_topics
+from streaming_jsmf.inference.document_topics import DocumentTopics, document_topics
 
 Floats = NDArray[np.float64]
 N_WORDS, N_TOPICS, N_TOKENS = 10_000, 50, 102

@@ -67,7 +67,10 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         ("Reading sources", "ingest, fit", config.IngestRequest),
         ("Texts", "ingest, fit", config.TextReading),
         ("Curation", "ingest, fit", config.Curation),
+        ("Comparing numbers of topics", "choose-k", config.ComparisonRequest),
         ("Evaluation", "evaluate", config.EvaluationRequest),
+        ("Topic shares", "transform", config.ShareSettings),
+        ("Reports", "report, view", config.ReportRequest),
         ("Execution", "all that read documents", config.ExecutionOptions),
     ):
         lines += [f"## {title}", "", f"`{kind.__name__}`; verbs: {verbs}.", ""]

@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 
 Observed = dict[str, dict[str, Any]]
 
+#: Stages after the basis: the keys of their parts, what they cover and their scalars depend on its bits.
+AFTER_BASIS = ("projection", "third_moment", "eigenpairs")
+
 #: Tolerances for floating-point numbers where bits cannot be compared.
 RELATIVE, ABSOLUTE = 1e-4, 1e-7
 
@@ -133,20 +136,29 @@ def moments_contents(store: Path) -> Observed:
     found = {f"manifest/{key}": exact(value) for key, value in manifest.items()}
     found |= dict(arrays_of(root))
     records = dict(root["records"].groups())
-    found["records"] = exact(sorted(records))
-    for name, record in records.items():
+    names = dict(zip(records, map(_portable, records), strict=True))
+    found["records"] = exact(sorted(names.values()))
+    for key, record in records.items():
+        name, of_bits = names[key], key.startswith(AFTER_BASIS)
+        scalars, kind = record.attrs["scalars"], bits if of_bits else exact
+        if key == "eigenpairs":
+            found[f"records/{name} scalars"], scalars = {"numbers": numbers(scalars)}, {}
         steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
-        found[f"records/{name}"] = exact({"scalars": record.attrs["scalars"], "history": steps})
+        found[f"records/{name}"] = exact({"scalars": scalars, "history": steps})
+        if name != key:
+            found[f"records/{name} key"] = bits(key)
         if "covers" in record.attrs:
-            # Stages after the basis cover a digest of its bits.
-            kind = bits if name in ("projection", "third_moment") else exact
             found[f"records/{name} covers"] = kind(record.attrs["covers"])
     for name, part in root["partials"].groups():
         # Committed parts have a record; their names end with a random number of the attempt.
         key = re.sub(r"-[0-9a-f]{32}$", "", name)
-        assert key in records
-        found[f"partials/{key}"] = together(dict(arrays_of(part)))
+        found[f"partials/{names[key]}"] = together(dict(arrays_of(part)))
     return found
+
+
+def _portable(key: str) -> str:
+    """The key of a record without the hash, if that depends on bits; recorded cases have one fold per such stage."""
+    return re.sub(r"-[0-9a-f]{32}$", "", key) if key.startswith(AFTER_BASIS) else key
 
 
 def model_contents(model: Path) -> Observed:

@@ -458,7 +458,7 @@ REFUSED: list[tuple[str, ...]] = [
     ("info {new}", "no corpus at {new}"),
     ("topics {empty}", "{empty}"),
     ("topics {model} --csv --json", "--csv", "--json"),
-    ("topics {model} --words 0", "--words is 0"),
+    ("topics {model} --words 0", "words is 0"),
     ("info {empty}", "{empty}"),
     ("scan {corpus} {file}/m SMALL", "{file}"),
     ("infer {moments} {file}/model --topics 3", "{file}"),

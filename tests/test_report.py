@@ -252,7 +252,7 @@ def test_wrong_input_ends_in_one_line(
         (anchored, out, ("--topics", 5), ["--topics"]),
         (anchored, out, ("--by", "year"), ["--by", "--shares"]),
         (anchored, out, ("--shares", tmp_path / "no"), [str(tmp_path / "no")]),
-        (anchored, out, ("--words", 0), ["--words is 0"]),
+        (anchored, out, ("--words", 0), ["words is 0"]),
         (anchored, tmp_path, (), [str(tmp_path / "topics.html")]),
         (anchored, tmp_path / "no" / "page.html", (), [str(tmp_path / "no")]),
         (anchored, anchored / "page.html", (), [str(anchored), "model"]),

@@ -330,7 +330,7 @@ def test_arguments_are_checked(tmp_path, change, named):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--documents", 0, *SMALL], "--documents"),
+        (["--documents", 0, *SMALL], "n_documents is 0"),
         (["--documents", 5, "--topics", 2], "--vocabulary-size"),
         (["--documents", 5, *SMALL, "--zipf", "much"], "--zipf"),
         (["--documents", 5, *SMALL, "--alpha", "-1"], "alpha"),

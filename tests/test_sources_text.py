@@ -368,14 +368,15 @@ def test_options_that_make_no_sense_are_refused(reader, option, value):
 @pytest.mark.parametrize("suffix", ["zip", "lz4"])
 def test_codecs_that_are_not_looked_for_in_a_folder(tmp_path, suffix):
     data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
-    packed = (
-        in_zip({"a.jsonl": data}, folder=False) if suffix == "zip" else pa.compress(data, "lz4", asbytes=True)
-    )
+    # The first entry of the archive is a folder.
+    packed = in_zip({"en/a.jsonl": data}) if suffix == "zip" else pa.compress(data, "lz4", asbytes=True)
     assert Read(texts(put(tmp_path / f"a.jsonl.{suffix}", packed))).words == [f"word{i}" for i in range(5000)]
     path = put(tmp_path / "cut" / f"a.jsonl.{suffix}", packed[: len(packed) // 2])
     found = message(lambda: Read(texts(path)))
     assert str(path) in found
     assert "damaged" in found
+    bare = put(tmp_path / "bare.jsonl.zip", in_zip({}))
+    assert "holds no file" in message(lambda: Read(texts(bare)))
 
 
 @pytest.mark.parametrize(
@@ -507,11 +508,10 @@ def in_tar(files, mode="w:gz", prefix=""):
     return stream.getvalue()
 
 
-def in_zip(files, method=zipfile.ZIP_DEFLATED, folder=True):
+def in_zip(files, method=zipfile.ZIP_DEFLATED):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
-        if folder:
-            archive.writestr("en/", b"")
+        archive.writestr("en/", b"")
         for name, data in files.items():
             archive.writestr(name, data)
     return stream.getvalue()

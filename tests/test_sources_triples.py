@@ -173,8 +173,6 @@ def test_one_scattered_file_gives_any_bucket_and_nothing_half_written(tmp_path):
     file.write_bytes(whole)
     with pytest.raises(StoreError, match="bucket 5"):
         list(source.gather([file], 5, bad))
-    with pytest.raises(ValueError, match="4096"):
-        source.scatter(source.units()[0], bad, tmp_path / "x", 4097)
     other = source_of(*source.files, count_type="float")
     other.scatter(other.units()[0], bad, tmp_path / "1.arrow", 5)
     with pytest.raises(StoreError, match="different columns"):

@@ -262,7 +262,11 @@ def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(("--top", 5), "1 to 4"), (("--top", 0), "1 to 4"), (("--memory", "1MB"), "--memory")],
+    [
+        (("--top", 5), "1 to 4"),
+        (("--top", 0), "top is 0"),
+        (("--memory", "1MB"), "--memory"),
+    ],
 )
 def test_bad_requests(
     corpus: Path, model: Path, tmp_path: Path, invoke: Command, options: tuple[object, ...], said: str

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.results import format_comparison
-from streaming_jsmf.cli.verb import execution_options, json_option, option, topic_numbers, verb
+from streaming_jsmf.cli.verb import execution_options, json_option, option, options_of, topic_numbers, verb
+from streaming_jsmf.config import ComparisonRequest
 
 
 @verb(
@@ -20,14 +21,7 @@ from streaming_jsmf.cli.verb import execution_options, json_option, option, topi
 @option(
     "--topics", required=True, metavar="K,K[,K...]", help="Numbers of topics to compare, such as 5,10,20,50."
 )
-@option("--out", type=click.Path(), default=None, metavar="DIRECTORY",
-        help="Directory of the models, the page choose-k.html and the scan.  [default: the source with .choose-k "
-             "appended]")  # fmt: skip
-@option("--corpus", default=None, metavar="CORPUS",
-        help="Corpus of MOMENTS, for perplexity and NPMI.  [default: its path at the time of the scan]")  # fmt: skip
-@option("--replicas", type=int, default=3, show_default=True,
-        help="Number of models of resampled partitions that measure the stability; 0 disables it.")  # fmt: skip
-@option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
+@options_of(ComparisonRequest)
 @json_option()
 @execution_options
 def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.results import RAW_HELP, column_text, csv_text, require_csv
-from streaming_jsmf.cli.verb import json_option, option, path, verb
+from streaming_jsmf.cli.results import column_text, csv_text, require_csv
+from streaming_jsmf.cli.verb import csv_options, json_option, option, options_of, path, verb
+from streaming_jsmf.config import DocumentQuery
 from streaming_jsmf.errors import InputError
 
 
@@ -19,16 +20,8 @@ from streaming_jsmf.errors import InputError
 )
 @path("model")
 @path("shares")
-@option("--topic", group="Question", type=int, default=None, metavar="K",
-        help="Documents with the largest shares of topic K, counted from 0.  [default: all topics]")  # fmt: skip
-@option("--by", group="Question", default=None, metavar="COLUMN",
-        help="Mean topic shares, or those of --topic, by the values of a metadata column.  "
-             "[default: over all documents]")  # fmt: skip
-@option("--similar", group="Question", default=None, metavar="DOCUMENT_ID",
-        help="Documents with the shares most similar to those of this document.  [default: none]")  # fmt: skip
-@option("--number", group="Question", type=int, default=None, help="Number of documents.  [default: 10]")
-@option("--csv", "as_csv", group="Answer", is_flag=True, help="Print CSV instead of a table.")
-@option("--raw", group="Answer", is_flag=True, help=RAW_HELP)
+@options_of(DocumentQuery)
+@csv_options(group="Answer")
 @json_option(group="Answer")
 @option("--out", group="Answer", type=click.Path(), default=None, metavar="FILE.parquet",
         help="Write the answer to a file.  [default: print it]")  # fmt: skip

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
-from streaming_jsmf.cli.verb import option, overwrite_option, path, together, verb
+from streaming_jsmf.cli.verb import options_of, overwrite_option, path, verb
+from streaming_jsmf.config import ReportRequest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
-
-_page_options = together(
-    option("--words", type=int, default=None, help="Number of words per topic in the table.  [default: 10]"),
-    option("--shares", type=click.Path(), default=None, metavar="SHARES",
-           help="Topic shares that transform wrote with MODEL; adds the top documents of each topic.  "
-                "[default: none]"),
-    option("--by", default=None, metavar="COLUMN",
-           help="Column of SHARES that groups the documents.  [default: a year or date]"),
-    option("--topics", type=int, default=None, metavar="K",
-           help="Which model of a directory of several to show.  [default: the largest]"),
-)  # fmt: skip
 
 
 @verb("streaming-jsmf report MODEL topics.html", long=False)
 @path("model")
 @path("out", metavar="OUT.html")
-@_page_options
+@options_of(ReportRequest)
 @overwrite_option
 def report(model: str, out: str, **options: Any) -> str:
     """Write a report of MODEL as a single self-contained HTML page.
@@ -41,7 +29,7 @@ def report(model: str, out: str, **options: Any) -> str:
 
 @verb("streaming-jsmf view MODEL --shares SHARES.parquet", long=False)
 @path("model")
-@_page_options
+@options_of(ReportRequest)
 def view(model: str, **options: Any) -> str:
     """Open the report of MODEL in the browser.
 

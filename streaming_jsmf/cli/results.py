@@ -8,18 +8,17 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming_jsmf.config import Order
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError
 
 if TYPE_CHECKING:
     from streaming_jsmf.reporting.choose_k import Comparison
     from streaming_jsmf.reporting.contents import Topic
-
-Order = Literal["share", "topic"]
 
 #: Width of the tables of metrics, of the page of ``info``, and of the names on it.
 WIDTH, PAGE, NAMES = 110, 80, 16
@@ -32,8 +31,6 @@ _OMITTED = {
 
 #: Longest cell of a table on a terminal.
 MOST_CHARACTERS = 48
-
-RAW_HELP = "With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."
 
 _STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

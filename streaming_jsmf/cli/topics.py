@@ -5,26 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
-
-from streaming_jsmf.cli.results import (
-    RAW_HELP,
-    Order,
-    print_topics,
-    read_in_order,
-    require_csv,
-    topic_rows,
-    topics_csv,
-)
-from streaming_jsmf.cli.verb import json_option, option, path, verb
+from streaming_jsmf.cli.results import print_topics, read_in_order, require_csv, topic_rows, topics_csv
+from streaming_jsmf.cli.verb import csv_options, json_option, options_of, path, verb
+from streaming_jsmf.config import TopicChanges, TopicsRequest
 from streaming_jsmf.errors import InputError
-
-if TYPE_CHECKING:
-    from streaming_jsmf.topics.edits import TopicEdits
-
-EDITS = "Editing topics (stored beside the model's arrays)"
 
 
 @verb(
@@ -34,32 +20,12 @@ EDITS = "Editing topics (stored beside the model's arrays)"
     long=False,
 )
 @path("model")
-@option("--words", type=int, default=None, help="Number of words per topic.  [default: 10]")
-@option("--sort", "order", type=click.Choice(("share", "topic")), default=None,
-        help="Sort by decreasing share of the corpus, or by number.  [default: share; topic with --json]")  # fmt: skip
-@option("--characteristic", is_flag=True,
-        help="Also print the words that co-occur most with the anchor; --csv and --json always do.")  # fmt: skip
-@option("--label", "labels", group=EDITS, multiple=True, metavar="K=NAME",
-        help="Name topic K; an empty name removes the label (may be repeated).")  # fmt: skip
-@option("--merge", group=EDITS, multiple=True, metavar="K,K[,...]",
-        help="Show several topics as one, under the first number: shares are added, and word probabilities averaged by "
-             "share (may be repeated).")  # fmt: skip
-@option("--unmerge", group=EDITS, multiple=True, type=int, metavar="K",
-        help="Show the parts of the merged topic K separately again.")  # fmt: skip
-@option("--hide", group=EDITS, multiple=True, type=int, metavar="K", help="Do not show topic K.")
-@option("--unhide", group=EDITS, multiple=True, type=int, metavar="K", help="Show topic K again.")
-@option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table, one line per topic.")
-@option("--raw", is_flag=True, help=RAW_HELP)
+@options_of(TopicsRequest)
+@options_of(TopicChanges)
+@csv_options(help="Print CSV instead of a table, one line per topic.")
 @json_option(help="Print JSON instead of a table, with p(word | topic).")
 def topics(
-    model: str,
-    words: int | None = None,
-    order: Order | None = None,
-    characteristic: bool = False,
-    as_csv: bool = False,
-    raw: bool = False,
-    as_json: bool = False,
-    **changes: Any,
+    model: str, as_csv: bool = False, raw: bool = False, as_json: bool = False, **options: Any
 ) -> str | Callable[[], None]:
     """Print the topics of MODEL, or of each model in a directory of several K.
 
@@ -72,50 +38,16 @@ def topics(
     if as_csv and as_json:
         raise InputError("--csv and --json exclude each other; give one")
     require_csv(as_csv, raw)
-    if changes:
+    request, changes = TopicsRequest.of(options), TopicChanges.of(options)
+    if changes != TopicChanges():
         place = model_path(model)
-        edit_topics(place, read_model(place, ("topic_probability",)), _edit(**changes))
+        edit_topics(place, read_model(place, ("topic_probability",)), lambda edits: edits.changed(changes))
+    order, words = request.order or ("topic" if as_json else "share"), request.words
     if as_json:
-        found = {str(path): topic_rows(str(path), words, order or "topic") for path in models_at(model)}
+        found = {str(path): topic_rows(str(path), words, order) for path in models_at(model)}
         several = [{"model": path, "topics": rows} for path, rows in found.items()]
         return json.dumps(several if len(several) > 1 else several[0]["topics"], ensure_ascii=False, indent=1)
     if as_csv:
-        tables = {str(path): read_in_order(path, words, order or "share") for path in models_at(model)}
+        tables = {str(path): read_in_order(path, words, order) for path in models_at(model)}
         return topics_csv(tables, raw=raw).removesuffix("\n")
-    return partial(print_topics, model, words=words, order=order or "share", characteristic=characteristic)
-
-
-def _edit(
-    labels: tuple[str, ...] = (),
-    merge: tuple[str, ...] = (),
-    unmerge: tuple[int, ...] = (),
-    hide: tuple[int, ...] = (),
-    unhide: tuple[int, ...] = (),
-) -> Callable[[TopicEdits], TopicEdits]:
-    """All changes as one: merged topics are separated first, and labels come last."""
-    groups = [[_number(part, "--merge", group) for part in group.split(",")] for group in merge]
-    names = [(_number(text.partition("=")[0], "--label", text), text.partition("=")) for text in labels]
-    unnamed = next((topic for topic, (_, equals, _) in names if not equals), None)
-    if unnamed is not None:
-        raise InputError(f"--label is {unnamed}; give a topic and its name, such as {unnamed}=elections")
-
-    def changed(edits: TopicEdits) -> TopicEdits:
-        for topic in unmerge:
-            edits = edits.unmerge(topic)
-        for group in groups:
-            edits = edits.merge(group)
-        edits = edits.unhide(*unhide) if unhide else edits
-        edits = edits.hide(*hide) if hide else edits
-        for topic, (*_, name) in names:
-            edits = edits.label(topic, name or None)
-        return edits
-
-    return changed
-
-
-def _number(text: str, option: str, given: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        example = "3=elections" if option == "--label" else "3,7"
-        raise InputError(f"{option} is {given!r}; give numbers of topics, such as {example}") from None
+    return partial(print_topics, model, words=words, order=order, characteristic=request.characteristic)

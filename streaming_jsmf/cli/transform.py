@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, option, options_of, overwrite_option, path, verb
-from streaming_jsmf.config import IngestRequest, TextReading, request_of
+from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_option, path, verb
+from streaming_jsmf.config import IngestRequest, ShareSettings, TextReading, request_of
 from streaming_jsmf.display import location
 
 _READING = ("reader", "read", "encoding", "on_bad_record")
@@ -17,10 +17,7 @@ _READING = ("reader", "read", "encoding", "on_bad_record")
 @path("model")
 @click.argument("source")
 @path("out")
-@option("--top", type=int, default=None, metavar="N",
-        help="Keep only the N largest shares of each document, with their topics.  [default: all]")  # fmt: skip
-@option("--method", type=click.Choice(("map", "cvb0")), default="map", show_default=True,
-        help="How shares are estimated. map: the most probable shares. cvb0: better for short documents.")  # fmt: skip
+@options_of(ShareSettings)
 @options_of(IngestRequest, only=_READING)
 @options_of(TextReading, only=_READING)
 @overwrite_option

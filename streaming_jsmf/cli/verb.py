@@ -173,19 +173,18 @@ def _names(field: Field) -> tuple[str, ...]:
 
 def _attributes(field: Field) -> dict[str, Any]:
     about = field.about
-    shown = about.absent or ("" if field.flag or about.multiple else str(field.default))
+    shown = about.absent or ("" if field.flag or about.multiple or field.required else str(field.default))
     found: dict[str, Any] = {
         "group": about.group,
         "metavar": about.metavar,
         "help": f"{field.help}  [default: {shown}]" if shown else field.help,
-        "default": None if about.absent or about.multiple else field.default,
+        "multiple": about.multiple,
+        **({"required": True} if field.required else {"default": field.shown_default}),
     }
     if field.flag:
         return found | {"is_flag": True}
-    if about.multiple:
-        return found | {"multiple": True}
     if about.parse is not None or not (field.number or field.choices):
-        holds_path = any(word in (about.metavar or "") for word in ("FILE", "PATH"))
+        holds_path = any(word in (about.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
     return found | {"type": field.number or click.Choice(field.choices)}
 
@@ -210,6 +209,17 @@ engine_options = together(
 
 overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
 json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) -> Decorator:
+    """``--csv`` and ``--raw``."""
+    return together(
+        option("--csv", "as_csv", is_flag=True, help=help, **settings),
+        option("--raw", is_flag=True, **settings,
+               help="With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."),
+    )  # fmt: skip
+
+
 quiet_option = partial(option, "--quiet", is_flag=True, help="Print only the result, warnings and errors.")
 
 log_option = option(

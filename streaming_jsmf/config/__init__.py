@@ -4,11 +4,11 @@ What changes the result of a scan, an inference or a polish enters the fingerpri
 (``ExecutionOptions``) does not change the result.
 """
 
-from streaming_jsmf.config.evaluation import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.execution import ExecutionOptions as ExecutionOptions
 from streaming_jsmf.config.execution import parse_memory as parse_memory
 from streaming_jsmf.config.fields import Settings as Settings
 from streaming_jsmf.config.fields import declared as declared
+from streaming_jsmf.config.fields import fields_given as fields_given
 from streaming_jsmf.config.fingerprint import differences as differences
 from streaming_jsmf.config.fingerprint import fingerprint as fingerprint
 from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
@@ -34,10 +34,21 @@ from streaming_jsmf.config.ingest import ReaderName as ReaderName
 from streaming_jsmf.config.ingest import TextReading as TextReading
 from streaming_jsmf.config.ingest import request_of as request_of
 from streaming_jsmf.config.keywords import engine_settings_of as engine_settings_of
-from streaming_jsmf.config.keywords import fields_given as fields_given
 from streaming_jsmf.config.keywords import require_kind as require_kind
 from streaming_jsmf.config.keywords import settings_of as settings_of
 from streaming_jsmf.config.keywords import takes as takes
+from streaming_jsmf.config.requests import DEFAULT_NUMBER as DEFAULT_NUMBER
+from streaming_jsmf.config.requests import DEFAULT_WORDS as DEFAULT_WORDS
+from streaming_jsmf.config.requests import ComparisonRequest as ComparisonRequest
+from streaming_jsmf.config.requests import DocumentQuery as DocumentQuery
+from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
+from streaming_jsmf.config.requests import Order as Order
+from streaming_jsmf.config.requests import ReportRequest as ReportRequest
+from streaming_jsmf.config.requests import ShareMethod as ShareMethod
+from streaming_jsmf.config.requests import ShareSettings as ShareSettings
+from streaming_jsmf.config.requests import SimulationSettings as SimulationSettings
+from streaming_jsmf.config.requests import TopicChanges as TopicChanges
+from streaming_jsmf.config.requests import TopicsRequest as TopicsRequest
 from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
 from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights
 from streaming_jsmf.config.scan import RangeFinder as RangeFinder

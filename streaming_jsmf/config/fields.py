@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from streaming_jsmf.errors import InputError
 
@@ -95,6 +95,16 @@ class Field:
         return tuple(dict.fromkeys((self.name, *aliases)))
 
     @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is MISSING and not self.about.multiple
+
+    @property
+    def shown_default(self) -> Any:
+        """The default; None where it depends on the source or on other settings, or if there is none."""
+        return None if self.about.absent or self.about.multiple or self.required else self.default
+
+    @property
     def allowed(self) -> str:
         """The values that are allowed, in words; empty if any value is."""
         if self.flag:
@@ -110,7 +120,8 @@ class Field:
             f"from {at_least:g}" if at_least is not None else f"above {above:g}" if above is not None else ""
         )
         if at_most is not None:
-            upper = "2^63 - 1" if at_most == LARGEST_SEED else f"{at_most:g}"
+            power = int(at_most).bit_length()  # the largest seeds and ids are 2^n - 1
+            upper = f"2^{power} - 1" if power > 30 else f"{at_most:g}"
             return f" {lower} to {upper}" if at_least is not None else f" {lower} and up to {upper}"
         if below is not None:
             return f" {lower} to below {below:g}"
@@ -120,7 +131,7 @@ class Field:
         """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed."""
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, as parameter grids have them, are not JSON
-        if (value is None and self.optional) or not self.allowed:
+        if (value is None and self.optional) or not self.allowed or self.about.multiple:
             return value
         if self.flag:
             valid = isinstance(value, bool)
@@ -172,14 +183,14 @@ def _helps(docstring: str) -> dict[str, str]:
 
 
 def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
-    parts = [*_alternatives(hint)]
+    about = field.metadata["about"]
+    parts = [*_alternatives(typing.get_args(hint)[0] if about.multiple else hint)]
     choices = tuple(part for part in parts if isinstance(part, str))
     number = next((kind for kind in (float, int) if kind in parts), None)
     if {*parts} - {*choices, int, float, bool, NoneType}:
         number, choices = None, ()  # text, a path or a list, which nothing here checks
-    about, annotation = field.metadata["about"], str(field.type)
     flag, optional = bool in parts, NoneType in parts
-    return Field(field.name, help, field.default, about, annotation, number, choices, flag, optional)
+    return Field(field.name, help, field.default, about, str(field.type), number, choices, flag, optional)
 
 
 def _alternatives(hint: Any) -> Iterator[Any]:
@@ -191,6 +202,16 @@ def _alternatives(hint: Any) -> Iterator[Any]:
             yield from _alternatives(part)
     else:
         yield typing.get_origin(hint) or hint
+
+
+def fields_given(kind: type[Settings], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``kind`` that are in ``options``, with text converted to values."""
+    return {
+        name: options[key] if field.about.parse is None else field.about.parse(options[key])
+        for name, field in declared(kind).items()
+        for key in field.names
+        if key in options and field.about.option
+    }
 
 
 class Settings:
@@ -206,6 +227,11 @@ class Settings:
         for name, field in declared(type(self)).items():
             object.__setattr__(self, name, field.checked(getattr(self, name)))
 
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """The settings with the fields that keyword arguments or command-line options name, by any of their names."""
+        return cls(**fields_given(cls, options))
+
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, in the order of their declaration."""
         values = dataclasses.asdict(self)  # type: ignore[call-overload]
@@ -217,9 +243,9 @@ class Settings:
         }
 
 
-def parameters_text(fields: Iterable[Field]) -> str:
+def parameters_text(fields: Iterable[Field], title: str = "Parameters") -> str:
     """The section "Parameters" of a numpydoc docstring."""
-    lines = ["Parameters", "----------"]
+    lines = [title, "-" * len(title)]
     for field in fields:
         lines += [f"{field.name} : {type_text(field)}", *textwrap.wrap(field.help, 100, **_INDENT)]
     return "\n".join(lines)

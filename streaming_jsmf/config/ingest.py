@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from streaming_jsmf.config.fields import Settings, setting
-from streaming_jsmf.config.keywords import fields_given, require_kind
+from streaming_jsmf.config.fields import Settings, fields_given, setting
+from streaming_jsmf.config.keywords import require_kind
 from streaming_jsmf.errors import InputError
 
 ReaderName = Literal[

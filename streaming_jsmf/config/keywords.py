@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from streaming_jsmf.config.fields import Settings, declared
+from streaming_jsmf.config.fields import Settings, declared, fields_given, parameters_text
 from streaming_jsmf.config.fingerprint import LONGEST_VALUE
 from streaming_jsmf.config.inference import InferSettings, StodSettings
 from streaming_jsmf.errors import InputError
@@ -51,9 +51,8 @@ def takes(
         own = {
             name: value for name, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD
         }
-        # None where the default depends on the source, or on other settings.
         defaults = {
-            name: None if field.about.absent or field.about.multiple else field.default
+            name: inspect.Parameter.empty if field.required else field.shown_default
             for name, field in fields.items()
         } | ({"engine": InferSettings.engine} if engine else {})
         known = {*own, *defaults, *(name for field in fields.values() for name in field.names)}
@@ -71,14 +70,16 @@ def takes(
             for name, default in defaults.items()
             if name not in own
         ]
+        others = parameters_text(fields.values(), "Other Parameters")
+        checked.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{others}"
         checked.__signature__ = signature.replace(parameters=[*own.values(), *keywords])  # type: ignore[attr-defined]
         return cast(Function, checked)
 
     return apply
 
 
-def settings_of(name: str, kind: type[S], settings: S | None, options: Mapping[str, Any]) -> S | None:
-    """Return the argument ``settings`` of a function with the fields that ``options`` has; None if it has none either.
+def settings_of(name: str, kind: type[S], settings: S | None, options: Mapping[str, Any]) -> S:
+    """Return the argument ``settings`` of a function, or the defaults for None, with the fields that ``options`` has.
 
     Raises
     ------
@@ -86,20 +87,10 @@ def settings_of(name: str, kind: type[S], settings: S | None, options: Mapping[s
         If ``settings`` is not of this kind, with the ``name`` of the argument; or if a field is out of range.
     """
     require_kind(name, settings, kind)
+    if settings is None:
+        return kind.of(options)
     own = fields_given(kind, options)
-    if not own:
-        return settings
-    return kind(**own) if settings is None else replace(settings, **own)  # type: ignore[type-var]
-
-
-def fields_given(kind: type[Settings], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of ``kind`` that are in ``options``, with text converted to values."""
-    return {
-        name: options[key] if field.about.parse is None else field.about.parse(options[key])
-        for name, field in declared(kind).items()
-        for key in field.names
-        if key in options and field.about.option
-    }
+    return replace(settings, **own) if own else settings  # type: ignore[type-var]
 
 
 def engine_settings_of(
@@ -136,4 +127,5 @@ def engine_settings_of(
                 f"{', '.join(foreign)} belongs to engine {other}; leave it out, or choose that engine"
             )
     base: Any = ENGINES[engine](n_topics) if settings is None else settings
-    return settings_of(name, ENGINES[engine], base, options) or base
+    found: InferSettings | StodSettings = settings_of(name, ENGINES[engine], base, options)
+    return found

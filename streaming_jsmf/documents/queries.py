@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, to_lists
 from streaming_jsmf.errors import InputError
@@ -26,9 +27,6 @@ Floats = NDArray[np.float64]
 
 #: Result columns.
 SHARE, TOPIC, DOCUMENTS, ERROR, DISTANCE = "share", "topic", "documents", "standard_error", "distance"
-
-#: Default number of documents.
-DEFAULT_NUMBER = 10
 
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
@@ -70,27 +68,19 @@ def similar_documents(
     return query(model, shares, similar=str(document), number=number).to_pandas()
 
 
-def query(
-    model: AnyModel | Model,
-    shares: str | Path,
-    *,
-    topic: int | None = None,
-    by: str | None = None,
-    similar: str | None = None,
-    number: int | None = None,
-    grouped: bool = False,
-) -> Any:
+@takes(DocumentQuery)
+def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False, **options: Any) -> Any:
     """Return ``similar_documents``, ``documents_of_topic`` or ``shares_by`` as an Arrow table; same errors.
 
-    ``grouped`` requests ``shares_by`` for a ``topic`` without ``by``. Raises ``InputError`` if arguments exclude each
-    other.
+    The fields of ``DocumentQuery`` are keyword arguments; ``grouped`` requests ``shares_by`` for a ``topic`` without
+    ``by``. Raises ``InputError`` if arguments exclude each other.
     """
-    if similar is not None and (by is not None or topic is not None):
-        raise InputError("--similar excludes --topic and --by; give one")
+    asked = DocumentQuery.of(options)
+    topic, by, similar = asked.topic, asked.by, asked.similar
     grouped = grouped or (similar is None and (topic is None or by is not None))
-    if grouped and number is not None:
+    if grouped and asked.number is not None:
         raise InputError("--number requires --similar, or --topic without --by; leave it out")
-    count = DEFAULT_NUMBER if number is None else number
+    count = asked.number or DEFAULT_NUMBER
     opened = open_shares_of(model, shares)
     if similar is not None:
         return nearest(opened, similar, count)
@@ -173,7 +163,7 @@ def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]
     """Return the documents with the largest shares of each topic: ``document_id``, ``share`` and metadata.
 
     Documents are in descending order, ties in document order. One pass for all topics. Raises ``InputError`` if there
-    is no such topic, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
+    is no such topic; ``StoreError`` if the shares are damaged.
     """
     for topic in topics:
         if not 0 <= topic < shares.about.n_topics:
@@ -193,7 +183,7 @@ def nearest(shares: SharesFile, document: str, number: int) -> Any:
     """Return the documents nearest to a document, excluding itself: ``document_id``, ``distance`` and metadata.
 
     The Hellinger distance is sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2). Up to two passes. Raises ``InputError`` if
-    there is no such document, or ``number`` is below 1; ``StoreError`` if the shares are damaged.
+    there is no such document; ``StoreError`` if the shares are damaged.
     """
     kept, before = _Least(number), 0
     row, own = _find(shares, document)
@@ -224,8 +214,6 @@ class _Least:
     """Keep the rows with the ``number`` smallest values; ties keep the earlier row."""
 
     def __init__(self, number: int) -> None:
-        if number < 1:
-            raise InputError(f"number is {number}; give how many documents are wanted, at least 1")
         self._number = number
         self._values: Floats = np.empty(0)
         self._table: Any = None

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.inference.document_topics import ShareMethod
 
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
 

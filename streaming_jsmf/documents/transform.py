@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import IngestRequest, settings_of, takes
+from streaming_jsmf.config import IngestRequest, ShareSettings, settings_of, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.inference.document_topics import ShareMethod
 from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus, is_corpus
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import reads_texts
@@ -30,14 +29,12 @@ from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 
-@takes(Execution)
+@takes(ShareSettings, Execution)
 def transform(
     model: AnyModel | Model,
     corpus: Any,
     out: str | Path,
     *,
-    top: int | None = None,
-    method: ShareMethod = "map",
     reading: IngestRequest | None = None,
     execution: Execution | None = None,
     overwrite: bool = False,
@@ -60,11 +57,6 @@ def transform(
     out
         Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Otherwise: a directory of
         Parquet files, which is fastest.
-    top
-        Number of largest shares to keep per document, with their topics; None: all K.
-    method
-        ``map``: the most probable shares. ``cvb0``: closer to the posterior mean, better for documents of about ten
-        words.
     reading
         Reader, its options (``read``) and the treatment of bad records if ``corpus`` is a source; everything else is as
         for the model.
@@ -87,13 +79,14 @@ def transform(
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
     execution = settings_of("execution", Execution, execution, options)
+    wanted = ShareSettings.of(options)
     target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
     if overwrite or not is_left(target):
         _require_free(target, overwrite)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
     opened, left_out = _documents(corpus, topics, read, beside, reading, execution, listener)
-    request = TransformRequest(topics, opened, top, method, left_out)
+    request = TransformRequest(topics, opened, wanted.top, wanted.method, left_out)
     temporary = beside if opened.root == str(beside) else None
     with single_blas_thread():
         transform_documents(request, target, execution, listener, overwrite=overwrite, temporary=temporary)

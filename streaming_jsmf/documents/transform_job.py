@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import fingerprint
+from streaming_jsmf.config import ShareMethod, fingerprint
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -38,7 +38,7 @@ from streaming_jsmf.documents.share_files import (
 )
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, TOPICS, About, Totals, to_lists
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.inference.document_topics import ShareMethod, document_topics
+from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -67,7 +67,7 @@ GIVEN, PLAN, PARTS, RESULT = "given", "plan", "parts", "made"
 
 @dataclass(frozen=True)
 class TransformRequest:
-    """Documents, topics, and how shares are computed; ``InputError`` if ``top`` or ``method`` is out of range.
+    """Documents, topics, and how shares are computed; ``InputError`` if ``top`` exceeds the number of topics.
 
     ``left_out`` is the number of unknown tokens missing from the corpus; ``partition_nonzeros`` does not affect the
     shares.
@@ -81,12 +81,10 @@ class TransformRequest:
     partition_nonzeros: int = PARTITION_NONZEROS
 
     def __post_init__(self) -> None:
-        if self.top is not None and not 1 <= self.top <= self.n_topics:
+        if self.top is not None and self.top > self.n_topics:
             raise InputError(
                 f"top is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
             )
-        if self.method not in ("map", "cvb0"):
-            raise InputError(f"method is {self.method!r}; give map or cvb0")
 
     @property
     def n_topics(self) -> int:

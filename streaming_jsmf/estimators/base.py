@@ -14,6 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from streaming_jsmf.config import (
+    DEFAULT_WORDS,
     DocumentWeights,
     ExecutionOptions,
     InferSettings,
@@ -42,7 +43,6 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import topic_frame
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.topics.edits import DEFAULT_WORDS
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model
 

@@ -65,8 +65,8 @@ def evaluate(
     if isinstance(request, str | Path | Corpus):
         request = EvaluationRequest(request)
     path = model_path(model)
-    wanted = settings_of("request", EvaluationRequest, request, options) or EvaluationRequest()
-    execution = settings_of("execution", Execution, execution, options) or Execution()
+    wanted = settings_of("request", EvaluationRequest, request, options)
+    execution = settings_of("execution", Execution, execution, options)
     topics = read_topics(path)
     inputs, reasons = _gather(path, topics, wanted, execution, listener)
     with single_blas_thread():

@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.inference.cvb0 import iterate_shares, padded_topics, require_matching
 from streaming_jsmf.inference.map_shares import most_probable
 from streaming_jsmf.linalg.panels import on_each, panel_threads, panels
 from streaming_jsmf.linalg.typing import Floats, Integers
-
-ShareMethod = Literal["map", "cvb0"]
 
 #: Documents per block.
 BLOCK_DOCUMENTS = 256

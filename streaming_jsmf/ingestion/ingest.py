@@ -104,7 +104,7 @@ def ingest(
     >>> ingest(["the cat sat", "the dog ran"], "corpus")  # doctest: +SKIP
     """
     request = request_of(request, options) or IngestRequest()
-    execution = settings_of("execution", Execution, execution, options) or Execution()
+    execution = settings_of("execution", Execution, execution, options)
     target = free_target(corpus, overwrite=overwrite, resumed=True)
     with spool_input(source, target) as (location, _):
         _require_outside(target, location if request.files is None else request.files)

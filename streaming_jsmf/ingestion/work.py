@@ -132,7 +132,7 @@ class Ingest:
     Attributes
     ----------
     source
-        Source of units and documents (``readers.base.Source`` or ``ShuffledSource``).
+        Source of units and documents (``readers.base.Source`` or ``readers.triples.TriplesSource``).
     tokens_per_shard
         A shard ends with the document that reaches this number of tokens.
     on_bad_record

@@ -140,7 +140,7 @@ def scan(
         recover(path)
     stored = read_store(path) if node_exists(path) else None
     changes, settings = _wanted(stored, changes, settings, options)
-    execution = settings_of("execution", Execution, execution, options) or Execution()
+    execution = settings_of("execution", Execution, execution, options)
     if settings is not None:
         settings = settings if stored is None else _as_stored(stored, settings, execution)
         changes = replace(changes, third_moment=changes.any) if settings.third_moment else changes
@@ -271,10 +271,11 @@ def _wanted(
     if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
         # Treat the option as a change, not as a setting that must equal the store's.
         changes = replace(changes, third_moment=bool(options.pop("third_moment")))
-    settings = settings_of("settings", ScanSettings, settings, options)
-    if settings is None and not (changes.any and stored is not None):
-        settings = ScanSettings(third_moment=changes.third_moment)
-    return changes, settings
+    if settings is not None or fields_given(ScanSettings, options):
+        return changes, settings_of("settings", ScanSettings, settings, options)
+    if changes.any and stored is not None:
+        return changes, None
+    return changes, ScanSettings(third_moment=changes.third_moment)
 
 
 def _opened(corpus: str | Path | Corpus) -> Corpus:

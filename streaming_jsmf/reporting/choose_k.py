@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, PolishSettings, ScanSettings, settings_of, takes
+from streaming_jsmf.config import (
+    ComparisonRequest,
+    InferSettings,
+    PolishSettings,
+    ScanSettings,
+    settings_of,
+    takes,
+)
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
@@ -37,9 +44,6 @@ SUFFIX = ".choose-k"
 #: Number of partitions of a scan; stability resamples them.
 PARTITIONS = 16
 
-#: Default number of replicas, models of resampled partitions, for each K.
-DEFAULT_REPLICAS = 3
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -56,15 +60,12 @@ class Comparison:
     page: StorePath
 
 
-@takes(Execution)
+@takes(ComparisonRequest, Execution)
 def choose_k(
     source: str | Path | Corpus,
     topics: Sequence[int],
     out: str | Path | None = None,
     *,
-    corpus: str | Path | None = None,
-    seed: int = 0,
-    replicas: int = DEFAULT_REPLICAS,
     execution: Execution | None = None,
     listener: Listener = silent,
     **options: Any,
@@ -85,26 +86,23 @@ def choose_k(
     out
         Directory for the models (``k=5``, ...), the page and, for a corpus, the moments store with its partitions.
         None: ``source`` with ``.choose-k`` appended.
-    corpus
-        Corpus of a moments store. None: its path at the time of the scan. Perplexity and NPMI need it.
-    replicas
-        Number of models of resampled partitions that measure the stability. 0: none, and the scan keeps no partitions.
     """
     if isinstance(topics, int) or len(set(topics)) < 2:
         raise InputError("--topics has one number; give several to compare, such as 5,10,20,50")
-    if replicas < 0:
-        raise InputError(f"replicas is {replicas}; give a whole number of at least 0")
+    wanted = ComparisonRequest.of(options)
     numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
-    execution = settings_of("execution", Execution, execution, options) or Execution()
+    execution = settings_of("execution", Execution, execution, options)
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
-        opened, reason = _corpus_of(moments, corpus)
+        opened, reason = _corpus_of(moments, wanted.corpus)
     else:
         opened, reason = open_corpus(source), ""
-        moments = _scan(opened, target / "moments", numbers[-1], seed, replicas, execution, listener)
-    candidates = _Candidates(moments, opened, reason, seed, replicas, execution, listener)
+        moments = _scan(
+            opened, target / "moments", numbers[-1], wanted.seed, wanted.replicas, execution, listener
+        )
+    candidates = _Candidates(moments, opened, reason, wanted.seed, wanted.replicas, execution, listener)
     models = candidates.fit(target, numbers)
     choice = choose([candidates.measure(path) for path in models])
     page, missing = target / "choose-k.html", candidates.missing

@@ -7,7 +7,9 @@ import tempfile
 import webbrowser
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
@@ -18,15 +20,9 @@ from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, store_p
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
+@takes(ReportRequest)
 def report(
-    model: AnyModel,
-    out: str | Path | StorePath,
-    *,
-    words: int | None = None,
-    topics: int | None = None,
-    shares: str | Path | None = None,
-    by: str | None = None,
-    overwrite: bool = False,
+    model: AnyModel, out: str | Path | StorePath, *, overwrite: bool = False, **options: Any
 ) -> StorePath:
     """Write a self-contained HTML report of a model of any engine and return its path.
 
@@ -42,15 +38,6 @@ def report(
         shows how the topics of each model split in the next.
     out
         Path or URL of the page, such as ``topics.html``, in an existing directory.
-    words
-        Number of words of each topic in the table. None: 10, or as many as are listed.
-    topics
-        K of the model to show if there are several. None: the largest.
-    shares
-        Topic shares that ``transform`` wrote with this model, for top documents and, if a column contains years or
-        dates, shares over time.
-    by
-        Column of ``shares`` whose values define the groups, instead of the year.
     overwrite
         Replace an existing report; other files are never replaced.
 
@@ -62,7 +49,7 @@ def report(
     _require_place(source, target)
     if not is_left(target):
         _require_free(target, overwrite)
-    page = _page(source, words, topics, shares, by)
+    page = _page(source, options)
     write_alone(target, page.encode(), lambda: _require_free(target, overwrite))
     return target
 
@@ -85,15 +72,8 @@ class ShownReport:
         return f"ShownReport({len(self.page):,} characters)"
 
 
-def show(
-    model: AnyModel,
-    *,
-    words: int | None = None,
-    topics: int | None = None,
-    shares: str | Path | None = None,
-    by: str | None = None,
-    height: int = 800,
-) -> ShownReport:
+@takes(ReportRequest)
+def show(model: AnyModel, *, height: int = 800, **options: Any) -> ShownReport:
     """Return the report of a model for display as the last value of a notebook cell.
 
     Arguments and errors are those of ``report``; ``height`` is in pixels. The notebook stores the page: 0.5 MB for 20
@@ -103,47 +83,34 @@ def show(
     --------
     >>> show("model")  # doctest: +SKIP
     """
-    return ShownReport(_page(model_path(model), words, topics, shares, by), height)
+    return ShownReport(_page(model_path(model), options), height)
 
 
-def view(
-    model: AnyModel,
-    *,
-    words: int | None = None,
-    topics: int | None = None,
-    shares: str | Path | None = None,
-    by: str | None = None,
-) -> tuple[Path, bool]:
+@takes(ReportRequest)
+def view(model: AnyModel, **options: Any) -> tuple[Path, bool]:
     """Write the report of a model to a temporary directory and open it in the browser.
 
     Arguments and errors are those of ``report``. Returns the path of the page, and whether a browser was found.
     """
-    page = _page(model_path(model), words, topics, shares, by)
+    page = _page(model_path(model), options)
     # Not removed, because the browser may read it after this process has ended.
     path = Path(tempfile.mkdtemp(prefix="streaming-jsmf-")) / "topics.html"
     path.write_text(page, encoding="utf-8")
     return path, webbrowser.open(path.as_uri())
 
 
-def _page(
-    model: StorePath,
-    words: int | None,
-    topics: int | None,
-    shares: str | Path | None,
-    by: str | None,
-) -> str:
-    if by is not None and shares is None:
-        raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
+def _page(model: StorePath, options: dict[str, Any]) -> str:
+    wanted = ReportRequest.of(options)
     paths = models_at(model)
-    if topics is not None and paths == (model,):
+    if wanted.topics is not None and paths == (model,):
         raise InputError(f"--topics chooses among the models of a directory; {model} holds none")
-    own = _index_of(model, paths, topics)
-    contents = read_contents(paths[own], words)
+    own = _index_of(model, paths, wanted.topics)
+    contents = read_contents(paths[own], wanted.words)
     if len(paths) > 1:
         contents = replace(contents, levels=read_levels(model, paths, own))
-    if shares is not None:
-        found = shown_shares_of(paths[own], shares)
-        contents = replace(contents, groups=groups_of(found, by), documents=documents_of(found))
+    if wanted.shares is not None:
+        found = shown_shares_of(paths[own], wanted.shares)
+        contents = replace(contents, groups=groups_of(found, wanted.by), documents=documents_of(found))
     return render(contents)
 
 

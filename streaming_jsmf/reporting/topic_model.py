@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
@@ -22,7 +23,7 @@ from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, top
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
-from streaming_jsmf.topics.edits import DEFAULT_WORDS, TopicEdits, edit_topics, read_edits
+from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
 from streaming_jsmf.topics.fit import Fitted
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model, read_model, write_model
 

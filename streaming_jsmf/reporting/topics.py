@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.display import printable
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
-from streaming_jsmf.topics.edits import (
-    DEFAULT_WORDS,
-    EditedTopics,
-    read_edited_topics,
-    require_word_count,
-)
+from streaming_jsmf.topics.edits import EditedTopics, read_edited_topics, require_word_count
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import fingerprint
+from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest, fingerprint
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.storage.arrays import read_attributes
@@ -29,9 +29,6 @@ EDITS = "edits"
 
 #: Maximum length of a label.
 MOST_CHARACTERS = 200
-
-#: Default number of words of a topic.
-DEFAULT_WORDS = 10
 
 #: Arrays that are summed over merged topics, with their number of topic axes.
 _SUMS = {"topic_probability": 1, "alpha": 1, "topic_topic": 2, "topic_topic_of_documents": 2}
@@ -117,6 +114,19 @@ class TopicEdits:
         """Show these topics again; all topics if none is given."""
         shown = {self._checked(topic) for topic in topics} or set(self.hidden)
         return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in shown))
+
+    def changed(self, changes: TopicChanges) -> TopicEdits:
+        """All changes as one: merged topics are separated first, and labels come last."""
+        edits = self
+        for topic in changes.unmerge:
+            edits = edits.unmerge(topic)
+        for group in changes.merge:
+            edits = edits.merge(group)
+        edits = edits.unhide(*changes.unhide) if changes.unhide else edits
+        edits = edits.hide(*changes.hide) if changes.hide else edits
+        for topic, name in changes.label:
+            edits = edits.label(topic, name)
+        return edits
 
     def fields(self) -> dict[str, Any]:
         """JSON values, without ``n_topics``."""
@@ -310,6 +320,4 @@ def read_edited_topics(
 
 def require_word_count(words: int | None) -> int:
     """Number of words of each topic, 10 for None; raises ``InputError`` if it is below 1."""
-    if words is not None and words < 1:
-        raise InputError(f"--words is {words}; give a whole number of at least 1")
-    return DEFAULT_WORDS if words is None else words
+    return TopicsRequest(words).words or DEFAULT_WORDS

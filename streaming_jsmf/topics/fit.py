@@ -93,7 +93,7 @@ def fit(
         raise InputError("path is None; give the path of the models")
     topics = _numbers(n_topics, infer_settings)
     base = engine_settings_of(topics[0], infer_settings, options, name="infer_settings", shared=("seed",))
-    scan_settings = settings_of("scan_settings", ScanSettings, scan_settings, options) or ScanSettings()
+    scan_settings = settings_of("scan_settings", ScanSettings, scan_settings, options)
     polish_settings = _polish_settings(polish, base, options)
     execution = settings_of("execution", Execution, execution, options)
     threads = options.get("workers") if threads is None else threads
@@ -144,7 +144,7 @@ def _polish_settings(
     if given is False or (given is None and isinstance(engine, StodSettings)):
         return None
     settings = None if isinstance(given, bool) else given
-    return settings_of("polish", PolishSettings, settings, options) or PolishSettings()
+    return settings_of("polish", PolishSettings, settings, options)
 
 
 def _corpus(

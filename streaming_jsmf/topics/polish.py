@@ -101,7 +101,7 @@ def polish(
     --------
     >>> polish("model", "corpus", "polished", PolishSettings(steps=40, rounds=10))  # doctest: +SKIP
     """
-    settings = settings_of("settings", PolishSettings, settings, options) or PolishSettings()
+    settings = settings_of("settings", PolishSettings, settings, options)
     execution = settings_of("execution", Execution, execution, options)
     target = store_path(out, "a model")
     require_free_model(target, overwrite)

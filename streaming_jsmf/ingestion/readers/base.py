@@ -23,7 +23,15 @@ class UnreadableError(Exception):
 
 
 class DamagedError(UnreadableError):
-    """Raised if a file cannot be opened or ends early; what was read before is valid."""
+    """Raised if a file cannot be opened or ends early; what was read before is valid.
+
+    ``line`` and ``record`` are the number of the line at which it ends, if known, and what was read of the line.
+    """
+
+    def __init__(self, reason: str, line: int | None = None, record: bytes | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.record = record
 
 
 class BadValue(Exception):

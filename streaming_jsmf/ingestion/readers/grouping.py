@@ -34,8 +34,6 @@ def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document`` (dictionary of
     int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
-    if not 1 <= n_buckets <= MAX_BUCKETS:
-        raise ValueError(f"{n_buckets} buckets; 1 to {MAX_BUCKETS} are possible")
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     writer: Any = None
     try:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe, open_stream
 from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
 
@@ -99,73 +99,54 @@ def _skip_line(stream: Any) -> int:
 
 @dataclass(frozen=True)
 class LineBlock:
-    """Whole lines of a file; ``first`` is the number of the first line, from 0."""
+    """Whole lines of a file; ``first`` is the number of the first line, ``stop`` that of the line after the last."""
 
     first: int
     data: bytes
 
-
-class LineReader:
-    """Read whole lines of a stream in one pass: first single lines, then blocks of about ``BATCH_BYTES``.
-
-    ``line`` is the number of the next line, from 0; ``damage`` is why the stream ended early, or empty.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        # A decompressor returns the data before the damage only if it is read piece by piece.
-        self._read = getattr(stream, "read1", stream.read)
-        self._buffer, self._used = b"", 0  # bytes read, and how many were returned
-        self._ended = False
-        self.damage = ""
-        self.line = 0
-
-    def next_line(self) -> bytes | None:
-        """Return the next line without its line end; None after the last one."""
-        more, end = True, self._buffer.find(b"\n", self._used)
-        while end < 0 and more:
-            more = self._fill()
-            end = self._buffer.find(b"\n", self._used)
-        if end < 0 and (self.damage or self._used == len(self._buffer)):
-            return None
-        end = end if end >= 0 else len(self._buffer)
-        line, self._used = self._buffer[self._used : end], min(end + 1, len(self._buffer))
-        self.line += 1
-        return line
-
-    def blocks(self) -> Iterator[LineBlock]:
-        """Yield the remaining lines in blocks that end with a line."""
-        more = True
-        while more:
-            more = self._fill()
-            cut = self._buffer.rfind(b"\n") + 1 if more or self.damage else len(self._buffer)
-            data, self._buffer = self._buffer[:cut], self._buffer[cut:]
-            if data:
-                first, self.line = self.line, self.line + n_lines(data)
-                yield LineBlock(first, data)
-
     @property
-    def partial_line(self) -> bytes | None:
-        """The part that was read of the line at which the stream broke off, for the quarantine."""
-        rest = self._buffer[self._used :]
-        return rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None
+    def stop(self) -> int:
+        return self.first + n_lines(self.data)
 
-    def _fill(self) -> bool:
-        """Buffer about ``BATCH_BYTES`` more; return False at the end."""
-        pieces = [self._buffer[self._used :]]
-        size = len(pieces[0]) if b"\n" in pieces[0] else 0  # read together with the header
+
+def line_blocks(stream: Any, first: int = 0) -> Iterator[LineBlock]:
+    """Yield the lines of a stream in blocks of about ``BATCH_BYTES``, numbered from ``first``.
+
+    Raises DamagedError after the lines before the damage, with the part of the line at which the stream breaks off.
+    """
+    # A decompressor returns the data before the damage only if it is read piece by piece.
+    read = getattr(stream, "read1", stream.read)
+    rest, damage, ended = b"", "", False
+    while not ended:
+        pieces, size = [rest], 0
         try:
-            while size < limits.BATCH_BYTES and not self._ended:
-                piece = self._read(limits.BATCH_BYTES - size)
-                pieces.append(piece)
-                size += len(piece)
-                self._ended = not piece
+            while size < limits.BATCH_BYTES and not ended:
+                pieces.append(read(limits.BATCH_BYTES - size))
+                size += len(pieces[-1])
+                ended = not pieces[-1]
         except STREAM_ERRORS as error:
-            self.damage = describe(error)
-        self._buffer, self._used = b"".join(pieces), 0
-        if len(self._buffer) > limits.LONGEST_LINE and b"\n" not in self._buffer:
-            self.damage = too_long()
-        self._ended = self._ended or bool(self.damage)
-        return not self._ended
+            damage = describe(error)
+        data = b"".join(pieces)
+        if len(data) > limits.LONGEST_LINE and b"\n" not in data:
+            damage = too_long()
+        ended = ended or bool(damage)
+        cut = len(data) if ended and not damage else data.rfind(b"\n") + 1
+        block, rest = LineBlock(first, data[:cut]), data[cut:]
+        if block.data:
+            yield block
+            first = block.stop
+    if damage:
+        raise DamagedError(damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None)
+
+
+def header_line(stream: Any) -> bytes | None:
+    """Read a line without its line end; None at the end of the stream. Raises UnreadableError if it is too long."""
+    line: bytes = stream.readline(limits.LONGEST_LINE + 1)
+    if _was_cut(line):
+        raise UnreadableError(too_long())
+    if not line:
+        return None
+    return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def n_lines(data: bytes) -> int:

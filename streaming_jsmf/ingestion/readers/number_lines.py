@@ -1,11 +1,9 @@
-"""Lines of numbers "document word count" after a header, as in docword and Matrix Market files."""
+"""Blocks of lines "document word count" as arrays of numbers, and these as bags of words."""
 
 from __future__ import annotations
 
-import io
 import re
-from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,22 +14,15 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import (
-    CountFiles,
-    Entries,
-    merge_entries,
-    too_large,
-    whole_file,
-)
-from streaming_jsmf.ingestion.readers.files import is_compressed, open_stream
-from streaming_jsmf.ingestion.readers.lines import LineBlock, LineReader, n_lines
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, UnreadableError
+from streaming_jsmf.ingestion.readers.counts import Entries, merge_entries, too_large
+from streaming_jsmf.ingestion.readers.lines import LineBlock, n_lines
 
-_SIZE = re.compile(rb"[0-9]{1,40}")
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
 _REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
 _EDGES = re.compile(rb"^[ \t]+|[ \t\r]+$", re.M)
 _GAPS = re.compile(rb"[ \t]+")
+_FAR = 2**62  # stands for larger integers, all out of range
 
 
 @dataclass(frozen=True)
@@ -50,6 +41,8 @@ class Header:
         Line of the header, from 0, that gives ``n_entries``.
     order, words_said
         For messages: how to correct the order of documents, and how the header gives ``n_words``.
+    numbered
+        Whether the numbers of documents are their ids.
     """
 
     document: int
@@ -72,70 +65,6 @@ class Header:
         return SMALLEST_COUNT if self.count_type is np.float64 else 1
 
 
-class NumberFiles(CountFiles):
-    """Base of readers of number lines: each file is a unit, read once in blocks; a record is a line.
-
-    Under "quarantine" a bad line is left out and the rest of its document kept. A document without lines is an empty
-    bag; ``rows`` are the lines, from 0, at which documents start.
-    """
-
-    def units(self) -> list[Unit]:
-        units = [whole_file(path) for path in self.files]
-        _ = self.vocabulary
-        return units
-
-    def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, line {row + 1}"
-
-    @abstractmethod
-    def header(self, lines: LineReader) -> Header | None:
-        """Read the first lines; None if the stream breaks off. Raises UnreadableError if they are not a header."""
-
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        """Stream the documents of a file. Memory: a few blocks of lines, one document and the words."""
-        listed = self.word_list(unit.path)
-        with bad.unreadable_file(), open_stream(unit.path) as stream:
-            lines = LineReader(stream)
-            header = self.header(lines)
-            if header is not None:
-                n_words = len(self.words_of(unit.path))
-                if header.n_words != n_words:
-                    raise UnreadableError(f"{header.words_said}, the word list {listed} has {n_words} words")
-                yield from _read_counts(lines, header, _most_empty(unit), bad)
-            if lines.damage:
-                bad.refuse(lines.line, lines.damage, lines.partial_line)
-
-
-def parse_size(text: bytes) -> int | None:
-    """Parse a size in a header; None if it is not a number."""
-    return int(text) if _SIZE.fullmatch(text.strip()) else None
-
-
-def shown(text: bytes) -> str:
-    """Quote the start of a line or field for messages: one line, at most 60 bytes."""
-    return repr(text[:60].decode("ascii", "backslashreplace"))
-
-
-def _read_counts(
-    lines: LineReader, header: Header, most_empty: int, bad: BadRecords
-) -> Iterator[SourceBatch]:
-    parser = EntryParser(header, bad)
-    builder = _BagBuilder(header, most_empty, bad)
-    for block in lines.blocks():
-        yield from builder.add(parser.parse(block))
-    if not lines.damage and parser.n_lines != header.n_entries:
-        found = f"the file has {parser.n_lines} lines of counts"
-        bad.refuse(header.size_line, f"the header says NNZ = {header.n_entries}, {found}")
-    # After a cut, nothing is known about further documents, not even that they are empty.
-    yield from builder.close(None if lines.damage else header.n_documents, lines.line)
-
-
-def _most_empty(unit: Unit) -> int:
-    size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
-    by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
-    return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
-
-
 class EntryParser:
     """Parser of blocks of lines that refuses bad lines; ``n_lines`` counts all lines read except blank ones."""
 
@@ -147,39 +76,54 @@ class EntryParser:
 
     def parse(self, block: LineBlock) -> Entries:
         """Return the entries of a block in ascending order of documents; lines out of order are refused."""
-        numbers = self._parse_block(block.data)
-        if numbers is None:
-            numbers, lines = self._parse_by_line(block)
+        header, faults = self._header, dict[int, str]()
+        columns = self._columns(block.data)
+        if columns is None:
+            columns = self._columns(_GAPS.sub(b" ", _EDGES.sub(b"", block.data)))
+        if columns is None:
+            rows, columns = self._columns_by_line(block.data, faults)
         else:
-            lines = block.first + np.arange(len(numbers[0]))
-            self.n_lines += len(lines)
-        document, word = numbers[self._header.document], numbers[self._header.word]
-        if len(document):
-            self._last = int(document[-1])
-        count = numbers[2] if self._header.count_type else np.ones(len(lines), np.int64)
-        return Entries(document - 1, word - 1, count, lines)
+            rows = np.arange(len(columns[0]))
+        self.n_lines += len(rows) + len(faults)
+        document, word = columns[header.document], columns[header.word]
+        count = columns[2] if header.count_type else np.ones(len(rows), np.int64)
+        entries = Entries(document - 1, word - 1, count, block.first + rows)
+        if not faults and self._all_good(document, word, count):
+            return entries
+        # Comparisons with NaN are false, so NaN is refused as well.
+        good = (count >= header.smallest) & (count <= LARGEST_COUNT)
+        good &= (document >= 1) & (document <= header.n_documents) & (word >= 1) & (word <= header.n_words)
+        # The largest document of the good lines up to each line.
+        reached = np.maximum.accumulate(np.append(self._last, np.where(good, document, 0)))
+        good &= document == reached[1:]
+        self._last = int(reached[-1])
+        lines = block.data.split(b"\n")
+        for i in np.flatnonzero(~good).tolist():
+            faults[int(rows[i])] = self._explain(lines[rows[i]].split(), int(reached[i + 1]))
+        for row in sorted(faults):
+            self._bad.refuse(block.first + row, faults[row], lines[row])
+        return entries.take(good)
 
-    def _parse_block(self, data: bytes) -> list[NDArray[Any]] | None:
-        """Return the columns of a block without faults; None if there may be one."""
+    def _all_good(self, document: NDArray[Any], word: NDArray[Any], count: NDArray[Any]) -> bool:
+        """Return whether no line is to be refused, quickly."""
+        header = self._header
+        if not (
+            len(word)
+            and self._last <= document[0]
+            and document[-1] <= header.n_documents
+            and (document[1:] >= document[:-1]).all()
+            and 1 <= word.min() <= word.max() <= header.n_words
+            and header.smallest <= count.min() <= count.max() <= LARGEST_COUNT
+        ):
+            return False
+        self._last = int(document[-1])
+        return True
+
+    def _columns(self, data: bytes) -> list[NDArray[Any]] | None:
+        """Return the columns of a block; None if a line may be blank or malformed."""
         # Arrow accepts 0x1F as a number.
         if b"x" in data or b"X" in data:
             return None
-        numbers = self._columns(data)
-        if numbers is None:
-            numbers = self._columns(_GAPS.sub(b" ", _EDGES.sub(b"", data)))
-        if numbers is None or len(numbers[0]) != n_lines(data):
-            return None
-        header = self._header
-        document, word = numbers[header.document], numbers[header.word]
-        good = (document >= self._last) & (document <= header.n_documents)
-        good[1:] &= np.diff(document) >= 0
-        good &= (word >= 1) & (word <= header.n_words)
-        if header.count_type:
-            # Comparisons with NaN are false, so NaN is refused as well.
-            good &= (numbers[2] >= header.smallest) & (numbers[2] <= LARGEST_COUNT)
-        return numbers if good.all() else None
-
-    def _columns(self, data: bytes) -> list[NDArray[Any]] | None:
         types = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(self._header.types)}
         try:
             table = pa_csv.read_csv(
@@ -190,65 +134,57 @@ class EntryParser:
             )
         except pa.ArrowInvalid:
             return None
-        return [column.to_numpy() for column in table.columns]
+        return [column.to_numpy() for column in table.columns] if table.num_rows == n_lines(data) else None
 
-    def _parse_by_line(self, block: LineBlock) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-        """Return the columns of the good lines and their line numbers. Slow, but locates the bad lines."""
+    def _columns_by_line(
+        self, data: bytes, faults: dict[int, str]
+    ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
+        """Return the numbers of the well-formed lines and their columns; the others go to ``faults``. Slow."""
         header = self._header
-        good: list[list[Any]] = []
-        lines = []
-        for i, ended in enumerate(io.BytesIO(block.data), block.first):
-            if not ended.strip():
-                continue
-            self.n_lines += 1
-            line = ended.removesuffix(b"\n")
+        names = {header.document: "document", header.word: "word", 2: "count"}
+        rows, values = [], []
+        for row, line in enumerate(data.split(b"\n")):
+            fields = line.split()
             try:
-                good.append(self._numbers(line))
-            except BadValue as reason:
-                self._bad.refuse(i, str(reason), line)
+                if fields and len(fields) != len(header.types):
+                    raise BadValue(
+                        f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
+                    )
+                parsed = [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
+            except BadValue as error:
+                faults[row] = str(error)
                 continue
-            lines.append(i)
-            self._last = good[-1][header.document]
-        columns = list(zip(*good, strict=True)) or [()] * len(header.types)
-        arrays = [np.array(values, kind) for values, kind in zip(columns, header.types, strict=True)]
-        return arrays, np.array(lines, np.int64)
+            if parsed:
+                rows.append(row)
+                values.append(parsed)
+        columns = list(zip(*values, strict=True)) or [()] * len(header.types)
+        arrays = [np.array(column, kind) for column, kind in zip(columns, header.types, strict=True)]
+        return np.array(rows, np.int64), arrays
 
-    def _numbers(self, line: bytes) -> list[int | float]:
+    def _explain(self, fields: Sequence[bytes], reached: int) -> str:
+        """Return why a well-formed line is refused; ``reached`` is the largest document before it."""
         header = self._header
-        fields = line.split()
-        if len(fields) != len(header.types):
-            raise BadValue(
-                f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
-            )
-        document = _whole(fields[header.document], "document")
-        word = _whole(fields[header.word], "word")
+        document, word = int(fields[header.document]), int(fields[header.word])
         if not 1 <= document <= header.n_documents:
-            raise BadValue(f"document {document} is outside 1..{header.n_documents}")
-        if document < self._last:
-            raise BadValue(f"document {document} comes after document {self._last}; {header.order}")
+            return f"document {document} is outside 1..{header.n_documents}"
+        if document < reached:
+            return f"document {document} comes after document {reached}; {header.order}"
         if not 1 <= word <= header.n_words:
-            raise BadValue(f"word {word} is not in the vocabulary of {header.n_words} words")
-        if header.count_type is None:
-            return [int(field) for field in fields]
-        count = _whole(fields[2], "count") if header.count_type is np.int64 else _real(fields[2])
-        if not header.smallest <= count <= LARGEST_COUNT:
-            raise BadValue(f"count {count} is not in (0, {LARGEST_COUNT}], as every count must be")
-        return [int(fields[0]), int(fields[1]), count]
+            return f"word {word} is not in the vocabulary of {header.n_words} words"
+        return f"count {fields[2].decode()} is not in (0, {LARGEST_COUNT}], as every count must be"
 
 
-def _whole(text: bytes, name: str) -> int:
+def _number(text: bytes, kind: Any, name: str) -> int | float:
+    if kind is np.float64:
+        if not _REAL.fullmatch(text):
+            raise BadValue(f"the {name} {shown(text)} is not a number")
+        return float(text)
     if not _WHOLE.fullmatch(text):
         raise BadValue(f"the {name} {shown(text)} is not a whole number")
-    return int(text)
+    return max(-_FAR, min(int(text), _FAR))
 
 
-def _real(text: bytes) -> float:
-    if not _REAL.fullmatch(text):
-        raise BadValue(f"the count {shown(text)} is not a number")
-    return float(text)
-
-
-class _BagBuilder:
+class BagBuilder:
     """Build batches of bags from sorted entries; UnreadableError if too many documents have no entries."""
 
     def __init__(self, header: Header, most_empty: int, bad: BadRecords) -> None:
@@ -301,3 +237,8 @@ class _BagBuilder:
                 document_id=pa.array(documents[1:]) if self._header.numbered else None,
             )
         self._next = stop
+
+
+def shown(text: bytes) -> str:
+    """Quote the start of a line or field for messages: one line, at most 60 bytes."""
+    return repr(text[:60].decode("ascii", "backslashreplace"))

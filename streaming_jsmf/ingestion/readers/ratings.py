@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,8 +21,8 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_stream
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK
-from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch
-from streaming_jsmf.ingestion.readers.triples import CheckedCounts, Keys, TableSource, parse_numbers
+from streaming_jsmf.ingestion.readers.tables import Delimited
+from streaming_jsmf.ingestion.readers.triples import Keys, TriplesSource, parse_numbers
 from streaming_jsmf.ingestion.readers.values import require_columns
 from streaming_jsmf.storage.paths import exists, is_url
 
@@ -54,6 +54,10 @@ class RatingsOptions(Delimited):
     names_columns: tuple[str, ...] = ()
     names_encoding: str = "utf-8"
 
+    @property
+    def roles(self) -> list[str]:
+        return [self.user, self.item, self.rating]
+
     @model_validator(mode="after")
     def _names_can_be_read(self) -> Self:
         try:
@@ -69,34 +73,25 @@ class RatingsOptions(Delimited):
 
 
 @dataclass(frozen=True)
-class RatingsSource(TableSource):
-    """Reader "ratings"; see ``TableSource``. Repeated ratings of an item by a user are summed."""
-
-    options: RatingsOptions
+class RatingsSource(TriplesSource):
+    """Reader "ratings": triples whose counts are twice the ratings. A user's ratings of an item are summed."""
 
     reader = "ratings"
     options_type = RatingsOptions
 
-    @property
-    def roles(self) -> tuple[str, str, str | None]:
-        return self.options.user, self.options.item, self.options.rating
-
     def count_kind(self, kind: Any) -> str:  # noqa: ARG002
         return "int"
 
-    def counts(self, batch: TableBatch) -> CheckedCounts:
-        name, best = self.options.rating, self.options.max_rating
-        numbers, text = parse_numbers(batch.columns[name], name)
-        twice = 2 * numbers
+    def counts(self, found: Keys) -> Keys:
+        best = self.options.max_rating
+        twice = 2 * parse_numbers(found.values)
         # Comparisons with NaN are false.
         good = (twice >= 1) & (twice <= 2 * best) & (twice == np.floor(twice))
-
-        def explain(i: int) -> str:
-            if not text(i):
-                return f"{name} is empty"
-            return f"{name} {text(i)} is not one of 0.5, 1, ... {best:g} (option max_rating)"
-
-        return CheckedCounts(np.where(good, twice, 0).astype(np.int32), good, explain)
+        faults = {
+            i: f"{found.values[i].as_py()} is not one of 0.5, 1, ... {best:g} (option max_rating)"
+            for i in np.flatnonzero(~good).tolist()
+        }
+        return replace(found, values=np.where(good, twice, 0).astype(np.int32), faults=faults | found.faults)
 
     def rename_words(self, path: str) -> Callable[[Keys], Keys]:
         """Return a function from items to names, if a file of names is given. Raises InputError if it is invalid."""
@@ -111,7 +106,7 @@ class RatingsSource(TableSource):
             at = pc.index_in(words.values, value_set=items)
             for i in np.flatnonzero(np.asarray(at.is_null())).tolist():
                 faults.setdefault(i, f"{words.values[i].as_py()!r} has no name in {where}")
-            return Keys(words.name, words.codes, distinct.take(at).fill_null(""), faults)
+            return replace(words, values=distinct.take(at).fill_null(""), faults=faults)
 
         return rename
 

@@ -24,7 +24,7 @@ from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
-from streaming_jsmf.ingestion.readers.triples import TableSource, TriplesSource
+from streaming_jsmf.ingestion.readers.triples import TriplesSource
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
@@ -59,7 +59,7 @@ class OpenedSource:
     ``ngrams``: whether words may be n-grams. ``phrases``: minimum NPMI of adjacent words to join, or None to disable.
     """
 
-    source: Source | TableSource
+    source: Source | TriplesSource
     settings: Mapping[str, Json]
     ngrams: bool
     phrases: float | None = None

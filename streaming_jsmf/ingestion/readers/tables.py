@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,15 @@ from pydantic import field_validator, model_validator
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source, open_raw, open_stream
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, QUOTE, LineReader, n_lines, split_fields
+from streaming_jsmf.ingestion.readers.lines import (
+    BYTE_ORDER_MARK,
+    EMPTY,
+    QUOTE,
+    header_line,
+    line_blocks,
+    n_lines,
+    split_fields,
+)
 from streaming_jsmf.ingestion.readers.units import is_parquet
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
 from streaming_jsmf.validation import Strict
@@ -100,34 +108,25 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
 
 
 def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
-    parser: BlockParser | None = None
     with open_stream(unit.path) as stream:
-        lines = LineReader(stream)
-        for held in lines.blocks():
-            block, first = held.data, held.first - layout.header
-            if parser is None:
-                block, first = block.removeprefix(BYTE_ORDER_MARK), 0
-                found: Sequence[str] = layout.columns
-                if layout.header:
-                    line, _, block = block.partition(b"\n")
-                    try:
-                        found = layout.split(line.removesuffix(b"\r"))
-                    except BadValue as error:
-                        raise UnreadableError(f"line 1: {error}") from error
-                require_columns(names, found)
-                parser = BlockParser(layout, tuple(found), tuple(names))
-            if not block:
-                continue
-            columns = parser.parse(block)
-            if columns is None:
-                yield parser.parse_by_line(block, first, bad)
-            else:
-                within = np.arange(n_lines(block))
-                yield TableBatch(columns, first + within, _Lines(block, within))
-        if lines.damage:
-            raise UnreadableError(lines.damage)
-    if parser is None:
-        raise UnreadableError("it is empty")
+        found: Sequence[str] = layout.columns
+        if layout.header:
+            header = header_line(stream)
+            if header is None:
+                raise UnreadableError(EMPTY)
+            try:
+                found = layout.split(header.removeprefix(BYTE_ORDER_MARK))
+            except BadValue as error:
+                raise UnreadableError(f"line 1: {error}") from error
+        empty = not layout.header
+        require_columns(names, found)
+        parser = BlockParser(layout, tuple(found), tuple(names))
+        for block in line_blocks(stream):
+            empty = False
+            data = block.data if block.first or layout.header else block.data.removeprefix(BYTE_ORDER_MARK)
+            yield parser.batch(data, block.first, bad)
+    if empty:
+        raise UnreadableError(EMPTY)
 
 
 @dataclass(frozen=True)
@@ -137,6 +136,14 @@ class BlockParser:
     layout: Delimited
     found: tuple[str, ...]
     wanted: tuple[str, ...]
+
+    def batch(self, block: bytes, first: int, bad: BadRecords) -> TableBatch:
+        """Return the rows of a block whose first line has the number ``first``; bad lines go to ``bad``."""
+        columns = self.parse(block)
+        if columns is None:
+            return self.parse_by_line(block, first, bad)
+        within = np.arange(n_lines(block))
+        return TableBatch(columns, first + within, _line_of(block, within))
 
     def parse(self, block: bytes) -> dict[str, Any] | None:
         """Return the wanted columns as ``parse_by_line`` would, but faster; None if a line may be bad."""
@@ -191,7 +198,7 @@ class BlockParser:
             values.append([fields[position] for position in positions])
         columns = {name: pa.array([v[i] for v in values], pa.string()) for i, name in enumerate(self.wanted)}
         within = np.array(kept, np.int64)
-        return TableBatch(columns, within + first, _Lines(block, within))
+        return TableBatch(columns, within + first, _line_of(block, within))
 
     def _quotes_in_place(self, block: bytes) -> bool:
         """Return whether ``split`` accepts all quotes of the block; Arrow accepts more."""
@@ -209,15 +216,7 @@ class BlockParser:
         return bool(good.all() and not (before_line_ends % 2).any())
 
 
-class _Lines:
-    """Lines of a block, split on first access; ``within`` are the numbers of the lines kept."""
-
-    def __init__(self, block: bytes, within: NDArray[np.int64]) -> None:
-        self._block = block
-        self._within = within
-        self._lines: list[bytes] | None = None
-
-    def __call__(self, i: int) -> bytes:
-        if self._lines is None:
-            self._lines = self._block.split(b"\n")
-        return self._lines[int(self._within[i])].removesuffix(b"\r")
+def _line_of(block: bytes, within: NDArray[np.int64]) -> Callable[[int], bytes]:
+    """Return a function from i to line ``within[i]`` of a block, which is split on the first call."""
+    lines = cache(lambda: block.split(b"\n"))
+    return lambda i: lines()[int(within[i])].removesuffix(b"\r")

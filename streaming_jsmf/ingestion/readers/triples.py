@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
@@ -38,39 +38,46 @@ _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """n ids or words: ``codes`` (n,) int32 into ``values``, -1 for null; ``faults``: reasons to refuse values."""
+    """A column of n rows: ``codes`` (n,) int32 into ``values``, -1 for null.
+
+    ``faults`` has the reasons to refuse values, by index.
+    """
 
     name: str
     codes: NDArray[np.int32]
     values: Any
     faults: dict[int, str]
 
-    def good(self) -> NDArray[np.bool_]:
-        """Return (n,) whether each value can be used."""
+    def bad_rows(self) -> dict[int, str]:
+        """Return the reason to refuse each row that cannot be used."""
         good = np.ones(len(self.values) + 1, bool)
-        good[list(self.faults)] = False
-        good[-1] = False  # for code -1
-        return good[self.codes]
-
-    def explain(self, i: int) -> str | None:
-        """Return why row i cannot be used; None if it can."""
-        code = int(self.codes[i])
-        reason = "is null" if code < 0 else self.faults.get(code)
-        return None if reason is None else f"{self.name} {reason}"
+        good[[-1, *self.faults]] = False  # the last element is for code -1
+        codes = {i: int(self.codes[i]) for i in np.flatnonzero(~good[self.codes]).tolist()}
+        return {i: f"{self.name} {self.faults.get(code, 'is null')}" for i, code in codes.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class CheckedCounts:
-    """n counts int32 or float32, whether each can be used, and the reasons."""
+class TriplesOptions(Delimited):
+    """Names of the columns. In Parquet, the column types override ``count_type`` and ``integer_ids``.
 
-    values: NDArray[Any]
-    good: NDArray[np.bool_]
-    explain: Callable[[int], str]
+    Without a ``count`` column, every row counts 1. The count type "int" refuses counts such as 2.5; "float" keeps them
+    as float32. With ``integer_ids``, document ids become int64 rather than strings.
+    """
+
+    document: str = "document"
+    word: str = "word"
+    count: str | None = "count"
+    count_type: Literal["int", "float"] = "int"
+    integer_ids: bool = False
+
+    @property
+    def roles(self) -> list[str]:
+        """Names of the columns of documents, words and, if there are any, counts."""
+        return [self.document, self.word, *([self.count] if self.count else [])]
 
 
 @dataclass(frozen=True)
-class TableSource(RecordFiles):
-    """Files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
+class TriplesSource(RecordFiles):
+    """Reader "triples": files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
 
     Two passes over the rows, one of them over the files. Equal (document, word) are summed.
     """
@@ -78,20 +85,35 @@ class TableSource(RecordFiles):
     files: tuple[str, ...]
     options: Any
 
+    reader: ClassVar[ReaderName] = "triples"
+    options_type: ClassVar[type[Delimited]] = TriplesOptions
     patterns = TABLE_PATTERNS
 
-    @property
-    @abstractmethod
-    def roles(self) -> tuple[str, str, str | None]:
-        """Names of the columns of documents, words and counts; without counts (None), each row counts 1."""
-
-    @abstractmethod
     def count_kind(self, kind: Any) -> str:
-        """Return "int" or "float" for the Arrow type of the count column (None for text)."""
+        """Return "int" or "float" for the Arrow type of the count column, or None without counts."""
+        if kind is None or pa.types.is_integer(kind):
+            return "int"
+        return "float" if pa.types.is_floating(kind) else str(self.options.count_type)
 
-    @abstractmethod
-    def counts(self, batch: TableBatch) -> CheckedCounts:
-        """Return the counts of a batch."""
+    def counts(self, found: Keys) -> Keys:
+        """Return counts int32 or float32; they must be positive, and whole numbers for "int"."""
+        whole = self.count_kind(found.values.type) == "int"
+        numbers = parse_numbers(found.values)
+        # Comparisons with NaN are false.
+        good = (numbers >= SMALLEST_COUNT) & (numbers <= LARGEST_COUNT)
+        if whole:
+            good &= numbers == np.floor(numbers)
+        faults = {}
+        for i in np.flatnonzero(~good).tolist():
+            number, written = numbers[i], str(found.values[i].as_py())
+            if np.isnan(number) and written != "nan":
+                faults[i] = f"{written!r} is not a number"
+            elif whole and number > 0 and number != np.floor(number):
+                faults[i] = f"{written} is not a whole number; set count_type to float to keep such counts"
+            else:
+                faults[i] = f"{written} is not in (0, {LARGEST_COUNT}], as every count must be"
+        values = np.where(good, numbers, 0).astype(np.int32 if whole else np.float32)
+        return replace(found, values=values, faults=faults | found.faults)
 
     def rename_words(self, path: str) -> Callable[[Keys], Keys]:  # noqa: ARG002
         """Return a function that replaces the words of a file by their names."""
@@ -115,7 +137,7 @@ class TableSource(RecordFiles):
         return super().units()
 
     def place(self, unit: Unit, row: int) -> str:
-        header = 0 if is_parquet(unit.path) else int(self.options.header)
+        header = self.options.header and not is_parquet(unit.path)
         return super().place(unit, row + header)
 
     def n_buckets(self) -> int:
@@ -142,136 +164,60 @@ class TableSource(RecordFiles):
 
     def _kind(self, path: str) -> tuple[str, str] | None:
         """Return the types of ids and counts of a file; None if columns are missing, which reading reports."""
-        document, _, count = self.roles
+        document, _, *count = self.options.roles
         if not is_parquet(path):
-            return "int64" if self.options.integer_ids else "string", self.count_kind(None)
+            ids = "int64" if self.options.integer_ids else "string"
+            return ids, self.count_kind(pa.string() if count else None)
         try:
             with open_parquet_source(path) as file:
                 schema = file.schema_arrow
-            require_columns([document, *([count] if count else [])], schema.names)
+            require_columns([document, *count], schema.names)
         except UnreadableError:
             return None
         ids = "int64" if pa.types.is_integer(schema.field(document).type) else "string"
-        return ids, self.count_kind(schema.field(count).type if count else None)
+        return ids, self.count_kind(schema.field(count[0]).type if count else None)
 
     def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
-        document, word, count = self.roles
+        document, word, *count = self.options.roles
         parse_ids = self.options.integer_ids and not is_parquet(unit.path)
         rename = self.rename_words(unit.path)
-        names = [document, word, *([count] if count else [])]
         with bad.unreadable_file():
-            for batch in read_table(unit, names, self.options, bad):
-                documents = document_keys(batch.columns[document], document, parse_ids)
-                words = rename(word_keys(batch.columns[word], word))
-                yield _good_rows(batch, documents, words, self.counts(batch), bad)
+            for batch in read_table(unit, self.options.roles, self.options, bad):
+                documents = document_keys(encode(batch.columns[document], document), parse_ids)
+                words = encode(batch.columns[word], word)
+                words = rename(replace(words, values=words.values.cast(pa.string())))
+                counts = Keys("", np.zeros(len(batch.rows), np.int32), np.ones(1, np.int32), {})
+                if count:
+                    counts = self.counts(encode(batch.columns[count[0]], count[0], numbers=True))
+                yield _good_rows(batch, documents, words, counts, bad)
 
 
-class TriplesOptions(Delimited):
-    """Names of the columns. In Parquet, the column types override ``count_type`` and ``integer_ids``.
-
-    Without a ``count`` column, every row counts 1. The count type "int" refuses counts such as 2.5; "float" keeps them
-    as float32. With ``integer_ids``, document ids become int64 rather than strings.
-    """
-
-    document: str = "document"
-    word: str = "word"
-    count: str | None = "count"
-    count_type: Literal["int", "float"] = "int"
-    integer_ids: bool = False
-
-
-@dataclass(frozen=True)
-class TriplesSource(TableSource):
-    """Reader "triples"; see ``TableSource``."""
-
-    options: TriplesOptions
-
-    reader = "triples"
-    options_type = TriplesOptions
-
-    @property
-    def roles(self) -> tuple[str, str, str | None]:
-        return self.options.document, self.options.word, self.options.count
-
-    def count_kind(self, kind: Any) -> str:
-        if self.options.count is None or (kind is not None and pa.types.is_integer(kind)):
-            return "int"
-        return "float" if kind is not None and pa.types.is_floating(kind) else self.options.count_type
-
-    def counts(self, batch: TableBatch) -> CheckedCounts:
-        """Return positive counts, which must be whole numbers for "int"."""
-        name = self.options.count
-        if name is None:
-            return CheckedCounts(np.ones(len(batch.rows), np.int32), np.ones(len(batch.rows), bool), str)
-        column = batch.columns[name]
-        numbers, text = parse_numbers(column, name)
-        whole = self.count_kind(column.type) == "int"
-        # Comparisons with NaN are false.
-        good = (numbers >= SMALLEST_COUNT) & (numbers <= LARGEST_COUNT)
-        if whole:
-            good &= numbers == np.floor(numbers)
-
-        def explain(i: int) -> str:
-            number, written = numbers[i], text(i)
-            if not written or written == "null":
-                return f"{name} is {written or 'empty'}"
-            if np.isnan(number) and written != "nan":
-                return f"{name} {written!r} is not a number"
-            if whole and number > 0 and number != np.floor(number):
-                return f"{name} {written} is not a whole number; set count_type to float to keep such counts"
-            return f"{name} {written} is not in (0, {LARGEST_COUNT}], as every count must be"
-
-        values = np.where(good, numbers, 0).astype(np.int32 if whole else np.float32)
-        return CheckedCounts(values, good, explain)
-
-
-def _good_rows(
-    batch: TableBatch, documents: Keys, words: Keys, counts: CheckedCounts, bad: BadRecords
-) -> Any:
+def _good_rows(batch: TableBatch, documents: Keys, words: Keys, counts: Keys, bad: BadRecords) -> Any:
     """Return a record batch of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
-    good = documents.good() & words.good() & counts.good
-    for i in np.flatnonzero(~good).tolist():
-        reason = documents.explain(i) or words.explain(i) or counts.explain(i)
-        bad.refuse(int(batch.rows[i]), reason, batch.record(i))
-    kept = slice(None) if good.all() else good
+    reasons = counts.bad_rows() | words.bad_rows() | documents.bad_rows()
+    for row in sorted(reasons):
+        bad.refuse(int(batch.rows[row]), reasons[row], batch.record(row))
+    kept: Any = slice(None)
+    if reasons:
+        kept = np.ones(len(batch.rows), bool)
+        kept[list(reasons)] = False
     columns = [pa.DictionaryArray.from_arrays(keys.codes[kept], keys.values) for keys in (documents, words)]
-    return pa.record_batch([*columns, pa.array(counts.values[kept])], names=["document", "word", "count"])
+    values = counts.values[counts.codes[kept]]
+    return pa.record_batch([*columns, pa.array(values)], names=["document", "word", "count"])
 
 
-def document_keys(column: Any, name: str, parse: bool) -> Keys:
-    """Return document ids: int64 for integers, and for text if ``parse``. Raises UnreadableError for other types."""
-    keys = _keys(column, name)
-    if pa.types.is_integer(keys.values.type):
-        return _as_int64(keys)
-    return _parse_integers(keys) if parse else keys
+def encode(column: Any, name: str, *, numbers: bool = False) -> Keys:
+    """Encode a column of strings or integers, or of any ``numbers``; strings that are empty or not UTF-8 are faults.
 
-
-def word_keys(column: Any, name: str) -> Keys:
-    """Return words, with integers as their digits. Raises UnreadableError for other types."""
-    keys = _keys(column, name)
-    return Keys(name, keys.codes, keys.values.cast(pa.string()), keys.faults)
-
-
-def parse_numbers(column: Any, name: str) -> tuple[NDArray[np.float64], Callable[[int], str]]:
-    """Return numbers (NaN for other text) and a function from a row to its text; UnreadableError for other types."""
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        values = np.asarray(column.cast(pa.float64(), safe=False))
-        return values, lambda i: "null" if column[i].as_py() is None else str(column[i].as_py())
-    if not is_text(value_type(column.type)):
-        raise UnreadableError(f"column {name!r} is {column.type}; it must hold numbers")
-    keys = _keys(column, name)
-    numeric = pc.match_substring_regex(keys.values, _NUMBER)
-    parsed = np.asarray(pc.if_else(numeric, keys.values, "nan").cast(pa.float64()))
-    # The last element is for code -1.
-    numbers = np.append(parsed, np.nan)[keys.codes]
-    return numbers, lambda i: "null" if keys.codes[i] < 0 else str(keys.values[int(keys.codes[i])].as_py())
-
-
-def _keys(column: Any, name: str) -> Keys:
-    """Encode a column of strings or integers; strings that are empty or not UTF-8 are faults."""
+    Raises UnreadableError for other types.
+    """
     kind = value_type(column.type)
-    if not is_text(kind) and not pa.types.is_integer(kind):
-        raise UnreadableError(f"column {name!r} is {kind}; it must hold strings or integers")
+    if not (is_text(kind) or pa.types.is_integer(kind) or (numbers and pa.types.is_floating(kind))):
+        wanted = "numbers" if numbers else "strings or integers"
+        raise UnreadableError(f"column {name!r} is {kind}; it must hold {wanted}")
+    if numbers and kind == column.type and not is_text(kind):
+        codes = np.where(np.asarray(column.is_null()), -1, np.arange(len(column), dtype=np.int32))
+        return Keys(name, codes, column.fill_null(0), {})
     if not pa.types.is_dictionary(column.type):
         column = (as_bytes(column) if is_text(kind) else column).dictionary_encode()
     codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
@@ -279,7 +225,7 @@ def _keys(column: Any, name: str) -> Keys:
         raise UnreadableError(
             f"column {name!r} has a code that is missing in its dictionary; it is damaged: fetch it again"
         )
-    if pa.types.is_integer(kind):
+    if not is_text(kind):
         return Keys(name, codes, column.dictionary, {})
     values = as_bytes(column.dictionary)
     empty = np.flatnonzero(np.asarray(pc.binary_length(values).fill_null(0)) == 0)
@@ -290,27 +236,34 @@ def _keys(column: Any, name: str) -> Keys:
     return Keys(name, codes, values.cast(pa.string()).fill_null(""), faults)
 
 
-def _as_int64(keys: Keys) -> Keys:
-    values, faults = keys.values, {}
+def parse_numbers(values: Any) -> NDArray[np.float64]:
+    """Return the numbers of an Arrow array of numbers or strings; NaN for other strings."""
+    if is_text(values.type):
+        numeric = pc.match_substring_regex(values, _NUMBER)
+        values = pc.if_else(numeric, values, "nan")
+    return np.asarray(values.cast(pa.float64(), safe=False))
+
+
+def document_keys(keys: Keys, parse: bool) -> Keys:
+    """Return document ids: int64 for integers, and for text if ``parse``."""
+    values, faults = keys.values, dict(keys.faults)
     if pa.types.is_uint64(values.type):
         numbers = np.asarray(values)
         large = np.flatnonzero(numbers > np.iinfo(np.int64).max)
         faults = dict.fromkeys(large.tolist(), "is above 2^63 - 1; write ids as strings")
         values = pa.array(numbers.view(np.int64))
-    return Keys(keys.name, keys.codes, values.cast(pa.int64()), faults)
-
-
-def _parse_integers(keys: Keys) -> Keys:
-    texts, faults = keys.values, dict(keys.faults)
-    usable = np.asarray(pc.match_substring_regex(texts, _INTEGER))
-    for i in np.flatnonzero(~usable).tolist():
-        faults.setdefault(
-            i, f"{texts[i].as_py()!r} is not an integer; set integer_ids to false to keep such ids"
-        )
-    # Numbers of nineteen digits may not fit.
-    for i in np.flatnonzero(usable & (np.asarray(pc.binary_length(texts)) > 18)).tolist():
-        if not -(2**63) <= int(texts[i].as_py()) < 2**63:
-            usable[i] = False
-            faults[i] = f"{texts[i].as_py()} does not fit 64 bits; set integer_ids to false to keep such ids"
-    values = pc.if_else(pa.array(usable), texts, "0").cast(pa.int64())
-    return Keys(keys.name, keys.codes, values, faults)
+    elif parse and is_text(values.type):
+        usable = np.asarray(pc.match_substring_regex(values, _INTEGER))
+        for i in np.flatnonzero(~usable).tolist():
+            reason = f"{values[i].as_py()!r} is not an integer; set integer_ids to false to keep such ids"
+            faults.setdefault(i, reason)
+        # Numbers of nineteen digits may not fit.
+        for i in np.flatnonzero(usable & (np.asarray(pc.binary_length(values)) > 18)).tolist():
+            if not -(2**63) <= int(values[i].as_py()) < 2**63:
+                usable[i] = False
+                faults[i] = (
+                    f"{values[i].as_py()} does not fit 64 bits; set integer_ids to false to keep such ids"
+                )
+        values = pc.if_else(pa.array(usable), values, "0")
+    is_number = parse or pa.types.is_integer(values.type)
+    return replace(keys, values=values.cast(pa.int64()) if is_number else values, faults=faults)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
 
 DIRICHLET_MASS = 200.0  # sum of the Dirichlet parameters of a topic if beta is None
 ANCHOR_PROBABILITY = 0.01
-LONGEST_MEAN = 1_000_000
-MOST_WORDS = 2**31 - 1  # word ids are int32
 
 # Random streams of one seed; topics, anchors and batches never share a stream.
 TOPICS, ANCHORS, BATCHES = 0, 1, 2
@@ -22,10 +21,9 @@ TOPICS, ANCHORS, BATCHES = 0, 1, 2
 
 @dataclass(frozen=True)
 class Law:
-    """Validated parameters of latent Dirichlet allocation: small, picklable, and sufficient to draw the documents.
+    """Parameters of latent Dirichlet allocation: small, picklable, and sufficient to draw the documents.
 
-    The parameters are those of ``truth.simulate_truth``, with ``alpha`` as K numbers. Raises ``InputError`` if one is
-    out of range.
+    They are those of ``truth.simulate_truth``, with ``alpha`` as K numbers.
     """
 
     n_words: int
@@ -36,19 +34,6 @@ class Law:
     separable: bool
     zipf: float | None
     seed: int
-
-    def __post_init__(self) -> None:
-        fewest = self.n_topics + 1 if self.separable else 1
-        wanted = {
-            "n_words": (fewest <= self.n_words <= MOST_WORDS, f"from {fewest} to 2^31 - 1"),
-            "mean_length": (0 < self.mean_length <= LONGEST_MEAN, "positive and at most a million"),
-            "beta": (self.beta is None or 0 < self.beta < np.inf, "positive and finite"),
-            "zipf": (self.zipf is None or 0 <= self.zipf < np.inf, "finite and not negative"),
-            "seed": (0 <= self.seed < 2**64, "in 0..2^64-1"),
-        }
-        for name, (valid, allowed) in wanted.items():
-            if not valid:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be {allowed}")
 
     def settings(self) -> dict[str, Json]:
         """Return the parameters as a flat table, for a manifest."""
@@ -75,8 +60,18 @@ def make_law(
     seed: int,
 ) -> Law:
     """Return the law for the arguments of ``truth.simulate_truth``; ``InputError`` if one is out of range."""
-    prior = _prior(n_topics, alpha)
-    return Law(n_words, n_topics, float(mean_length), prior, beta, separable, zipf, seed)
+    return law_of(
+        SimulationSettings(1, n_words, n_topics, seed, None, beta, mean_length, separable, zipf), alpha
+    )
+
+
+def law_of(settings: SimulationSettings, alpha: float | Sequence[float] | None) -> Law:
+    """Return the law of these settings with this ``alpha``, one number or one for each topic."""
+    prior, mean_length = _prior(settings.n_topics, alpha), float(settings.mean_length)
+    own = {
+        name: getattr(settings, name) for name in ("n_words", "n_topics", "beta", "separable", "zipf", "seed")
+    }
+    return Law(**own, mean_length=mean_length, alpha=prior)
 
 
 def topic_rows(law: Law) -> NDArray[np.float64]:
@@ -116,8 +111,6 @@ def word_names(n_words: int) -> list[str]:
 
 
 def _prior(n_topics: int, alpha: float | Sequence[float] | None) -> tuple[float, ...]:
-    if n_topics < 1:
-        raise InputError(f"n_topics is {n_topics}; it must be at least 1")
     given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
     if given.ndim > 1 or given.size not in (1, n_topics):
         raise InputError(

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_jsmf.config import settings_of, takes
+from streaming_jsmf.config import SimulationSettings, settings_of, takes
 from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
 from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
+from streaming_jsmf.errors import StoreError, StreamingJSMFError
 from streaming_jsmf.ingestion.simulation.documents import (
     batch_documents,
     forget_sampler,
@@ -37,7 +37,7 @@ from streaming_jsmf.ingestion.simulation.documents import (
     process_sampler,
     simulate_batch,
 )
-from streaming_jsmf.ingestion.simulation.law import Law, make_law, word_names
+from streaming_jsmf.ingestion.simulation.law import Law, law_of, word_names
 from streaming_jsmf.ingestion.simulation.truth import TRUTH_NAME, commit_truth, read_truth, truth_of
 from streaming_jsmf.jobs.checkpoints import FILES, RECORDS, Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -59,20 +59,11 @@ WORD_BYTES = 250
 CORPUS, WORK, COUNTS_NAME = "corpus", "work", "counts.npy"
 
 
-@takes(Execution)
+@takes(SimulationSettings, Execution)
 def simulate_lda(
     target: AnyPath,
     *,
-    n_documents: int,
-    n_words: int,
-    n_topics: int,
-    mean_length: float = 100,
     alpha: float | Sequence[float] | None = None,
-    beta: float | None = None,
-    separable: bool = False,
-    zipf: float | None = None,
-    seed: int = 0,
-    documents_per_shard: int | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
     **options: Any,
@@ -88,11 +79,8 @@ def simulate_lda(
     ----------
     target
         Local directory to create; must not exist.
-    n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed
-        See ``simulate_truth``.
-    documents_per_shard
-        Changes the files, never the documents; default about 20 million tokens. If it is not a multiple of the batch
-        size (a million tokens), batches at the ends of a part are drawn twice.
+    alpha
+        One number for all topics, or K numbers; see ``simulate_truth``.
     execution
         How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener
@@ -107,12 +95,13 @@ def simulate_lda(
     StoreError
         If ``<target>.partial`` is damaged.
     """
-    if n_documents < 1 or (documents_per_shard is not None and documents_per_shard < 1):
-        raise InputError("n_documents and documents_per_shard must be at least 1")
-    execution = settings_of("execution", Execution, execution, options) or Execution()
-    law = make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed)
+    wanted = SimulationSettings.of(options)
+    execution = settings_of("execution", Execution, execution, options)
+    law = law_of(wanted, alpha)
     path = Path(normalise(target))
-    simulation = plan(law, n_documents, documents_per_shard, Workspace.beside(path, "simulation"))
+    simulation = plan(
+        law, wanted.n_documents, wanted.documents_per_shard, Workspace.beside(path, "simulation")
+    )
     free_target(target, resumed=True)
     execution.require_memory(
         simulation_memory(law, execution),

@@ -1,0 +1,261 @@
+"""What to simulate, to compare, to evaluate, to show, to change and to query, each with the defaults of its verb."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
+from streaming_jsmf.errors import InputError
+
+ShareMethod = Literal["map", "cvb0"]
+Order = Literal["share", "topic"]
+
+#: Word ids are int32.
+MOST_WORDS = 2**31 - 1
+
+#: Number of words of each topic, and of documents in an answer, unless told otherwise.
+DEFAULT_WORDS = DEFAULT_NUMBER = 10
+
+_distribution = partial(setting, group="Distributions")
+_question = partial(setting, group="Question")
+_edit = partial(setting, group="Editing topics (stored beside the model's arrays)", multiple=True)
+
+
+@dataclass(frozen=True)
+class SimulationSettings(Settings):
+    """A corpus to draw from latent Dirichlet allocation.
+
+    Parameters
+    ----------
+    n_documents
+        Number of documents M.
+    n_words
+        Number of words N.
+    n_topics
+        Number of topics K.
+    seed
+        Seed of all random draws.
+    alpha
+        Dirichlet parameter of the topic shares of a document.
+    beta
+        Mean Dirichlet parameter of the words of a topic.
+    mean_length
+        Mean length of a document in tokens; lengths follow a Poisson distribution.
+    separable
+        Give each topic an anchor word that no other topic uses.
+    zipf
+        Let word frequencies decrease as 1 / rank^S.
+    documents_per_shard
+        Number of documents per file; does not change the documents.
+    """
+
+    n_documents: int = setting(flags=("--documents",), ge=1)
+    n_words: int = setting(flags=("--vocabulary-size",), ge=1, le=MOST_WORDS)
+    n_topics: int = setting(flags=("--topics",), ge=1)
+    seed: int = setting(0, ge=0, le=2**64 - 1)
+    alpha: float | None = _distribution(None, absent="1/K")
+    beta: float | None = _distribution(None, absent="200/N", gt=0)
+    mean_length: float = _distribution(100, gt=0, le=1_000_000)
+    separable: bool = _distribution(False)
+    zipf: float | None = _distribution(None, absent="all words are alike", metavar="S", ge=0)
+    documents_per_shard: int | None = setting(None, absent="about 20 M tokens", ge=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.separable and self.n_words <= self.n_topics:
+            raise InputError(
+                f"n_words is {self.n_words}; give more than n_topics, {self.n_topics}, with separable"
+            )
+
+
+@dataclass(frozen=True)
+class ComparisonRequest(Settings):
+    """How to compare numbers of topics.
+
+    Parameters
+    ----------
+    out
+        Directory of the models, the page choose-k.html and the scan.
+    corpus
+        Corpus of MOMENTS, for perplexity and NPMI.
+    replicas
+        Number of models of resampled partitions that measure the stability; 0 disables it.
+    seed
+        Seed of all random draws.
+    """
+
+    out: Any = setting(None, absent="the source with .choose-k appended", metavar="DIRECTORY")
+    corpus: Any = setting(None, absent="its path at the time of the scan", metavar="CORPUS")
+    replicas: int = setting(3, ge=0)
+    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+
+
+@dataclass(frozen=True)
+class EvaluationRequest(Settings):
+    """What to evaluate a model with. Corpora and stores are paths or URLs, or open ones.
+
+    Parameters
+    ----------
+    corpus
+        Corpus in which the words of the model are counted and whose documents are predicted. The results are
+        kept with the model.
+    moments
+        Moments store from which the model was inferred.
+    truth
+        Simulated corpus whose topics the model should have recovered.
+    replicas
+        Number of models of resampled partitions that measure the stability; requires a store that keeps its
+        partitions.
+    seed
+        Seed of the resampling and of estimated metrics.
+    words
+        List each topic with its NPMI and this many words.
+    """
+
+    corpus: Any = setting(None, absent="the stored results of the training corpus", metavar="CORPUS")
+    moments: Any = setting(None, absent="its path at that time", metavar="MOMENTS")
+    truth: Any = setting(None, absent="none", metavar="CORPUS")
+    replicas: int = setting(5, ge=0)
+    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    words: int | None = setting(None, absent="topics are not listed", ge=1)
+
+
+@dataclass(frozen=True)
+class ReportRequest(Settings):
+    """What the report of a model shows.
+
+    Parameters
+    ----------
+    words
+        Number of words per topic in the table.
+    shares
+        Topic shares that transform wrote with MODEL; adds the top documents of each topic.
+    by
+        Column of SHARES that groups the documents.
+    topics
+        Which model of a directory of several to show.
+    """
+
+    words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
+    shares: Any = setting(None, absent="none", metavar="SHARES")
+    by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
+    topics: int | None = setting(None, absent="the largest", metavar="K")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by is not None and self.shares is None:
+            raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
+
+
+@dataclass(frozen=True)
+class TopicsRequest(Settings):
+    """How to list the topics of a model.
+
+    Parameters
+    ----------
+    words
+        Number of words per topic.
+    order
+        Sort by decreasing share of the corpus, or by number.
+    characteristic
+        Also print the words that co-occur most with the anchor; --csv and --json always do.
+    """
+
+    words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
+    order: Order | None = setting(None, absent="share; topic with --json", flags=("--sort",))
+    characteristic: bool = setting(False)
+
+
+def _numbers(given: Any) -> Any:
+    """Each text ``K,K`` as a tuple of numbers."""
+    return tuple(tuple(_number(part, "merge", group) for part in group.split(",")) for group in given)
+
+
+def _names(given: Any) -> Any:
+    """Each text ``K=NAME`` as a number and a name, which is None if it is empty."""
+    pairs = [(text.partition("="), text) for text in given]
+    unnamed = next((text for (_, equals, _), text in pairs if not equals), None)
+    if unnamed is not None:
+        _number(unnamed, "label", unnamed)
+        raise InputError(f"--label is {unnamed}; give a topic and its name, such as {unnamed}=elections")
+    return tuple((_number(topic, "label", text), name or None) for (topic, _, name), text in pairs)
+
+
+def _number(text: str, option: str, given: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        example = "3=elections" if option == "label" else "3,7"
+        raise InputError(f"--{option} is {given!r}; give numbers of topics, such as {example}") from None
+
+
+@dataclass(frozen=True)
+class TopicChanges(Settings):
+    """Changes of how the topics of a model are shown.
+
+    Parameters
+    ----------
+    label
+        Name topic K; an empty name removes the label (may be repeated).
+    merge
+        Show several topics as one, under the first number: shares are added, and word probabilities averaged by
+        share (may be repeated).
+    unmerge
+        Show the parts of the merged topic K separately again.
+    hide
+        Do not show topic K.
+    unhide
+        Show topic K again.
+    """
+
+    label: Sequence[tuple[int, str | None]] = _edit((), metavar="K=NAME", parse=_names)
+    merge: Sequence[Sequence[int]] = _edit((), metavar="K,K[,...]", parse=_numbers)
+    unmerge: Sequence[int] = _edit((), metavar="K")
+    hide: Sequence[int] = _edit((), metavar="K")
+    unhide: Sequence[int] = _edit((), metavar="K")
+
+
+@dataclass(frozen=True)
+class ShareSettings(Settings):
+    """How the topic shares of documents are computed and stored.
+
+    Parameters
+    ----------
+    top
+        Keep only the N largest shares of each document, with their topics.
+    method
+        How shares are estimated. map: the most probable shares. cvb0: better for short documents.
+    """
+
+    top: int | None = setting(None, absent="all", metavar="N", ge=1)
+    method: ShareMethod = setting("map")
+
+
+@dataclass(frozen=True)
+class DocumentQuery(Settings):
+    """A question about topic shares. By default: the mean share of each topic over all documents.
+
+    Parameters
+    ----------
+    topic
+        Documents with the largest shares of topic K, counted from 0.
+    by
+        Mean topic shares, or those of --topic, by the values of a metadata column.
+    similar
+        Documents with the shares most similar to those of this document.
+    number
+        Number of documents.
+    """
+
+    topic: int | None = _question(None, absent="all topics", metavar="K")
+    by: str | None = _question(None, absent="over all documents", metavar="COLUMN")
+    similar: str | None = _question(None, absent="none", metavar="DOCUMENT_ID")
+    number: int | None = _question(None, absent=str(DEFAULT_NUMBER), ge=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.similar is not None and (self.by is not None or self.topic is not None):
+            raise InputError("--similar excludes --topic and --by; give one")
