@@ -616,9 +616,8 @@ ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "fa
     [
         *each_once([f"moments/{name}" for name in ARRAYS], SOME, [INFERS, INFO]),
         *each_once(["moments/basis", "moments/projection"], SOME, [INFERS]),
-        *each_once(["unfinished/basis"], SOME, ["scan {corpus} {unfinished} SMALL"]),
         *each_once(["model/prominent_words"], SOME, ["topics {model}", "info {model}"]),
-        *each_once(["moments/records/range/zarr.json"], RECORDS, [SCANS, INFERS, INFO]),
+        *each_once(["moments/records/range/zarr.json"], RECORDS, [INFERS, INFO]),
         *each_once(["moments/zarr.json"], ROOTS, [SCANS, INFERS, INFO]),
         *each_once(["model/zarr.json"], MODEL_ROOTS, ["topics {model}", "info {model}"]),
     ],

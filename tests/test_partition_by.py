@@ -21,7 +21,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import Labels, select_partitions
 from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
