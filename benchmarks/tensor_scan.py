@@ -41,7 +41,7 @@ from streaming_jsmf.linalg.document_tensor import Documents, tensor_sums, tensor
 from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.timing import stopwatch
 
 REPEATS = 5

@@ -44,7 +44,7 @@ _EXPORTS = {
     "plot_topics": "streaming_jsmf.reporting.plots",
     "polish": "streaming_jsmf.topics.polish",
     "report": "streaming_jsmf.reporting.report",
-    "scan": "streaming_jsmf.moments.scan_verb",
+    "scan": "streaming_jsmf.moments.scan",
     "show": "streaming_jsmf.reporting.report",
     "shares_by": "streaming_jsmf.documents.queries",
     "similar_documents": "streaming_jsmf.documents.queries",
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.ingestion.ingest import ingest as ingest
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.moments.reader import open_moments as open_moments
-    from streaming_jsmf.moments.scan_verb import scan as scan
+    from streaming_jsmf.moments.scan import scan as scan
     from streaming_jsmf.reporting.choose_k import choose_k as choose_k
     from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
     from streaming_jsmf.reporting.plots import plot_map as plot_map

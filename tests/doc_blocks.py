@@ -27,7 +27,7 @@ _RESULT = {
 }  # fmt: skip
 
 #: Options that change an existing store.
-_CHANGES = {"--add", "--remove", "--merge", "--rebase", "--repair"}
+_CHANGES = {"--add", "--remove", "--merge", "--rebase"}
 
 
 @dataclass(frozen=True)

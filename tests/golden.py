@@ -6,10 +6,10 @@
     python -m tests.golden --file OLD.json [--record]     use another file
 
 Bits are compared only on the recorded platform. To compare the bits of two versions on any machine, write a file with
-the old one (``--file OLD.json --record``) and compare the new one with it (``--file OLD.json``). A processor with AVX-512
-can take the place of the recorded one with ``OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=znver3 NUMBA_CACHE_DIR=EMPTY
-NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"``. Each case creates stores through the command line in a
-temporary directory; ``observations`` defines what is compared.
+the old one (``--file OLD.json --record``) and compare the new one with it (``--file OLD.json``). A processor with
+AVX-512 can take the place of the recorded one with ``OPENBLAS_CORETYPE=Haswell NUMBA_CPU_NAME=znver3
+NUMBA_CACHE_DIR=EMPTY NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"``. Each case creates stores through the
+command line in a temporary directory; ``observations`` defines what is compared.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.scan_verb import Changes, scan
+from streaming_jsmf.moments.scan import Changes, scan
 from streaming_jsmf.moments.store import read_store
 from tests import reference
 

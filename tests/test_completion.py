@@ -31,7 +31,7 @@ from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.report import report
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters

@@ -15,13 +15,12 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import dense as dense_module
 from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.scan_verb import scan
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from tests import reference
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.processes import command, finished, killed
-from tests.stores import SMALL, SYNCHRONOUS, changed, dense, digests, partial_names, rename_words, scanned
+from tests.stores import SMALL, changed, dense, digests, partial_names, rename_words, scanned
 
 EXACT = replace(SMALL, exact=True)
 
@@ -155,9 +154,9 @@ def test_a_damaged_matrix_is_counted_again(corpus_path: Path, store: Path, tmp_p
     shutil.copytree(store, broken)
     chunk = broken / "cooccurrence" / "c" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-100])
-    with pytest.raises(StoreError, match=r"cooccurrence.*--repair"):
+    with pytest.raises(StoreError, match=r"cooccurrence.*scan CORPUS"):
         open_moments(broken).cooccurrence()
-    scan(corpus_path, broken, None, SYNCHRONOUS, repair=True)
+    scanned(corpus_path, broken, EXACT)
     assert digests(broken) == digests(store)
 
 

@@ -15,9 +15,8 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.changes import add_third_moment
 from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.scan_verb import Changes, scan
+from streaming_jsmf.moments.scan import Changes, scan
 from streaming_jsmf.moments.store import read_store
 from tests import processes
 from tests.corpora import as_lists, planted, write_corpus, write_lists
@@ -85,7 +84,7 @@ def test_what_cannot_be_added_leaves_the_store_complete(
 ) -> None:
     store, of_gone, gone = copy("plain-of-both"), tmp_path / "of-gone", tmp_path / "gone"
     with pytest.raises(InputError, match="--memory"):
-        add_third_moment(store, Execution("synchronous", memory=2**28))
+        scanned(folder / "a", store, THIRD, execution=Execution("synchronous", memory=2**28))
     shutil.copytree(folder / "b", gone)
     changed(folder / "a", shutil.copytree(folder / "plain-of-a", of_gone), add=[gone])
     shutil.rmtree(gone)
@@ -142,17 +141,6 @@ def test_settings_in_python_may_ask_for_it_and_the_same_again_is_refused(
     assert command(folder, store, *GROWN) == 2
     assert str(folder / "b") in capsys.readouterr().err
     assert digests(store) == digests(folder / "third-of-both")
-
-
-def test_repair_adds_nothing(
-    folder: Path, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    wish = (*SETTINGS, "--repair", "--third-moment")
-    assert command(folder, copy("plain-of-a"), *wish) == 2
-    [said] = capsys.readouterr().err.strip().splitlines()
-    assert "--repair" in said
-    assert "--third-moment" in said
-    assert command(folder, copy("third-of-a"), *wish) == 0
 
 
 @pytest.fixture(scope="module")

@@ -257,14 +257,15 @@ def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path
 
 def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path) -> None:
     shutil.rmtree(folder / "m" / "records")
-    refused(invoked("info", folder / "m"), 3, str(folder / "m"), "--repair")
+    refused(invoked("info", folder / "m"), 3, str(folder / "m"), f"scan CORPUS {folder / 'm'}")
 
 
 @pytest.mark.slow
 def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the results of parts: their notes are in the record alone.
     store = folder / "sums"
-    assert invoked("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word)).code == 0
+    scan = ("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word))
+    assert invoked(*scan).code == 0
     outcome = read_store(store).outcome("range")
     assert outcome is not None
     assert len(outcome["history"]) > 1
@@ -272,8 +273,8 @@ def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(moments_store, "write_record", Mock(side_effect=StoreError("killed")))
-        assert invoked("scan", folder / "corpus", store, "--repair").code == 3
-    assert invoked("scan", folder / "corpus", store, "--repair").code == 0
+        assert invoked(*scan).code == 3
+    assert invoked(*scan).code == 0
     mended = read_store(store).outcome("range")
     assert mended is not None
     assert mended["history"] == outcome["history"]

@@ -23,7 +23,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus

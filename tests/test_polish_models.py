@@ -20,7 +20,7 @@ from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import drawn_documents, first_topics, next_topics, step_sums
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish import polish

@@ -1,4 +1,4 @@
-"""Whatever is damaged in a store is named by ``scan`` and made again by ``scan --repair``, and only that."""
+"""Whatever is damaged in a store is named by ``info`` and made again by the same ``scan``, and only that."""
 
 from __future__ import annotations
 
@@ -97,14 +97,10 @@ class Bench:
         return self.invoke("scan", self.corpus, store, "--scheduler", "synchronous", *options)
 
     def mended(self, store: Path, part: Path, reference: Path, *, told: bool = True) -> str:
-        """Require that a scan names the damaged part and --repair restores the bits; return what it logged."""
+        """Require that info names the damaged part and a scan restores the bits; return what it logged."""
         if told:
-            outcome = self.scan(store, *SETTINGS)
-            assert outcome.code == 3, outcome.err
-            last = outcome.err.splitlines()[-1]
-            assert str(part) in last
-            assert f"{store} --repair" in last
-        repaired = self.scan(store, "--repair")
+            refused(self.invoke("info", store, "--verify"), 3, str(part), f"scan CORPUS {store}")
+        repaired = self.scan(store, *SETTINGS)
         assert repaired.code == 0, repaired.err
         # All there is in the store is read.
         shown = self.invoke("info", store, "--json")
@@ -128,7 +124,7 @@ def mtimes(store: Path) -> dict[Path, int]:
 def test_a_sound_store_is_left_as_it_is(bench: Bench) -> None:
     store = bench.copy("kept")
     before = mtimes(store)
-    outcome = bench.scan(store, "--repair")
+    outcome = bench.scan(store, *SETTINGS)
     assert (outcome.code, outcome.err) == (0, "")
     assert mtimes(store) == before
 
@@ -237,31 +233,59 @@ def test_results_on_their_way_into_a_fold(
         assert not attempt_of(store, record).exists(), "of a part that is folded the record alone is left"
         return
     damage(next(attempt_of(store, record).rglob("c/0/0")) if what == "chunk" else record / "zarr.json")
-    other = Path(shutil.copytree(store, store.parent / "other"))
-    outcome = bench.scan(other, *SETTINGS).without_progress()
-    # A part without a record is one that was not computed.
-    if "part" in kind and (what, damage) == ("record", Path.unlink):
-        assert outcome.code == 0, outcome.err
-    else:
-        assert outcome.code == 3, outcome.err
-        assert f"{other} --repair" in outcome.err.splitlines()[-1]
     log = bench.mended(store, store, bench.made["plain"], told=False)
     lost = {"fold": COMPUTED - len(unfolded), "unfolded part": 1, "folded part": 0}[kind]
     assert computed(log)[stage] == n_partitions(store) - COMPUTED + lost
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [("--add", "range-fold-*"), ("--remove", "range-part-*"), ("--merge", "range-fold-*")],
+)
+def test_a_change_computes_again_what_it_needs(change: str, part: str, second: Path, bench: Bench) -> None:
+    store = bench.copy("kept")
+    whole = Path(shutil.copytree(store, bench.place / "whole"))
+    other = second / ("m" if change == "--merge" else "corpus")
+    if change == "--remove":
+        for path in (store, whole):
+            assert bench.scan(path, "--add", str(other)).code == 0
+    truncated(sorted((store / "partials").glob(part))[0] / "factor" / "c" / "0" / "0")
+    for path in (store, whole):
+        outcome = bench.scan(path, change, str(other))
+        assert outcome.code == 0, outcome.err
+    assert digests(store) == digests(whole)
+    assert bench.invoke("info", store, "--verify").code == 0
+
+
+def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
+    store, here, there = (bench.place / name for name in ("m", "here", "there"))
+    shutil.copytree(bench.corpus, here)
+    assert bench.invoke("scan", here, store, *SETTINGS).code == 0
+    here.rename(there)
+    truncated(store / "records" / "range" / "zarr.json")
+    shutil.rmtree(only((store / "records").glob("range-fold-*")))
+    shutil.rmtree(store / "word")
+    outcome = bench.invoke("scan", there, store, *SETTINGS)
+    assert outcome.code == 0, outcome.err
+    assert digests(store) == digests(bench.made["plain"])
 
 
 @pytest.mark.parametrize("damage", ALL)
 def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
     store = bench.copy("plain")
     damage(store / "zarr.json")
-    for options in (SETTINGS, ("--repair",)):
-        refused(bench.scan(store, *options), 3, str(store / "zarr.json"))
+    refused(bench.scan(store, *SETTINGS), 3, str(store / "zarr.json"))
     assert (store / "factor").exists()
 
 
-def test_nothing_to_repair(bench: Bench) -> None:
-    refused(bench.scan(bench.place / "m", "--repair"), 2, str(bench.place / "m"), "no moments store")
-    assert list(bench.place.iterdir()) == []
+@pytest.fixture(scope="module")
+def second(corpus: Path) -> Path:
+    """Another corpus with the same words, and a store of it that keeps its partitions."""
+    folder, counts = corpus.parent / "other", planted(100, 60, 5, length=40, seed=9).counts
+    write_corpus(folder / "corpus", counts, shards=1, row_group_rows=25, names=[f"w{i}" for i in range(60)])
+    scan = ["scan", str(folder / "corpus"), str(folder / "m"), *SETTINGS, "--keep-partitions"]
+    assert run(scan) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +314,7 @@ def test_a_factor_from_another_store_is_not_lost_in_a_repair(merged: Path, bench
     attempt = only((store / "partials").glob("range-fold-*"))
     truncated(attempt / "factor" / "c" / "0" / "0")
     before = sorted(store.rglob("*"))
-    outcome = bench.scan(store, "--repair")
+    outcome = bench.scan(store, *SETTINGS)
     assert outcome.code == 3
     assert "merge its sources again" in outcome.err
     assert sorted(store.rglob("*")) == before

@@ -38,14 +38,13 @@ from streaming_jsmf.linalg.sampled import (
 )
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.scan_verb import Changes, scan
+from streaming_jsmf.moments.scan import Changes, scan
 from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.moments.store import read_store, replace_manifest
 from streaming_jsmf.reporting.info import describe
 from tests import reference
-from tests.campaigns.kills import states
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.processes import PATIENCE
 from tests.stores import SYNCHRONOUS, changed, dense, digests, half, scanned
@@ -324,7 +323,7 @@ def test_what_is_damaged_is_found_and_mended(
         ruin(store / name)
     with pytest.raises(StoreError, match=name):
         require_intact(read_store(store))
-    scan(corpus, store, SAMPLED, SYNCHRONOUS, keep_partitions=True, repair=True)
+    scanned(corpus, store, SAMPLED)
     assert name != "last fold" or "scan 2 is repeated" in caplog.text
     assert digests(store) == digests(undisturbed)
     require_intact(read_store(store))
@@ -399,12 +398,10 @@ def test_growing_in_steps_is_growing_at_once(halves: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
-def test_a_damaged_store_is_not_changed_and_not_called_complete(
-    change: str, halves: Path, tmp_path: Path
-) -> None:
-    store = shutil.copytree(halves / "of-a", tmp_path / "m")
+def test_a_change_of_a_damaged_store_repairs_it(change: str, halves: Path, tmp_path: Path) -> None:
+    store, whole = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("m", "whole"))
     (store / "sample_values" / "c" / "0").unlink()
-    before, settings = states(store), read_store(store).settings
+    settings = read_store(store).settings
     wanted = {
         "rebase": Changes(rebase=True),
         "add": Changes(add=[str(halves / "b")]),
@@ -412,9 +409,10 @@ def test_a_damaged_store_is_not_changed_and_not_called_complete(
         "third moment": Changes(),
     }[change]
     asked = replace(settings, third_moment=change == "third moment")
-    with pytest.raises(StoreError, match=r"sample_values.* --repair"):
-        scan(halves / "a", store, asked, SYNCHRONOUS, changes=wanted)
-    assert states(store) == before
+    for path in (store, whole):
+        scan(halves / "a", path, asked, SYNCHRONOUS, changes=wanted)
+    assert digests(store) == digests(whole)
+    require_intact(read_store(store))
 
 
 def test_rebase_leaves_the_bits_of_a_single_scan(halves: Path, tmp_path: Path) -> None:
@@ -450,7 +448,7 @@ def test_a_damaged_basis_of_a_store_that_has_grown_is_made_of_all(halves: Path, 
     store = shutil.copytree(halves / "of-a", tmp_path / "m")
     changed(halves / "a", store, add=[halves / "b"])
     ruin(store / "basis")
-    require_product(scan(halves / "a", store, None, SYNCHRONOUS, repair=True), COUNTS)
+    require_product(scanned(halves / "a", store, replace(SAMPLED, third_moment=True)), COUNTS)
     require_intact(read_store(store))
 
 

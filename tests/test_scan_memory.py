@@ -15,6 +15,7 @@ from streaming_jsmf.corpus.units import WorkUnit, list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments import memory as planning
 from streaming_jsmf.moments.memory import fitting_settings, scan_memory
+from streaming_jsmf.moments.scan import Changes
 from tests.corpora import planted, write_corpus
 
 #: A corpus of 300 M nonzeros in row groups of 1 M, as its footers describe it.
@@ -61,13 +62,18 @@ def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
         return scan_memory(120, settings, parts, 1) + 2000 * planning.BYTES_PER_NONZERO
 
     small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
-    first = scan(corpus, tmp_path / "m", settings, small)
+    first = scan(corpus, tmp_path / "m", settings, small, keep_partitions=True)
     size = first.settings.partition_nonzeros
     assert size is not None
     assert len(first.store.manifest.partitions) > 2
     again = scan(corpus, tmp_path / "m", settings, large)
     assert again.digests() == first.digests()
     assert again.settings.partition_nonzeros == size
+    more = write_corpus(tmp_path / "more", planted(60, 120, 4, length=60, seed=2).counts)
+    grown = scan(corpus, tmp_path / "m", settings, large, changes=Changes(add=[str(more)]))
+    assert grown.settings == first.settings
+    grown = scan(corpus, tmp_path / "m", settings, large, changes=Changes(remove=[str(more)]))
+    assert grown.digests() == first.digests()
     same = scan(corpus, tmp_path / "n", ScanSettings(max_topics=4, partition_nonzeros=size))
     assert same.digests() == first.digests()
     with pytest.raises(InputError, match="partition_nonzeros"):

@@ -20,11 +20,11 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages import registry
 from streaming_jsmf.moments.stages.base import Store, SumStage, Variable
 from tests.corpora import planted, words, write_corpus
-from tests.stores import SMALL, SYNCHRONOUS, changed, digests, rename_words, scanned
+from tests.stores import SMALL, changed, digests, rename_words, scanned
 
 CLASSES = 8
 SETTINGS = replace(SMALL, partition_nonzeros=2000)
@@ -133,7 +133,7 @@ def test_it_is_checked_and_mended(corpus: Path, tmp_path: Path, caplog: pytest.L
     chunk.write_bytes(chunk.read_bytes()[:-8] + b"\xff" * 8)
     with pytest.raises(StoreError, match="length_count"):
         require_intact(store)
-    scan(corpus, tmp_path / "m", SETTINGS, SYNCHRONOUS, repair=True)
+    scanned(corpus, tmp_path / "m", SETTINGS)
     assert LengthStage.hint in caplog.text
     assert digests(tmp_path / "m") == before
     require_intact(store)

@@ -31,9 +31,6 @@ CHANGES = "Changing an existing store"
         help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
 @option("--rebase", group=CHANGES, is_flag=True,
         help="After --add to a store with a sample: draw a sample of all documents, and scan again.")  # fmt: skip
-@option(
-    "--repair", group=CHANGES, is_flag=True, help="Recompute the damaged parts of MOMENTS, and complete it."
-)
 @execution_options
 def scan(
     corpus: str,
@@ -44,12 +41,12 @@ def scan(
     rebase: bool = False,
     **options: Any,
 ) -> str:
-    """Scan CORPUS into the moments store MOMENTS, or complete an interrupted scan.
+    """Scan CORPUS into the moments store MOMENTS, or complete an interrupted scan and recompute what is damaged.
 
-    --remove, --add, --merge, --rebase and --repair change an existing store; CORPUS is one of its corpora.
+    --remove, --add, --merge and --rebase change an existing store; CORPUS is one of its corpora.
     """
-    from streaming_jsmf.moments.scan_verb import Changes
-    from streaming_jsmf.moments.scan_verb import scan as run
+    from streaming_jsmf.moments.scan import Changes
+    from streaming_jsmf.moments.scan import scan as run
 
     run(corpus, moments, changes=Changes(remove, add, merge, rebase=rebase), **options)
     return f"moments: {location(moments)}"

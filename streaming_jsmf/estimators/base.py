@@ -39,7 +39,7 @@ from streaming_jsmf.estimators.kept_rows import begin_rows, temporary_directory
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import topic_frame
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path

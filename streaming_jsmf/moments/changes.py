@@ -10,29 +10,25 @@ from collections.abc import Sequence
 
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_moment, without
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.run import run_missing_stages
-from streaming_jsmf.moments.store import MomentsStore, read_store, replace_manifest
-from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.moments.run import run_stages
+from streaming_jsmf.moments.store import MomentsStore, replace_manifest, words_digest
 
 
-def change_store(
-    path: StorePath,
+def change_corpora(
+    store: MomentsStore,
     names: Sequence[str],
     corpora: Sequence[Corpus],
-    execution: Execution | None = None,
-    listener: Listener = silent,
+    execution: Execution,
+    executor: Executor,
     *,
-    mark: str | None = None,
+    mark: str,
     rebase: bool = False,
 ) -> MomentsStore:
-    """Remove what ``names`` lists, then add ``corpora``, atomically.
+    """Remove what ``names`` lists, then add ``corpora``, atomically. The caller holds the lock of the store.
 
     ``names`` are paths of corpora, or paths, names or hashes of shards, of a store that keeps its partitions;
     ``corpora`` have the words of the store. Scan 1 reads only the new corpora; after a removal the kept results of
@@ -50,41 +46,31 @@ def change_store(
     StoreError
         If the store or one of its corpora is damaged.
     """
-    with sole_writer(path):
-        return _change_alone(path, names, corpora, execution or Execution(), listener, mark, rebase)
-
-
-def _change_alone(
-    path: StorePath,
-    names: Sequence[str],
-    corpora: Sequence[Corpus],
-    execution: Execution,
-    listener: Listener,
-    mark: str | None,
-    rebase: bool,
-) -> MomentsStore:
-    store = read_store(path)
-    require_intact(store, folded=False)
     if names and not store.manifest.keep_partitions:
         raise InputError(
-            f"{path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into another "
-            "store (with --keep-partitions, to remove from that one later)"
+            f"{store.path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into "
+            "another store (with --keep-partitions, to remove from that one later)"
         )
     after = without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
-        after = _added(store, after, corpus)
+        if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
+            raise InputError(
+                f"{corpus.root} has other words than {store.path}; scan it into a store of its own and merge the two "
+                "with --merge"
+            )
+        after = with_corpus(after, corpus)
     if not after.partitions:
-        raise InputError(f"{path}: nothing would be left of the store; delete it instead")
+        raise InputError(f"{store.path}: nothing would be left of the store; delete it instead")
     if rebase:
         after = after.with_new_basis()
     elif not names:
         after = after.on_basis_of(store.manifest)
     after = after.changed(change=mark)
     require_scan_memory(after, store.path, execution, corpora)
-    with execution.executor(listener) as executor:
+    if not store.is_complete():
         # Finish an earlier interruption first, so that a failed change can fall back on a complete store.
-        run_missing_stages(store, executor, corpora)
-        return _switched(store, after, executor, corpora)
+        run_stages(store, executor, corpora)
+    return _switched(store, after, executor, corpora)
 
 
 def _switched(
@@ -96,10 +82,10 @@ def _switched(
         load_partitions(after, str(store.path), corpora)
     before, store = store, replace_manifest(store, after)
     try:
-        run_missing_stages(store, executor, corpora)
+        run_stages(store, executor, corpora)
     except (InputError, StoreError):
         # Once scan 1 is committed the input was good, and the change can only be completed.
-        if before.outcome("range") is not None:
+        if before.has_outcome("range"):
             replace_manifest(before, before.manifest)
             # Folded parts have lost their arrays, which another folding order would need.
             before.clear()
@@ -108,41 +94,23 @@ def _switched(
 
 
 def add_third_moment(
-    path: StorePath,
-    execution: Execution | None = None,
-    listener: Listener = silent,
-    *,
-    mark: str | None = None,
+    store: MomentsStore, execution: Execution, executor: Executor, *, mark: str
 ) -> MomentsStore:
-    """Add the third moment to a store, in one pass over all its corpora, or none if it exists.
+    """Add the third moment to a complete store, in one pass over all its corpora, or none if it exists.
 
-    The result has the bits of a store that was scanned with it. ``mark`` is written to the manifest and identifies
-    the step after an interruption. Raises ``InputError`` if a corpus has moved or the memory budget is too small (the
-    store is then unchanged), and ``StoreError`` if the store or one of its corpora is damaged.
+    The caller holds the lock of the store. The result has the bits of a store that was scanned with it. ``mark`` is
+    written to the manifest and identifies the step after an interruption. Raises ``InputError`` if a corpus has moved
+    or the memory budget is too small (the store is then unchanged), and ``StoreError`` if the store or one of its
+    corpora is damaged.
     """
-    execution = execution or Execution()
-    with sole_writer(path):
-        store = read_store(path)
-        require_intact(store, folded=False)
-        after = with_third_moment(store.manifest).changed(change=mark)
-        require_scan_memory(after, path, execution)
-        with execution.executor(listener) as executor:
-            run_missing_stages(store, executor)
-            if not store.settings.third_moment:
-                # Detect a moved corpus before the store becomes incomplete.
-                load_partitions(after, str(path))
-            store = replace_manifest(store, after)
-            run_missing_stages(store, executor)
-        return store
-
-
-def _added(store: MomentsStore, manifest: Manifest, corpus: Corpus) -> Manifest:
-    if corpus.vocabulary().words != tuple(map(str, store.read("word"))):
-        raise InputError(
-            f"{corpus.root} has other words than {store.path}; scan it into a store of its own and merge the two "
-            "with --merge"
-        )
-    return with_corpus(manifest, corpus)
+    after = with_third_moment(store.manifest).changed(change=mark)
+    require_scan_memory(after, store.path, execution)
+    if not store.settings.third_moment:
+        # Detect a moved corpus before the store becomes incomplete.
+        load_partitions(after, str(store.path))
+    store = replace_manifest(store, after)
+    run_stages(store, executor)
+    return store
 
 
 def is_part(store: MomentsStore, corpus: Corpus) -> bool:

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.integrity import require_intact
+from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.run import run_missing_stages
+from streaming_jsmf.moments.run import run_stages
 from streaming_jsmf.moments.stages.range import reindex
 from streaming_jsmf.moments.store import (
     MomentsStore,
@@ -28,7 +26,6 @@ from streaming_jsmf.moments.store import (
     write_empty_store,
 )
 from streaming_jsmf.moments.word_ids import describe_word_ids, read_word_ids, write_word_ids
-from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import store_written
 
@@ -48,38 +45,26 @@ class Union:
 
 
 def merge_stores(
-    path: StorePath,
-    other: StorePath,
-    execution: Execution | None = None,
-    listener: Listener = silent,
-    *,
-    mark: str | None = None,
+    store: MomentsStore, other: StorePath, execution: Execution, executor: Executor, *, mark: str
 ) -> MomentsStore:
-    """Merge a complete store into the one at ``path``, after its own parts. Rows are matched by word.
+    """Merge a complete store into ``store``, after its own parts. Rows are matched by word.
 
-    Scan 1 reads no corpus. If both stores keep their partitions and have the same words, the parts are folded in
-    order, and the result has the bits of a single store; otherwise the second store's factor is merged as one part,
-    and the result keeps no partitions. A word missing in a store is a row of zeros. Scan 2 reads all corpora.
-    ``mark`` is written to the manifest and identifies the change after an interruption.
+    The caller holds the lock of ``store``. Scan 1 reads no corpus. If both stores keep their partitions and have the
+    same words, the parts are folded in order, and the result has the bits of a single store; otherwise the second
+    store's factor is merged as one part, and the result keeps no partitions. A word missing in a store is a row of
+    zeros. Scan 2 reads all corpora. ``mark`` is written to the manifest and identifies the change after an
+    interruption.
 
     Raises ``SettingsMismatchError`` if the settings differ; ``InputError`` if a shard is in both stores, a corpus has
-    moved, sketches have different words, or the words differ and ``path`` is a URL; ``StoreError`` if a store is
+    moved, sketches have different words, or the words differ and the store is at a URL; ``StoreError`` if a store is
     incomplete or damaged.
     """
-    with sole_writer(path):
-        return _merge_alone(path, other, execution or Execution(), listener, mark)
-
-
-def _merge_alone(
-    path: StorePath, other: StorePath, execution: Execution, listener: Listener, mark: str | None
-) -> MomentsStore:
-    store, second = read_store(path), read_store(other)
+    path, second = store.path, read_store(other)
     if _is_merged(store, second):
         raise InputError(f"{other} is in {path} already; a document counts once: leave it out")
     _require_mergeable(store, second)
     _require_complete(store)
     _require_complete(second)
-    require_intact(store, folded=False)
     union = _unite(_words(store), _words(second))
     if not union.same:
         _require_local(path)
@@ -101,8 +86,7 @@ def _merge_alone(
         load_partitions(manifest, str(path))
     build = _extended if union.same else _rebuilt
     merged = build(store, second, manifest, union, word_ids)
-    with execution.executor(listener) as executor:
-        run_missing_stages(merged, executor)
+    run_stages(merged, executor)
     return merged
 
 

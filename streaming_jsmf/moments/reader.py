@@ -209,7 +209,6 @@ def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
     missing = store.missing_stages
     if missing:
         raise StoreError(
-            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it, "
-            "with --repair if it says that something is damaged"
+            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
         )
     return Moments(store)

@@ -1,46 +1,69 @@
-"""Runs the missing stages of a store, from the partitions of its manifest to its final arrays."""
+"""Runs the stages of a store, from the partitions of its manifest to its final arrays.
+
+What is missing is computed, and what is damaged is discarded first and computed again, from intact results or from the
+corpora. The bits are the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 
+import numpy as np
+
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import partition_part
+from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints
+from streaming_jsmf.jobs.checkpoints import Checkpoints, forget_record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import Job, run_job
 from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.linalg.panels import panel_threads
+from streaming_jsmf.moments.integrity import (
+    DamagedResults,
+    damage_of_groups,
+    damage_of_outcome,
+    damage_of_scan,
+    damage_of_word_ids,
+)
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import Partitions, partitions_of
 from streaming_jsmf.moments.stages.base import Scan, Stage
-from streaming_jsmf.moments.store import MomentsStore
+from streaming_jsmf.moments.store import WORDS, MomentsStore, words_digest
+from streaming_jsmf.moments.word_ids import read_word_ids, write_word_ids
+from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 
+logger = logging.getLogger(__name__)
 
-def run_missing_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
-    """Run the missing stages of a store, then clear leftovers.
 
-    Corpora that are not in ``corpora`` are opened only if partitions must be read. Raises ``InputError`` if a corpus
-    has a bad record or has moved, and ``StoreError`` if a shard or the store is damaged.
+def run_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
+    """Run the missing and damaged stages of a store, then clear leftovers.
+
+    Each scan of a stage is one pass over the partitions that are not committed. Corpora that are not in ``corpora``
+    are opened only if partitions must be read. The folds and kept parts of finished stages are verified only in a
+    store that is complete: a change reads those that it needs.
+
+    Raises ``InputError`` if a corpus has a bad record or has moved, and ``StoreError`` if a shard, or a factor merged
+    from another store, is damaged: it cannot be recomputed.
     """
-    load = partitions_of(store.manifest, store.path, corpora)
+    load, complete = partitions_of(store.manifest, store.path, corpora), store.is_complete()
     for stage in store.stages:
-        run_stage_of(store, stage, executor, load)
+        lost = _discard_damage(store, stage, complete=complete)
+        if lost or store.outcome(stage.name) is None:
+            _run_stage(store, stage, executor, load)
+    for stage in store.stages:
+        if stage.keeps_parts and store.manifest.keep_partitions:
+            _compute_kept_parts(store, stage, executor, load)
     # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
     store.clear()
 
 
-def run_stage_of(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
-    """Run one stage if it is missing; all earlier stages must be committed. Errors as in ``run_missing_stages``.
-
-    Each scan of the stage is one pass over the partitions that are not committed.
-    """
-    if store.outcome(stage.name) is not None:
-        return
+def _run_stage(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
@@ -68,3 +91,105 @@ def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Parti
         partition_part(key, partitions[start]) if count == 1 else Part(key, size)
         for key, size, start, count in zip(scan.keys, sizes, starts, scan.counts, strict=False)
     )
+
+
+def _discard_damage(store: MomentsStore, stage: Stage, *, complete: bool) -> bool:
+    """Discard damaged results of a stage; return whether something is lost that running the stage recomputes.
+
+    A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
+    """
+    damaged = _warn_each(damage_of_outcome(store, stage.name), stage.hint)
+    if damaged and not store.has_outcome(stage.name):
+        forget_record(store.path, stage.name)
+    lost, kept = damaged or store.outcome(stage.name) is None, stage.keeps_fold(store.settings)
+    if not lost and not (complete and kept):
+        return False
+    checkpoints = store.checkpoints(stage.name)
+    for scan in stage.scans(store):
+        found = damage_of_scan(checkpoints, scan, finished=complete and kept)
+        _refuse_lost_merges(store, scan, found)
+        _warn_each(found.folds.values(), "the fold is taken back")
+        _warn_each(found.parts.values(), "the part is taken back")
+        for kind, keys in (("fold", found.folds), ("part", found.parts)):
+            for key in keys:
+                checkpoints.drop(kind, key)
+        if complete and kept and scan.order.total not in found.intact_folds:
+            lost, remedy = True, stage.hint
+            if stage.keeps_parts:
+                remedy = "scan 1 is repeated for all partitions"
+                if checkpoints.keep:
+                    remedy = "the kept parts are folded again"
+            logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, remedy)
+    return lost
+
+
+def _refuse_lost_merges(store: MomentsStore, scan: Scan, found: DamagedResults) -> None:
+    """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
+    held = scan.order.covered(found.intact_folds)
+    for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
+        if count > 1 and number not in held and key not in found.intact_parts:
+            raise StoreError(
+                f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
+                "one; delete the store and merge its sources again"
+            )
+
+
+def _compute_kept_parts(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
+    """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
+    checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
+    known = checkpoints.parts()
+    missing = [key not in known for key in scan.keys]
+    if not any(missing):
+        return
+    logger.info(
+        "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
+    )
+    parts = tuple(map(partition_part, compress(scan.keys, missing), compress(load(), missing)))
+    missing_parts = Job(checkpoints, scan.reduction, parts).graph(frozenset(), executor.tasks_at_once)
+    if missing_parts is not None:
+        executor.compute(missing_parts)
+
+
+def repair_words(store: MomentsStore) -> None:
+    """Recover damaged words and Zarr groups: the words from the corpora, and the word ids of each corpus from both.
+
+    Raises ``InputError`` if a corpus has moved, and ``StoreError`` if the corpora have other words now.
+    """
+    for place, error in damage_of_groups(store).items():
+        _warn_each([error], "is written again")
+        place.mkdir(exist_ok=True)
+        write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+    if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
+        words = _words_of_corpora(store)
+        store.commit_stage(WORDS, {"word": np.array(words, dtype=object)}, {})
+    for number, error in damage_of_word_ids(store).items():
+        _warn_each([error], "the words of the corpus are looked up again")
+        ids_of_words = {str(word): i for i, word in enumerate(store.read("word"))}
+        entry = store.manifest.corpora[number]
+        own = open_corpus(entry.path).vocabulary().words
+        write_word_ids(store.path, [np.array([ids_of_words.get(word, -1) for word in own], np.int64)])
+        read_word_ids(store, entry)
+
+
+def _words_of_corpora(store: MomentsStore) -> list[str]:
+    words = [""] * store.n_words
+    for entry in store.manifest.corpora:
+        own, ids = open_corpus(entry.path).vocabulary().words, read_word_ids(store, entry)
+        ids_of_words = range(len(own)) if ids is None else ids.tolist()
+        if len(ids_of_words) == len(own) <= store.n_words:
+            for place, word in zip(ids_of_words, own, strict=True):
+                words[place] = word
+    if words_digest(words) != store.manifest.vocabulary:
+        raise StoreError(
+            f"{store.path}/word: the corpora have other words now; put them back as they were and scan again"
+        )
+    return words
+
+
+def _warn_each(errors: Iterable[StoreError], what: str) -> bool:
+    """Log each error with what is done about it; return whether there was any."""
+    warned = False
+    for error in errors:
+        logger.warning("repair: %s; %s", finding(error), what)
+        warned = True
+    return warned

@@ -1,23 +1,31 @@
-"""Scans a corpus into a moments store, or finishes an interrupted scan."""
+"""The ``scan`` function: creates, finishes, repairs or changes a moments store."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
-from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
+from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.jobs.checkpoints import RECORDS, key_of
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.integrity import require_intact
+from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.moments.changes import add_third_moment, change_corpora, is_part
+from streaming_jsmf.moments.integrity import damage
 from streaming_jsmf.moments.manifest import Manifest, new_manifest, relocate, with_third_moment
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
+from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.run import run_missing_stages
+from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.run import repair_words, run_stages
 from streaming_jsmf.moments.store import (
     MomentsStore,
     create_store,
@@ -26,150 +34,322 @@ from streaming_jsmf.moments.store import (
     resume_store,
     words_digest,
 )
-from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import StorePath, node_exists
+from streaming_jsmf.storage.lock import recover, sole_writer
+from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
+from streaming_jsmf.storage.replace import remove_store
 
 logger = logging.getLogger(__name__)
 
+StepKind = Literal["corpora", "merge", "third moment"]
 
-def scan_corpus(
-    corpus: Corpus,
-    path: StorePath,
-    settings: ScanSettings,
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
+
+    Attributes
+    ----------
+    remove
+        Paths of corpora, names or hashes of shards.
+    add
+        Paths or URLs of corpora with the same words.
+    merge
+        Paths of moments stores.
+    third_moment
+        With another change: add the third moment of the resulting store, if it has none.
+    rebase
+        Recompute the basis of a store with a sample from all its documents.
+    """
+
+    remove: Sequence[str] = ()
+    add: Sequence[str] = ()
+    merge: Sequence[str] = ()
+    third_moment: bool = False
+    rebase: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something to change besides the third moment."""
+        return bool(self.remove or self.add or self.merge or self.rebase)
+
+    def steps(self, corpus: str) -> tuple[Step, ...]:
+        """The steps of these changes, in order; each is applied atomically."""
+        of_corpora = self.remove or self.add or self.rebase
+        kinds: list[tuple[StepKind, str]] = [("corpora", "")] if of_corpora else []
+        kinds += [("merge", other) for other in self.merge]
+        asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
+        if self.rebase:
+            asked.append("+ rebase")
+        if self.third_moment:
+            kinds.append(("third moment", ""))
+            asked.append("+ third moment")
+        return tuple(
+            Step(key_of(*map(str, asked), str(i)), kind, other) for i, (kind, other) in enumerate(kinds)
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of the manifest.
+
+    ``mark`` identifies the step in the manifest, so that a repeated request finds it; ``other`` is the store to
+    merge.
+    """
+
+    mark: str
+    kind: StepKind
+    other: str
+
+
+@takes(ScanSettings, Execution)
+def scan(
+    corpus: str | Path | Corpus,
+    moments: str | StorePath,
+    settings: ScanSettings | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
     keep_partitions: bool = False,
-) -> MomentsStore:
-    """Scan ``corpus`` into the moments store at ``path``, or finish what an earlier run left there.
+    changes: Changes | None = None,
+    **options: Any,
+) -> Moments:
+    """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
 
-    Makes ``settings.scans`` passes over the data. The same corpus and settings give the same bits on every scheduler
-    and number of workers. If the store contains further corpora, the whole store is finished. With a memory budget
-    and no partition size, a new store gets a size that fits (see ``fitting_settings``), and an existing store keeps
-    its own. ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions
-    can be removed or selected later.
+    Makes ``settings.scans`` passes over the data, or none if the store is complete. Without ``changes`` everything
+    committed is verified, and what is damaged is computed again. The same corpus and settings give the same bits on
+    every scheduler and number of workers. A store scanned for more topics than requested is used as it is. With
+    ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or one to be
+    removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also keyword
+    arguments.
+
+    With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
+    ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions can be
+    removed or selected later.
 
     Raises
     ------
     InputError
-        If the corpus has a bad record, the settings differ from those of an existing store, the memory budget is too
-        small, or another process is writing the store. A store that contains only a bad corpus is removed.
+        If a corpus has a bad record, the settings differ from those of an existing store, the memory budget is too
+        small, or another process is writing the store; see also ``change_corpora`` and ``merge_stores``. A new store
+        that contains only a bad corpus is removed.
     StoreError
-        If a shard or the store is damaged. Everything committed is verified first.
+        If a shard is damaged, or something in the store that cannot be computed again.
     """
-    execution = execution or Execution()
-    words = corpus.vocabulary().words
-    settings = _resolved(settings, corpus, path, keep_partitions=keep_partitions)
-    if execution.memory is not None and settings.partition_nonzeros is None:
-        settings = _sized(settings, corpus, path, execution)
-    manifest = new_manifest(corpus, settings, words_digest(words), keep_partitions=keep_partitions)
-    existing = resume_store(path, manifest)
-    if existing is not None:
-        _tell_what_else(existing, corpus)
-        if not existing.missing_stages and _asked(existing, corpus, settings) == existing.manifest:
-            clear_leftovers(existing)
-            require_intact(existing)
-            return existing
-    planned = _asked(existing, corpus, settings) if existing else manifest
-    require_scan_memory(planned, path, execution, [corpus])
+    path, changes = store_path(moments, "a moments store"), changes or Changes()
+    if not node_exists(path):
+        recover(path)
+    stored = read_store(path) if node_exists(path) else None
+    changes, settings = _wanted(stored, changes, settings, options)
+    execution = settings_of("execution", Execution, execution, options)
+    if settings is not None:
+        settings = settings if stored is None else _as_stored(stored, settings, execution)
+        changes = replace(changes, third_moment=changes.any) if settings.third_moment else changes
+    steps = changes.steps(corpus_root(corpus))
+    begun, request = _steps_begun(stored, steps), None
+    if stored is None or not changes.any:
+        wanted = settings or ScanSettings()
+        request = _Request.of(_opened(corpus), path, wanted, stored, execution, keep_partitions)
+        if request.is_done(execution):
+            return open_moments(path)
+    elif not begun:
+        _require_same(stored, corpus, settings, changes, keep_partitions)
     with sole_writer(path):
-        return _scan_alone(path, manifest, words, corpus, execution, listener)
+        is_new = request is not None and not node_exists(path / RECORDS / "range")
+        bad_input = partial(_discard_unusable, path) if is_new else None
+        # Connect to the scheduler first: if it does not respond, no store is created or changed.
+        with execution.executor(listener, on_bad_input=bad_input) as executor:
+            store = request.run(executor) if request else _continued(path, begun, execution, executor)
+            for step in steps[begun:]:
+                store = _apply(step, store, changes, execution, executor)
+    return open_moments(path)
 
 
-def _scan_alone(
-    path: StorePath,
-    manifest: Manifest,
-    words: Sequence[str],
-    corpus: Corpus,
-    execution: Execution,
-    listener: Listener,
-) -> MomentsStore:
-    # Read the store again: another process may have changed it before the lock was taken.
-    existing = resume_store(path, manifest)
-    if existing is not None:
-        require_intact(existing)
-    # Connect to the scheduler first: if it does not respond, no store is created or changed.
-    with execution.executor(listener) as executor:
-        if existing is None:
-            store = create_store(path, manifest, words)
+@dataclass(frozen=True)
+class _Request:
+    """A scan of one corpus into a new store, or the completion of a store that contains it.
+
+    ``manifest`` is that of a new store.
+    """
+
+    corpus: Corpus
+    path: StorePath
+    manifest: Manifest
+
+    @classmethod
+    def of(
+        cls,
+        corpus: Corpus,
+        path: StorePath,
+        settings: ScanSettings,
+        stored: MomentsStore | None,
+        execution: Execution,
+        keep_partitions: bool,
+    ) -> _Request:
+        if stored is None or {stored.settings.range_finder, settings.range_finder} != {"sample"}:
+            size = (corpus.n_documents, corpus.n_words, corpus.nonzeros)
+            settings = settings.resolved(*size, keep_partitions=keep_partitions)
+        if stored is None and execution.memory is not None and settings.partition_nonzeros is None:
+            settings = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
+        vocabulary = words_digest(corpus.vocabulary().words)
+        return cls(corpus, path, new_manifest(corpus, settings, vocabulary, keep_partitions=keep_partitions))
+
+    def is_done(self, execution: Execution) -> bool:
+        """Whether the store is complete and intact; its leftovers are then removed. Takes no lock to read it.
+
+        Raises ``SettingsMismatchError`` if the store has other settings or another corpus, and ``InputError`` if it is
+        not done and the memory budget is too small.
+        """
+        store, planned = resume_store(self.path, self.manifest), self.manifest
+        if store is not None:
+            _warn_of_other_contents(store, self.corpus)
+            planned = self._asked(store)
+            if planned == store.manifest and store.is_complete() and next(damage(store), None) is None:
+                _clear_leftovers(store)
+                return True
+        require_scan_memory(planned, self.path, execution, [self.corpus])
+        return False
+
+    def run(self, executor: Executor) -> MomentsStore:
+        """Create, complete and repair the store."""
+        # Read the store again: another process may have changed it before the lock was taken.
+        store = resume_store(self.path, self.manifest)
+        if store is None:
+            store = create_store(self.path, self.manifest, self.corpus.vocabulary().words)
         else:
-            store = _followed(existing, corpus, manifest.scan_settings)
-        try:
-            run_missing_stages(store, executor, [corpus])
-            return store
-        except InputError as error:
-            bad_corpus = error
-    if len(store.manifest.corpora) == 1 and store.outcome("range") is None:
-        # Such a store can never be completed, since a corrected corpus has another fingerprint. No task is running.
-        store.discard()
-    raise bad_corpus
+            asked = self._asked(store)
+            if asked.scan_settings.third_moment and not store.settings.third_moment:
+                # Detect a moved corpus before the store becomes incomplete.
+                load_partitions(asked, str(self.path), [self.corpus])
+            store = store if asked == store.manifest else replace_manifest(store, asked)
+            repair_words(store)
+        run_stages(store, executor, [self.corpus])
+        return store
+
+    def _asked(self, store: MomentsStore) -> Manifest:
+        """The manifest with the current location of the corpus, and with the third moment if requested."""
+        manifest = relocate(store.manifest, self.corpus)
+        return with_third_moment(manifest) if self.manifest.scan_settings.third_moment else manifest
 
 
-def _resolved(
-    settings: ScanSettings, corpus: Corpus, path: StorePath, *, keep_partitions: bool
-) -> ScanSettings:
-    """As ``ScanSettings.resolved``, except that an existing store keeps its chosen values."""
+def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> MomentsStore:
+    """A store to be changed; steps of the change that were begun are finished."""
+    store = read_store(path)
+    repair_words(store)
+    if begun:
+        if not store.is_complete():
+            require_scan_memory(store.manifest, path, execution)
+        run_stages(store, executor)
+    return store
+
+
+def _apply(
+    step: Step, store: MomentsStore, changes: Changes, execution: Execution, executor: Executor
+) -> MomentsStore:
+    if step.kind == "corpora":
+        added = [open_corpus(path) for path in changes.add]
+        return change_corpora(
+            store, changes.remove, added, execution, executor, mark=step.mark, rebase=changes.rebase
+        )
+    if step.kind == "merge":
+        other = store_path(step.other, "a moments store")
+        return merge_stores(store, other, execution, executor, mark=step.mark)
+    return add_third_moment(store, execution, executor, mark=step.mark)
+
+
+def _discard_unusable(path: StorePath) -> None:
+    """Remove a store of a single bad corpus, which can never be completed: corrected, it has another fingerprint."""
     if node_exists(path):
-        stored = read_store(path).settings
-        if stored.range_finder == "sample" and settings.range_finder == "sample":
-            return settings
-        settings = settings.as_chosen_in(stored)
-    size = (corpus.n_documents, corpus.n_words, corpus.nonzeros)
-    return settings.resolved(*size, keep_partitions=keep_partitions)
+        store = read_store(path)
+        if len(store.manifest.corpora) == 1 and store.outcome("range") is None:
+            remove_store(path)
 
 
-def _sized(settings: ScanSettings, corpus: Corpus, path: StorePath, execution: Execution) -> ScanSettings:
-    if node_exists(path):
-        # The store may have been started with another budget or number of workers, which must not change its settings.
-        return replace(settings, partition_nonzeros=read_store(path).settings.partition_nonzeros)
-    return fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
+def _wanted(
+    stored: MomentsStore | None, changes: Changes, settings: ScanSettings | None, options: dict[str, Any]
+) -> tuple[Changes, ScanSettings | None]:
+    """The requested changes and settings; settings are None for an existing store that keeps its own."""
+    if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
+        # Treat the option as a change, not as a setting that must equal the store's.
+        changes = replace(changes, third_moment=bool(options.pop("third_moment")))
+    if settings is not None or fields_given(ScanSettings, options):
+        return changes, settings_of("settings", ScanSettings, settings, options)
+    if changes.any and stored is not None:
+        return changes, None
+    return changes, ScanSettings(third_moment=changes.third_moment)
 
 
-def clear_leftovers(store: MomentsStore) -> None:
+def _opened(corpus: str | Path | Corpus) -> Corpus:
+    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+
+
+def _steps_begun(stored: MomentsStore | None, steps: Sequence[Step]) -> int:
+    """Number of steps of an interrupted request that the manifest contains, or 0 to start again.
+
+    The mark of the last step stays in the manifest. If the store is complete and cleared, the same steps are a new
+    request.
+    """
+    if stored is None:
+        return 0
+    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == stored.manifest.change), 0)
+    return begun if begun < len(steps) or not stored.is_cleared() else 0
+
+
+def _as_stored(store: MomentsStore, wanted: ScanSettings, execution: Execution) -> ScanSettings:
+    """The requested settings with the choices of an existing store where they leave a choice.
+
+    If they then differ from the store's only by fewer topics, the store's are returned.
+    """
+    stored = replace(store.settings, third_moment=wanted.third_moment)
+    # Values chosen for the first corpus stay, even if the store has changed since.
+    wanted = wanted.as_chosen_in(stored)
+    if execution.memory is not None and wanted.partition_nonzeros is None:
+        # The store may have been started with another budget or number of workers.
+        wanted = replace(wanted, partition_nonzeros=stored.partition_nonzeros)
+    if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
+        return wanted
+    logger.info("%s: this scan carries up to %d topics and is used as it is", store.path, stored.max_topics)
+    return stored
+
+
+def _require_same(
+    found: MomentsStore,
+    corpus: str | Path | Corpus,
+    settings: ScanSettings | None,
+    changes: Changes,
+    keep_partitions: bool,
+) -> None:
+    """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
+    # The third moment does not have to match: it is added on request, and never removed.
+    ours = replace(found.settings, third_moment=False)
+    if settings is not None and ours != replace(settings, third_moment=False):
+        raise SettingsMismatchError(
+            f"{found.path}: has settings of its own, which cannot change; leave the options of the scan out, or scan "
+            "into another path"
+        )
+    if keep_partitions and not found.manifest.keep_partitions:
+        raise SettingsMismatchError(
+            f"{found.path}: was begun without --keep-partitions; scan into another path to have them kept"
+        )
+    removed = {normalise(name) for name in changes.remove}
+    place = corpus_root(corpus)
+    if place not in removed and not is_part(found, _opened(corpus)):
+        listed = ", ".join(found.manifest.paths)
+        raise SettingsMismatchError(
+            f"{found.path}: was not made of {place} but of {listed}; give one of these"
+        )
+
+
+def _clear_leftovers(store: MomentsStore) -> None:
     """Remove what a killed process left in or next to a complete store; leave the files of a running process."""
     if not store.is_cleared():
         # Clearing is optional: leftovers stay on a read-only medium.
         with suppress(InputError, OSError), sole_writer(store.path):
             found = read_store(store.path)
-            if not found.missing_stages:
+            if found.is_complete():
                 found.clear()
 
 
-def finish_store(
-    path: StorePath, execution: Execution | None = None, listener: Listener = silent
-) -> MomentsStore:
-    """Finish the store at ``path`` after any interruption and clear leftovers; verify a complete one.
-
-    Raises ``InputError`` and ``StoreError`` as ``run_missing_stages``, and if a complete store is damaged.
-    """
-    execution = execution or Execution()
-    with sole_writer(path):
-        store = read_store(path)
-        if store.missing_stages:
-            require_scan_memory(store.manifest, path, execution)
-            with execution.executor(listener) as executor:
-                run_missing_stages(store, executor)
-        else:
-            require_intact(store)
-            store.clear()
-    return store
-
-
-def _asked(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> Manifest:
-    """The manifest with the current location of the corpus, and with the third moment if requested."""
-    manifest = relocate(store.manifest, corpus)
-    return with_third_moment(manifest) if settings.third_moment else manifest
-
-
-def _followed(store: MomentsStore, corpus: Corpus, settings: ScanSettings) -> MomentsStore:
-    manifest = _asked(store, corpus, settings)
-    if settings.third_moment and not store.settings.third_moment:
-        # Detect a moved corpus before the store becomes incomplete.
-        load_partitions(manifest, str(store.path), [corpus])
-    return store if manifest == store.manifest else replace_manifest(store, manifest)
-
-
-def _tell_what_else(store: MomentsStore, corpus: Corpus) -> None:
+def _warn_of_other_contents(store: MomentsStore, corpus: Corpus) -> None:
     """Warn if the store contains more or less than the corpus."""
     others = [e.path for e in store.manifest.corpora if e.fingerprint != corpus.fingerprint]
     if others:

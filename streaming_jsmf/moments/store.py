@@ -53,7 +53,7 @@ from streaming_jsmf.storage.paths import (
     write_json,
 )
 from streaming_jsmf.storage.provenance import package_versions, utc_now
-from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.replace import store_written
 from streaming_jsmf.validation import explain
 
 KIND = "streaming_jsmf.moments"
@@ -138,7 +138,10 @@ class MomentsStore:
 
     def is_cleared(self) -> bool:
         """Whether the store is complete, without leftovers, and not locked by a running or killed process."""
-        return not (self.missing_stages or is_left(self.path) or self.leftovers())
+        try:
+            return self.is_complete() and not (is_left(self.path) or self.leftovers())
+        except StoreError:
+            return False
 
     def clear(self) -> None:
         """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
@@ -152,11 +155,16 @@ class MomentsStore:
         record = read_record(self.path, stage, repair_hint(self.path))
         return record if record is not None and record.get("covers") == self._covers(stage) else None
 
-    def _has_outcome(self, stage: str) -> bool:
+    def has_outcome(self, stage: str) -> bool:
+        """Whether a stage is committed and its record intact."""
         try:
             return self.outcome(stage) is not None
         except StoreError:
             return False
+
+    def is_complete(self) -> bool:
+        """Whether all stages are committed and their records intact."""
+        return all(self.has_outcome(stage.name) for stage in self.stages)
 
     def scalars(self, stage: str) -> Mapping[str, float]:
         """Scalars of a finished stage."""
@@ -192,9 +200,14 @@ class MomentsStore:
         """Write the final arrays of a stage, then the record that commits them.
 
         The record of an earlier state is deleted first, since its arrays are overwritten. The record of the current
-        state stays until it is replaced: a repair needs its history, and its digests identify the damaged arrays.
+        state, whose arrays are damaged, stays until it is replaced. Its history is kept if it is longer: the records
+        of the parts may be gone.
         """
-        if not self._has_outcome(stage):
+        if self.has_outcome(stage):
+            known = self.outcome(stage)
+            assert known is not None
+            history = max(history, known["history"], key=len)
+        else:
             forget_record(self.path, stage)
         variables = _variables_of(stage)
         digests = {name: self._write(name, variables[name], a).fields() for name, a in arrays.items()}
@@ -244,9 +257,6 @@ class MomentsStore:
             if record
             for name, fields in record["arrays"].items()
         }
-
-    def discard(self) -> None:
-        remove_store(self.path)
 
 
 def _variables_of(stage: str) -> Mapping[str, Variable]:

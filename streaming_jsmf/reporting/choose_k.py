@@ -27,7 +27,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import require_parts, resampled
 from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.reporting.page import render_comparison

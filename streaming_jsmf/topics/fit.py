@@ -29,7 +29,7 @@ from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus, is_corpus
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.scan_verb import scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, local_path, store_path
 from streaming_jsmf.storage.replace import remove_store

@@ -27,10 +27,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source, size_of
 from streaming_jsmf.ingestion.readers.units import (
+    RecordFiles,
     drop_bad_rows,
     group_units,
-    parquet_first_row,
-    parquet_place,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -85,7 +84,7 @@ class BagColumns:
 
 
 @dataclass(frozen=True)
-class BagSource(Source):
+class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
 
     ``fingerprint`` is that of a corpus with a manifest, else None.
@@ -125,12 +124,6 @@ class BagSource(Source):
 
     def units(self) -> Sequence[Unit]:
         return [unit for path in self.files for unit in _units(path)]
-
-    def first_row(self, unit: Unit) -> int:
-        return parquet_first_row(unit)
-
-    def place(self, unit: Unit, row: int) -> str:
-        return parquet_place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         n_words = len(self.vocabulary)

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
-from streaming_jsmf.ingestion.readers.lines import read_lines, text_of
-from streaming_jsmf.ingestion.readers.text_records import Record, TextColumns, batch_records
+from streaming_jsmf.ingestion.readers.lines import text_of
+from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
 from streaming_jsmf.ingestion.readers.units import (
     TABLE_PATTERNS,
     RecordFiles,
@@ -24,7 +24,7 @@ from streaming_jsmf.ingestion.readers.units import (
     parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
+from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.validation import Strict
 
 _NAME_IT = "name the column with --read items=NAME"
@@ -50,17 +50,13 @@ class BasketSource(RecordFiles, Source):
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         if is_parquet(unit.path):
-            yield from _read_parquet(unit, self.options.items, bad)
-            return
+            return _read_parquet(unit, self.options.items, bad)
+        return bag_lines(unit, text_of, bad, self._split)
+
+    def _split(self, lines: Any) -> TokenLists:
         separator = self.options.separator
-        records: Iterator[Record] = ((row, text, None, ()) for row, text in read_lines(unit, text_of, bad))
-        for lines in batch_records(records, TextColumns("items", None, None, {})):
-            if separator is None:
-                lists = pc.utf8_split_whitespace(lines.texts)
-            else:
-                lists = pc.split_pattern(lines.texts, separator)
-            items = pc.utf8_trim_whitespace(lists.flatten())
-            yield _bags(np.asarray(lists.offsets).astype(np.int64), items, lines.rows)
+        lists = pc.utf8_split_whitespace(lines) if separator is None else pc.split_pattern(lines, separator)
+        return _tokens(lists.offsets, pc.utf8_trim_whitespace(lists.flatten()))
 
 
 def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBatch]:
@@ -70,8 +66,8 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
             good, rows = drop_bad_rows(batch, _bad_rows(batch.column(column)), first, bad, list_as_json)
             if len(rows):
                 lists = good.column(column)
-                offsets = np.asarray(lists.offsets).astype(np.int64)
-                yield _bags(offsets - offsets[0], lists.flatten().cast(pa.string()), rows)
+                tokens = _tokens(lists.offsets, lists.flatten().cast(pa.string()))
+                yield bag_tokens(tokens, rows)
 
 
 def _check_items(schema: Any, column: str) -> None:
@@ -104,11 +100,11 @@ def _fault(row: Any) -> str:
     return "" if is_valid(row.flatten()) else "the list holds bytes that are not UTF-8"
 
 
-def _bags(offsets: Any, items: Any, rows: Any) -> SourceBatch:
-    """Count the items, ignoring empty ones, such as those between two separators."""
+def _tokens(offsets: Any, items: Any) -> TokenLists:
+    """Return lists of items without empty ones, such as those between two separators."""
     encoded = items.dictionary_encode()
     codes = np.asarray(encoded.indices)
     kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]
     before = np.concatenate([[0], np.cumsum(kept)])
-    bags = count_codes(TokenLists(before[offsets], codes[kept], encoded.dictionary))
-    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, dictionary=encoded.dictionary)
+    starts = np.asarray(offsets).astype(np.int64)
+    return TokenLists(before[starts - starts[0]], codes[kept], encoded.dictionary)

@@ -143,9 +143,12 @@ def _arrow(codec: str) -> Callable[[Any], io.BufferedReader]:
 
 def _first_member(raw: Any) -> IO[bytes]:
     archive = zipfile.ZipFile(raw)
+    first = next((member for member in archive.infolist() if not member.is_dir()), None)
+    if first is None:
+        raise zipfile.BadZipFile("the archive holds no file")
     try:
-        return archive.open(archive.namelist()[0])
-    except (IndexError, RuntimeError, NotImplementedError) as error:  # empty; a password; another method
+        return archive.open(first)
+    except (RuntimeError, NotImplementedError) as error:  # a password; another method
         raise zipfile.BadZipFile(first_line(error)) from error
 
 

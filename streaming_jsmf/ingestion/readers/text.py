@@ -1,4 +1,4 @@
-"""Raw text with one record per document: JSON lines, CSV, Parquet (``text_parquet``) and plain lines."""
+"""Raw text with one record per document: JSON lines, CSV, Parquet and plain lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.errors import InputError, first_line, pass_on_machine
@@ -24,7 +25,13 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
+from streaming_jsmf.ingestion.readers.files import (
+    STREAM_ERRORS,
+    bare_suffix,
+    describe,
+    open_parquet_source,
+    open_stream,
+)
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
@@ -35,23 +42,34 @@ from streaming_jsmf.ingestion.readers.lines import (
     text_of,
     too_long,
 )
-from streaming_jsmf.ingestion.readers.text_parquet import parquet_columns, read_parquet_texts
 from streaming_jsmf.ingestion.readers.text_records import (
     LineOptions,
     Record,
     TextColumns,
     TextOptions,
-    batch_records,
+    bag_lines,
+    bag_records,
+    bag_tokens,
     choose_columns,
 )
-from streaming_jsmf.ingestion.readers.units import PARQUET_PATTERNS, RecordFiles, compressed, is_parquet
+from streaming_jsmf.ingestion.readers.units import (
+    PARQUET_PATTERNS,
+    RecordFiles,
+    compressed,
+    drop_bad_rows,
+    is_parquet,
+    parquet_batches,
+)
 from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
     NAME_ENCODING,
     encoding_name,
+    invalid_rows,
+    is_text,
     is_utf8,
     require_columns,
     require_utf8,
+    value_type,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -62,7 +80,7 @@ CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 #: Records of the first file that determine the types of JSON metadata.
 SAMPLE_RECORDS = 1000
 
-_LARGEST_INTEGER = 2**63
+_LARGEST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -96,13 +114,26 @@ class TextSource(RecordFiles, Source):
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         if is_parquet(unit.path):
-            batches = read_parquet_texts(unit, self.columns, bad)
-        elif bare_suffix(unit.path) in JSON_SUFFIXES:
-            batches = batch_records(self._read_json(unit, bad), self.columns)
-        else:
-            batches = batch_records(self._read_csv(unit, bad), self.columns)
-        for batch in batches:
-            yield batch.tokenized(self.tokenizer)
+            return self._read_parquet(unit, bad)
+        read = self._read_json if bare_suffix(unit.path) in JSON_SUFFIXES else self._read_csv
+        return bag_records(read(unit, bad), self.columns, self.tokenizer)
+
+    def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        columns = self.columns
+        with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+            require_columns(columns.names, file.schema_arrow.names)
+            found = _typed(file.schema_arrow, columns.text, columns.id, list(columns.metadata))
+            if (found.id_type, found.metadata) != (columns.id_type, columns.metadata):
+                raise UnreadableError(
+                    f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
+                )
+            for first, encoded in parquet_batches(file, unit, columns.names):
+                batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in columns.names})
+                batch, rows = drop_bad_rows(batch, _bad_rows(batch, columns), first, bad)
+                tokens = self.tokenizer(batch.column(columns.text).cast(pa.string()))
+                ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
+                metadata = {name: batch.column(name).cast(kind) for name, kind in columns.metadata.items()}
+                yield bag_tokens(tokens, rows, ids, metadata)
 
     def _read_json(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
         def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:
@@ -152,10 +183,7 @@ class LineSource(RecordFiles, Source):
     stop_words = ENGLISH
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        lines = read_lines(unit, self._text, bad)
-        records: Iterator[Record] = ((row, text, None, ()) for row, text in lines)
-        for batch in batch_records(records, TextColumns("text", None, None, {})):
-            yield batch.tokenized(self.tokenizer)
+        return bag_lines(unit, self._text, bad, self.tokenizer)
 
     def _text(self, line: bytes) -> str | None:
         return text_of(line, self.options.encoding, ENCODING_HINT).strip() or None
@@ -163,7 +191,9 @@ class LineSource(RecordFiles, Source):
 
 def _columns_of(path: str, options: TextOptions) -> TextColumns:
     if is_parquet(path):
-        return parquet_columns(path, options)
+        with open_parquet_source(path) as file:
+            schema = file.schema_arrow
+        return _typed(schema, options.text, *choose_columns(schema.names, options))
     suffix = bare_suffix(path)
     if suffix in JSON_SUFFIXES:
         return _json_columns(path, options)
@@ -179,6 +209,47 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
     return TextColumns(
         options.text, id_name, pa.string() if id_name else None, dict.fromkeys(kept, pa.string())
     )
+
+
+def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> TextColumns:
+    kinds = {key: value_type(schema.field(key).type) for key in kept}
+    if not is_text(value_type(schema.field(text).type)):
+        raise UnreadableError(f"column {text!r} is {schema.field(text).type}; it must hold strings")
+    if name is None:
+        return TextColumns(text, None, None, kinds)
+    id_kind = value_type(schema.field(name).type)
+    if not pa.types.is_integer(id_kind) and not is_text(id_kind):
+        raise UnreadableError(f"column {name!r} is {id_kind}; document ids are strings or integers")
+    return TextColumns(text, name, pa.int64() if pa.types.is_integer(id_kind) else pa.string(), kinds)
+
+
+def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
+    """Return the first reason to refuse each bad row."""
+    reasons: dict[int, str] = {}
+    required = [columns.text, *([columns.id] if columns.id else [])]
+    for name in required:
+        for row in np.flatnonzero(np.asarray(batch.column(name).is_null())).tolist():
+            reasons.setdefault(row, f"{name} is null")
+    if columns.id and pa.types.is_uint64(batch.column(columns.id).type):
+        ids = np.asarray(batch.column(columns.id).fill_null(0))
+        for row in np.flatnonzero(ids > _LARGEST_ID).tolist():
+            reasons.setdefault(row, f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id")
+    for name in columns.names:
+        if name in required or not pa.types.is_binary(batch.column(name).type):
+            for row in invalid_rows(batch.column(name)):
+                reasons.setdefault(row, f"{name} holds bytes that are not UTF-8")
+    return reasons
+
+
+def _decoded(values: Any) -> Any:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
+
+
+def _types(columns: TextColumns) -> str:
+    kinds = {**({columns.id: columns.id_type} if columns.id else {}), **columns.metadata}
+    return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
 
 
 def _delimiter_of(path: str, options: TextOptions) -> str | None:
@@ -254,7 +325,7 @@ def _json_value(name: str, value: Any, kind: Any) -> Any:
             return float(value)
     if pa.types.is_boolean(kind) and type(value) is bool:
         return value
-    if pa.types.is_integer(kind) and type(value) is int and -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
+    if pa.types.is_integer(kind) and type(value) is int and -_LARGEST_ID - 1 <= value <= _LARGEST_ID:
         return value
     raise BadValue(f"{name} is {str(value)[:40]!r}, but {kind} in the first {SAMPLE_RECORDS} records")
 

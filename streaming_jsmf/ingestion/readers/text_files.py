@@ -25,6 +25,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Source,
     SourceBatch,
     Unit,
+    UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.files import (
     SourceFile,
@@ -41,7 +42,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
     Record,
     TextColumns,
     TokenOptions,
-    batch_records,
+    bag_records,
 )
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
@@ -124,9 +125,8 @@ class TextFilesSource(Source):
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
-        records = self._records(unit, groups, bad)
-        for batch in batch_records(records, TextColumns("text", "name", pa.string(), metadata)):
-            yield batch.tokenized(self.tokenizer)
+        columns = TextColumns("text", "name", pa.string(), metadata)
+        return bag_records(self._records(unit, groups, bad), columns, self.tokenizer)
 
     def _records(self, unit: Unit, groups: Sequence[str], bad: BadRecords) -> Iterator[Record]:
         row = -1
@@ -142,7 +142,7 @@ class TextFilesSource(Source):
                 label = PurePosixPath(file.name).parent.name
                 found = re.search(self.options.name_pattern or "", file.name)
                 yield row, text, file.name, [label, *(found[group] if found else None for group in groups)]
-        except DamagedError as error:
+        except UnreadableError as error:
             bad.refuse(row + 1, str(error))
             return
         if row < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import SourceBatch, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.lines import read_lines
 from streaming_jsmf.ingestion.readers.values import is_utf8, require_columns
-from streaming_jsmf.ingestion.tokens.lists import count_codes
-from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn, Tokenizer
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
+from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
@@ -132,51 +133,54 @@ def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | No
     return id_name, kept
 
 
-@dataclass(frozen=True, eq=False)
-class TextRecords:
-    """m good records: Arrow arrays ``texts`` (strings, no nulls), ``ids`` (or None), metadata; ``rows`` (m,) int64."""
+#: Converts an Arrow array of texts to their words.
+Tokenize = Callable[[Any], TokenLists]
 
-    texts: Any
-    ids: Any
-    metadata: Mapping[str, Any]
-    rows: NDArray[np.int64]
 
-    def tokenized(self, tokenizer: Tokenizer) -> SourceBatch:
-        tokens = tokenizer(self.texts)
-        bags = count_codes(tokens)
-        return SourceBatch(
-            bags.indptr, bags.codes, bags.counts, self.rows, self.ids, self.metadata, tokens.dictionary
-        )
+def bag_tokens(
+    tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Any] | None = None
+) -> SourceBatch:
+    """Return the bags of words of m documents; ``rows`` (m,), and Arrow arrays of ids and metadata."""
+    bags = count_codes(tokens)
+    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, metadata or {}, tokens.dictionary)
 
 
 #: Row, text, id, and metadata in column order.
 Record = tuple[int, str, Any, Sequence[Any]]
 
 
-def batch_records(records: Iterable[Record], columns: TextColumns) -> Iterator[TextRecords]:
+def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Tokenize) -> Iterator[SourceBatch]:
     """Collect single records into batches of about ``BATCH_BYTES`` of text."""
     # Values by column, because a list of many records slows the garbage collector.
     held: list[list[Any]] = [[] for _ in range(3 + len(columns.metadata))]
     size = 0
+
+    def batch() -> SourceBatch:
+        rows, texts, ids, *metadata = held
+        return bag_tokens(
+            tokenize(pa.array(texts, pa.string())),
+            np.array(rows, np.int64),
+            pa.array(ids, columns.id_type) if columns.id else None,
+            {
+                name: pa.array(values, kind)
+                for (name, kind), values in zip(columns.metadata.items(), metadata, strict=True)
+            },
+        )
+
     for row, text, identity, metadata in records:
         for values, value in zip(held, (row, text, identity, *metadata), strict=True):
             values.append(value)
         size += len(text) + sum(len(value) for value in metadata if isinstance(value, str)) + _RECORD_BYTES
         if size >= limits.BATCH_BYTES:
-            yield _as_arrays(held, columns)
+            yield batch()
             held, size = [[] for _ in held], 0
     if size:
-        yield _as_arrays(held, columns)
+        yield batch()
 
 
-def _as_arrays(held: Sequence[list[Any]], columns: TextColumns) -> TextRecords:
-    rows, texts, ids, *metadata = held
-    return TextRecords(
-        pa.array(texts, pa.string()),
-        pa.array(ids, columns.id_type) if columns.id else None,
-        {
-            name: pa.array(values, kind)
-            for (name, kind), values in zip(columns.metadata.items(), metadata, strict=True)
-        },
-        np.array(rows, np.int64),
-    )
+def bag_lines(
+    unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords, tokenize: Tokenize
+) -> Iterator[SourceBatch]:
+    """Read lines as texts without ids and metadata; see ``lines.read_lines``."""
+    records: Iterator[Record] = ((row, text, None, ()) for row, text in read_lines(unit, parse, bad))
+    return bag_records(records, TextColumns("text", None, None, {}), tokenize)

@@ -55,7 +55,8 @@ class RecordFiles(Reader):
     def first_row(self, unit: Unit) -> int:
         """Return the row (Parquet) or line at which the unit starts; reads the lines before it."""
         if is_parquet(unit.path):
-            return parquet_first_row(unit)
+            with open_parquet_source(unit.path) as file:
+                return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))
         if not unit.start:
             return 0
         lines, left = 1, unit.start - 1
@@ -66,9 +67,15 @@ class RecordFiles(Reader):
         return lines
 
     def place(self, unit: Unit, row: int) -> str:
-        if is_parquet(unit.path):
-            return parquet_place(unit, row)
-        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+        if not is_parquet(unit.path):
+            return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+        with open_parquet_source(unit.path) as file:
+            for g in range(unit.start, unit.stop):
+                rows = file.metadata.row_group(g).num_rows
+                if row < rows:
+                    return f"{unit.path}, row group {g}, row {row} from 0"
+                row -= rows
+        return unit.path
 
     def _line_units(self, path: str) -> list[Unit]:
         try:
@@ -139,18 +146,3 @@ def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[t
             if batch.num_rows:
                 yield row, batch
                 row += batch.num_rows
-
-
-def parquet_place(unit: Unit, row: int) -> str:
-    with open_parquet_source(unit.path) as file:
-        for g in range(unit.start, unit.stop):
-            rows = file.metadata.row_group(g).num_rows
-            if row < rows:
-                return f"{unit.path}, row group {g}, row {row} from 0"
-            row -= rows
-    return unit.path
-
-
-def parquet_first_row(unit: Unit) -> int:
-    with open_parquet_source(unit.path) as file:
-        return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))

@@ -1,4 +1,4 @@
-"""The interface of a stage, as used by a store, its scan, its checks and its repair."""
+"""The interface of a stage, as used by a store, its scan and its checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streaming_jsmf.timing import span
 
 def repair_hint(store: StorePath) -> str:
     """The end of a message about damage that can be repaired."""
-    return f"mend it with streaming-jsmf scan CORPUS {store} --repair"
+    return f"run its scan again to repair it: streaming-jsmf scan CORPUS {store}"
 
 
 @dataclass(frozen=True)
