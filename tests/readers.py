@@ -23,6 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from streaming_jsmf.config import ReaderName
+from streaming_jsmf.ingestion.readers.registry import check_options, open_source
+
 WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "spoilt")
 #: The document that holds the word "spoilt", once: what a format makes bad when it is asked to.
 BAD = 5
@@ -112,7 +115,7 @@ class Format:
     """
 
     name: str
-    reader: str
+    reader: ReaderName
     file: str
     content: Content
     place: str
@@ -144,6 +147,11 @@ class Format:
     def file_at(self, source: Path) -> Path:
         """The file of a source that ``write`` or ``put`` has returned."""
         return source / self.file if self.takes_folder else source
+
+    def open(self, source: Path | str) -> Any:
+        """Open the reader on a source."""
+        options = dict(option.split("=", 1) for option in self.options)
+        return open_source(source, self.reader, check_options(self.reader, options, "")).source
 
     def arguments(self) -> list[str]:
         return ["--reader", self.reader, *(part for option in self.options for part in ("--read", option))]

@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.errors import StreamingJSMFError
+from streaming_jsmf.ingestion.readers import bags as bag_reader
+from streaming_jsmf.ingestion.readers import limits, matrices, text_files
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
+from tests.sources import Read, small
 
 KEEP_ALL = [
     "--preset",
@@ -103,6 +109,70 @@ def test_every_document_is_read(kind: Format, ingest: Command, tmp_path: Path) -
     assert bags(tmp_path / "out") == expected(kind, docs)
     schema = pq.read_schema(tmp_path / "out" / "documents" / "part-00000.parquet")
     assert ("year" in schema.names) == kind.has_metadata
+
+
+def read_all(kind: Format, source: Path | str, scratch: Path, policy: str = "quarantine") -> Read:
+    """Read a source without the rest of an ingest."""
+    opened = kind.open(source)
+    scratch.mkdir(exist_ok=True)
+    return Read(opened, policy, scratch=scratch if hasattr(opened, "scatter") else None)
+
+
+#: Formats that can only be read from their start.
+WHOLE = ("text-csv", "text-tsv", "tar", "zip", "docword", "matrix-market", "npz", "triples", "ratings")
+
+
+@EACH
+def test_units_and_batches_of_any_size_give_the_same_documents(
+    kind: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = kind.write(tmp_path / "in", documents(), bad=True)
+    whole = read_all(kind, source, tmp_path / "out")
+    assert (len(whole.units), len(whole.bad)) == (1, 1)
+    for module, name in (
+        (text_files, "UNIT_FILES"),
+        (matrices, "BATCHES_PER_UNIT"),
+        (bag_reader, "UNIT_NONZEROS"),
+    ):
+        monkeypatch.setattr(module, name, 3)
+    monkeypatch.setattr(bag_reader, "BATCH_NONZEROS", 3)
+    for size in (1, 11, 29):
+        with small(unit=20 * size, batch=size, values=size, rows=size):
+            cut = read_all(kind, source, tmp_path / "out")
+        for name in ("bags", "ids", "metadata", "rows", "places", "bad"):
+            assert getattr(cut, name) == getattr(whole, name), name
+        assert len(cut.batches) > len(whole.batches)
+        assert (len(cut.units) == 1) == (kind.name in WHOLE)
+
+
+@EACH
+def test_a_source_behind_a_url(kind: Format, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents())
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path / "in"), "/t_url", recursive=True)
+    try:
+        url = f"memory://t_url/{source.relative_to(tmp_path / 'in')}".removesuffix("/.")
+        found = read_all(kind, url, tmp_path / "out")
+    finally:
+        memory.rm("/t_url", recursive=True)
+    true = read_all(kind, source, tmp_path / "out")
+    assert (found.bags, found.ids, found.metadata) == (true.bags, true.ids, true.metadata)
+
+
+# Damaged AnnData files are read in their own processes; see test_hostile_inputs.
+@named([f for f in FORMATS if f.reader != "h5ad" and f.name != "folder"])
+def test_any_damage_is_an_error_of_ours(kind: Format, tmp_path: Path) -> None:
+    """Bytes changed at random: wrong values may pass, other exceptions may not."""
+    rng = np.random.default_rng(4)
+    for codec in {"", ".gz"} & set(kind.codecs):
+        data = pack(kind.content(documents(), False), codec)
+        for _ in range(20):
+            broken = bytearray(data)
+            for at in rng.integers(0, len(data), 3):
+                broken[at] = rng.integers(256)
+            for policy in ("fail", "quarantine"):
+                with suppress(StreamingJSMFError):
+                    read_all(kind, kind.put(tmp_path / "in", bytes(broken), codec), tmp_path / "out", policy)
 
 
 @named([f for f in FORMATS if f.file.endswith(".parquet")])

@@ -115,7 +115,9 @@ class BadRecords:
         if self.policy == "fail":
             where = self._unit.path if row is None else self._place(self._unit, row)
             what = "file" if row is None else "record"
-            raise InputError(f"{where}: {reason}; correct the {what} or use --on-bad-record quarantine")
+            message = f"{where}: {reason}; correct the {what} or use --on-bad-record quarantine"
+            # A name in an archive may contain line ends.
+            raise InputError(message.translate({10: "\\n", 13: "\\r"}))
         data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record
         self.records.append(BadRecord(self._unit.path, row, reason, data))
 

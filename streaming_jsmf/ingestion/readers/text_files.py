@@ -25,6 +25,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Source,
     SourceBatch,
     Unit,
+    UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.files import (
     SourceFile,
@@ -141,7 +142,7 @@ class TextFilesSource(Source):
                 label = PurePosixPath(file.name).parent.name
                 found = re.search(self.options.name_pattern or "", file.name)
                 yield row, text, file.name, [label, *(found[group] if found else None for group in groups)]
-        except DamagedError as error:
+        except UnreadableError as error:
             bad.refuse(row + 1, str(error))
             return
         if row < 0:
