@@ -1,4 +1,4 @@
-"""Text that is safe to show and store: locations without secrets, and no characters that control a terminal.
+"""Text to show and store: locations without secrets, no characters that control a terminal, tables and CSV.
 
 URLs may contain a password (``ftp://user:password@host``) or a key (``https://host/file?sig=...``). They are opened
 unchanged; messages, stores and reports contain ``location`` instead.
@@ -6,8 +6,18 @@ unchanged; messages, stores and reports contain ``location`` instead.
 
 from __future__ import annotations
 
+import csv
 import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
+
+#: Columns of a terminal.
+WIDTH = 80
+
+#: Longest cell of a table that holds any text.
+MOST_CHARACTERS = 48
 
 #: Schemes without a host, where an ``@`` belongs to a name, such as a container, unless a : precedes it.
 _NAMES = frozenset(
@@ -69,3 +79,66 @@ def spelled(text: str) -> str:
     r"""Return each UTF-16 code unit as ``\uXXXX``."""
     units = text.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def table(rows: Sequence[Sequence[object]], align: str) -> str:
+    """Return rows as text with aligned columns; ``align`` has ``<`` (left) or ``>`` (right) for each column.
+
+    >>> print(table([("word", "count"), ("apple", 3)], "<>"))
+    word   count
+    apple      3
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True))
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def cell_text(value: Any) -> str:
+    """Return a value on one line of limited length; None is a dash.
+
+    >>> cell_text("two\\nlines"), cell_text(0.5), cell_text(None)
+    ('two lines', '0.5000', '-')
+    """
+    if value is None:
+        return "-"
+    text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+def wrapped(text: str, head: str) -> list[str]:
+    """Return ``text`` after ``head`` in lines of 80 columns; further lines are indented by the width of ``head``."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [head.rstrip()]
+
+
+# The characters that OWASP lists under "CSV Injection", and their full-width forms.
+_STARTS_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:
+    """Return rows as CSV.
+
+    A spreadsheet evaluates a text such as ``=2+3``: unless ``raw``, it gets a leading apostrophe. Numbers stay as they
+    are, also as text. No other character is changed.
+    """
+    lines: list[str] = []
+    # The writer quotes only line ends that are its own, and a bare \r would begin a row with the rest of its cell.
+    sink = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
+    csv.writer(sink, lineterminator="\r\n").writerows(row if raw else map(_escaped, row) for row in rows)
+    return "".join(lines)
+
+
+def _escaped(cell: object) -> object:
+    is_formula = isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell

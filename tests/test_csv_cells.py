@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf import Execution, fit, transform
-from streaming_jsmf.cli.results import csv_text
+from streaming_jsmf.display import csv_text
 from tests.corpora import planted
 from tests.outcomes import Command, refused
 from tests.test_transform import write_named

@@ -128,14 +128,14 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
     np.testing.assert_allclose(a.row_sum, b.row_sum, rtol=1e-13)
     assert yy_error(half(a, 5), half(b, 5)) < 0.003
     # The bits do differ, or the comparison would say nothing about folding in another order.
-    assert a.store.digests()["factor"] != b.store.digests()["factor"]
+    assert a.digests()["factor"] != b.digests()["factor"]
 
 
 def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: Path, tmp_path: Path) -> None:
     events: list[Event] = []
     scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, events.append)
     told = [(event.stage, event.index) for event in events if isinstance(event, PartitionCommitted)]
-    partitions = len(open_moments(tmp_path / "m").store.manifest.partitions)
+    partitions = len(open_moments(tmp_path / "m").manifest.partitions)
     assert sorted(told) == [(stage, i) for stage in ("projection", "range") for i in range(partitions)]
     again: list[Event] = []
     scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, again.append)
@@ -150,7 +150,7 @@ def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_la
     assert data["factor"].dims == ("word", "rank")
     assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
     [fold] = [p.name for p in (tmp_path / "m" / "partials").iterdir() if p.is_dir()]
-    assert fold.startswith(f"range-fold-{moments.store.total}")
+    assert fold.startswith(f"range-fold-{moments.total}")
 
 
 def test_another_setting_or_corpus_is_refused_with_what_differs(
@@ -204,7 +204,7 @@ def test_damage_to_a_final_array_is_named(damage: Damage, corpus_path: Path, tmp
 
 
 def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, tmp_path: Path) -> None:
-    store = scanned(corpus_path, tmp_path / "m", replace(SMALL, scans=1), keep=False).store
+    store = scanned(corpus_path, tmp_path / "m", replace(SMALL, scans=1), keep=False)
     checkpoints, key = store.checkpoints("range"), store.manifest.part_keys[0]
     partition = plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
     checkpoints.commit_part(key, RangeReduction(120, SMALL).compute(partition), {})

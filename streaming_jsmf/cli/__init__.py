@@ -1,5 +1,5 @@
 """The command line: each verb parses, calls one public function, and prints.
 
-``verb`` has the commands and the options that they share, ``results`` the layout of what they print. ``observation``
-shows the progress of long commands (``progress`` for people, ``log_json`` for programs), ``outcome`` how they end.
+``verb`` has the commands and the options that they share. ``observation`` shows the progress of long commands
+(``progress`` for people, ``log_json`` for programs), ``outcome`` how they end.
 """

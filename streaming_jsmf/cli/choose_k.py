@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli.results import format_comparison
 from streaming_jsmf.cli.verb import execution_options, json_option, option, options_of, topic_numbers, verb
 from streaming_jsmf.config import ComparisonRequest
+from streaming_jsmf.display import table
+
+if TYPE_CHECKING:
+    from streaming_jsmf.reporting.choose_k import Comparison
 
 
 @verb(
@@ -36,4 +39,20 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
     found = run(source, topic_numbers(topics), **options)
     if as_json:
         return json.dumps(fields_of(found.choice, found.missing), ensure_ascii=False, indent=1)
-    return format_comparison(found)
+    return _text(found)
+
+
+def _text(found: Comparison) -> str:
+    """The table with a star on the suggestion, the suggestion, and the paths of the results."""
+    from streaming_jsmf.evaluation.choice import comparison_table
+
+    heading, rows = comparison_table(found.choice)
+    stars = ["*" * (row.n_topics == found.choice.suggested) for row in found.choice.rows]
+    marked = [("", *heading), *((star, *row) for star, row in zip(stars, rows, strict=True))]
+    return "\n".join([
+        table(marked, "<" + ">" * len(heading)),
+        *(f"missing: {name.replace('_', ' ')}: {reason}" for name, reason in found.missing.items()),
+        f"suggested: {found.choice.suggested} topics: {found.choice.reason}",
+        *(f"model: {path}" for path in found.models),
+        f"page: {found.page}",
+    ])  # fmt: skip

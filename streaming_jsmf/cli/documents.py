@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.results import column_text, csv_text, require_csv
-from streaming_jsmf.cli.verb import csv_options, json_option, option, options_of, path, verb
+from streaming_jsmf.cli.verb import csv_options, json_option, option, options_of, path, require_one, verb
 from streaming_jsmf.config import DocumentQuery
+from streaming_jsmf.display import cell_text, csv_text, table
 from streaming_jsmf.errors import InputError
+
+ANSWER = "Answer"
 
 
 @verb(
@@ -21,9 +23,9 @@ from streaming_jsmf.errors import InputError
 @path("model")
 @path("shares")
 @options_of(DocumentQuery)
-@csv_options(group="Answer")
-@json_option(group="Answer")
-@option("--out", group="Answer", type=click.Path(), default=None, metavar="FILE.parquet",
+@csv_options(group=ANSWER)
+@json_option(group=ANSWER)
+@option("--out", group=ANSWER, type=click.Path(path_type=Path), default=None, metavar="FILE.parquet",
         help="Write the answer to a file.  [default: print it]")  # fmt: skip
 def documents(
     model: str,
@@ -31,7 +33,7 @@ def documents(
     as_csv: bool = False,
     raw: bool = False,
     as_json: bool = False,
-    out: str | None = None,
+    out: Path | None = None,
     *,
     listener: object,
     **question: Any,
@@ -42,28 +44,37 @@ def documents(
     """
     del listener
     from streaming_jsmf.documents.queries import query
-    from streaming_jsmf.storage.lock import is_left, write_alone
+    from streaming_jsmf.storage.lock import is_left
 
-    if as_csv + as_json + (out is not None) > 1:
-        raise InputError("--csv, --json and --out exclude each other; give one")
-    require_csv(as_csv, raw)
-    if out is not None and not is_left(Path(out)):
-        _require_new(Path(out))
-    table = query(model, shares, **question)
+    require_one(raw, csv=as_csv, json=as_json, out=out is not None)
+    if out is not None and not is_left(out):
+        _require_new(out)
+    found = query(model, shares, **question)
     if out is not None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
-        write_alone(Path(out), sink.getvalue().to_pybytes(), lambda: _require_new(Path(out)))
-        return f"documents: {out} ({table.num_rows} rows)"
-    if as_csv:
-        rows = (row.values() for row in table.to_pylist())
-        return csv_text([table.column_names, *rows], raw=raw).removesuffix("\n")
+        _write(found, out)
+        return f"documents: {out} ({found.num_rows} rows)"
     if as_json:
-        return json.dumps(table.to_pylist(), ensure_ascii=False, indent=1, default=str)
-    return column_text(table.to_pydict())
+        return json.dumps(found.to_pylist(), ensure_ascii=False, indent=1, default=str)
+    columns = found.to_pydict()
+    rows = [*zip(*columns.values(), strict=True)]
+    if as_csv:
+        return csv_text([columns, *rows], raw=raw).removesuffix("\n")
+    align = "".join(
+        ">" if all(value is None or isinstance(value, int | float) for value in values) else "<"
+        for values in columns.values()
+    )
+    return table([[*columns], *([*map(cell_text, row)] for row in rows)], align)
+
+
+def _write(found: Any, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from streaming_jsmf.storage.lock import write_alone
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(found, sink, compression="zstd")
+    write_alone(path, sink.getvalue().to_pybytes(), lambda: _require_new(path))
 
 
 def _require_new(path: Path) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from streaming_jsmf.cli.results import format_metrics, format_several, format_topic_scores
 from streaming_jsmf.cli.verb import execution_options, json_option, options_of, path, verb
 from streaming_jsmf.config import EvaluationRequest
+from streaming_jsmf.display import table, wrapped
 
 
 @verb(
@@ -31,20 +32,92 @@ def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], 
     from streaming_jsmf.evaluation.evaluate import evaluate as run
     from streaming_jsmf.topics.store import models_at
 
-    documents = [run(path, **options) for path in models_at(model)]
-    return partial(_print, documents, as_json, listed="words" in options)
+    results = [run(path, **options) for path in models_at(model)]
+    return partial(_print, results, as_json, listed="words" in options)
 
 
-def _print(documents: list[dict[str, Any]], as_json: bool, *, listed: bool) -> None:
-    several = len(documents) > 1
+def _print(results: list[dict[str, Any]], as_json: bool, *, listed: bool) -> None:
+    several = len(results) > 1
     if as_json:
-        shown = documents if several else documents[0]
-        click.echo(json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=1))
+        click.echo(
+            json.dumps(results if several else results[0], ensure_ascii=False, allow_nan=False, indent=1)
+        )
     else:
-        click.echo(format_several(documents) if several else format_metrics(documents[0]))
-    for document in documents:
+        click.echo("\n".join(_several(results) if several else _one(results[0])))
+    for result in results:
         if listed and not as_json:
-            click.echo(f"model: {document['model']}" if several else "", nl=several)
-            click.echo(format_topic_scores(document))
-        for sentence in document["warnings"]:
-            click.echo(f"warning: {document['model'] + ': ' if several else ''}{sentence}", err=True)
+            click.echo(f"model: {result['model']}" if several else "", nl=several)
+            click.echo("\n".join(_topics(result)))
+        for sentence in result["warnings"]:
+            click.echo(f"warning: {result['model'] + ': ' if several else ''}{sentence}", err=True)
+
+
+def _one(result: Mapping[str, Any]) -> Iterator[str]:
+    """The metrics of a model, one per line."""
+    from streaming_jsmf.evaluation.metrics import LINES, lookup, number_text
+
+    values = ((line, lookup(result["metrics"], line.path)) for line in LINES)
+    rows = [
+        (line.path, number_text(value), line.better, line.meaning)
+        for line, value in values
+        if value is not None
+    ]
+    yield f"model: {result['model']} ({result['n_topics']} topics, {result['n_words']} words)"
+    yield from _corpus(result)
+    yield table([("metric", "value", "better", "meaning"), *rows], "<><<")
+    yield from _missing(result["missing"])
+
+
+def _several(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The metrics of several models: a line per metric, a column per model, a star on the best value."""
+    from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of
+
+    rows = [("metric", *(Path(result["model"]).name for result in results), "better")]
+    for line in LINES:
+        numbers = [number_of(lookup(result["metrics"], line.path)) for result in results]
+        if any(number is not None for number in numbers):
+            best = _best(numbers, line.better)
+            cells = (
+                "-" if number is None else f"{number:.4g}{'*' * (i == best)}"
+                for i, number in enumerate(numbers)
+            )
+            rows.append((line.path, *cells, line.better))
+    yield from _corpus(results[0])
+    yield table(rows, f"<{'>' * len(results)}<")
+    first, *others = (result["missing"] for result in results)
+    yield from _missing(
+        {name: reason for name, reason in first.items() if all(name in other for other in others)}
+    )
+
+
+def _best(numbers: Sequence[float | None], better: str) -> int | None:
+    """The index of the best number; None if neither direction is better, or there are fewer than two numbers."""
+    known = [(number, -index) for index, number in enumerate(numbers) if number is not None]
+    if better not in ("higher", "lower") or len(known) < 2:
+        return None
+    sign = 1 if better == "higher" else -1
+    return -max((sign * number, index) for number, index in known)[1]
+
+
+def _topics(result: Mapping[str, Any]) -> Iterator[str]:
+    """One line per topic: number, NPMI if known, and prominent words."""
+    yield f"{'topic':>5} {'npmi':>7}  prominent words"
+    for topic in result["topics"]:
+        score = "-" if topic["npmi"] is None else f"{topic['npmi']:.3f}"
+        yield from wrapped(", ".join(topic["prominent"]), f"{topic['topic']:>5} {score:>7}  ")
+
+
+def _corpus(result: Mapping[str, Any]) -> Iterator[str]:
+    corpus = result["corpus"]
+    if corpus is not None:
+        kind = "training corpus" if corpus["training"] else "another corpus"
+        yield f"words counted in: {corpus['path']} ({kind}, {corpus['n_documents_counted']} documents)"
+
+
+def _missing(missing: Mapping[str, str]) -> Iterator[str]:
+    """The missing metrics, grouped by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in missing.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        yield f"missing: {', '.join(names)}: {reason}"

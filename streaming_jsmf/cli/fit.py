@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.ingest import allow_local_tokenizers
-from streaming_jsmf.cli.results import print_topics
+from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
     engine_options,
     execution_options,
@@ -56,4 +56,4 @@ def fit(source: str, model: str, topics: str, **options: Any) -> Callable[[], No
 
     allow_local_tokenizers(options)
     fitted = run(source, model, topic_numbers(topics), **options)
-    return partial(print_topics, *map(str, fitted.models))
+    return partial(print_topics, *fitted.models)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from streaming_jsmf.cli.results import print_topics
+from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
     engine_options,
     log_option,
@@ -51,4 +51,4 @@ def infer(
     own = {name: options.pop(name) for name in ("partitions", "overwrite") if name in options}
     settings = engine_settings_of(numbers[0], None, options)
     made = infer_each(moments, model, numbers, settings, threads=workers, listener=listener, **own)
-    return partial(print_topics, *map(str, made))
+    return partial(print_topics, *made)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.results import print_topics
+from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_option, path, verb
 from streaming_jsmf.config import PolishSettings
 

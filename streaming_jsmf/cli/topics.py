@@ -1,16 +1,20 @@
-"""The verb ``topics``."""
+"""The verb ``topics``, and the topics that other verbs print."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streaming_jsmf.cli.results import print_topics, read_in_order, require_csv, topic_rows, topics_csv
-from streaming_jsmf.cli.verb import csv_options, json_option, options_of, path, verb
-from streaming_jsmf.config import TopicChanges, TopicsRequest
-from streaming_jsmf.errors import InputError
+import click
+
+from streaming_jsmf.cli.verb import csv_options, json_option, options_of, path, require_one, verb
+from streaming_jsmf.config import Order, TopicChanges, TopicsRequest
+from streaming_jsmf.display import csv_text, location
+
+if TYPE_CHECKING:
+    from streaming_jsmf.reporting.contents import Topic
 
 
 @verb(
@@ -35,19 +39,67 @@ def topics(
     from streaming_jsmf.topics.edits import edit_topics
     from streaming_jsmf.topics.store import model_path, models_at, read_model
 
-    if as_csv and as_json:
-        raise InputError("--csv and --json exclude each other; give one")
-    require_csv(as_csv, raw)
+    require_one(raw, csv=as_csv, json=as_json)
     request, changes = TopicsRequest.of(options), TopicChanges.of(options)
     if changes != TopicChanges():
         place = model_path(model)
         edit_topics(place, read_model(place, ("topic_probability",)), lambda edits: edits.changed(changes))
-    order, words = request.order or ("topic" if as_json else "share"), request.words
-    if as_json:
-        found = {str(path): topic_rows(str(path), words, order) for path in models_at(model)}
-        several = [{"model": path, "topics": rows} for path, rows in found.items()]
-        return json.dumps(several if len(several) > 1 else several[0]["topics"], ensure_ascii=False, indent=1)
+    order = request.order or ("topic" if as_json else "share")
+    if not (as_csv or as_json):
+        return partial(
+            print_topics, model, words=request.words, order=order, characteristic=request.characteristic
+        )
+    found = {str(path): _read(path, request.words, order) for path in models_at(model)}
     if as_csv:
-        tables = {str(path): read_in_order(path, words, order) for path in models_at(model)}
-        return topics_csv(tables, raw=raw).removesuffix("\n")
-    return partial(print_topics, model, words=words, order=order, characteristic=request.characteristic)
+        return _csv(found, raw=raw)
+    rows = [{"model": path, "topics": [*map(_row, topics)]} for path, topics in found.items()]
+    return json.dumps(rows if len(rows) > 1 else rows[0]["topics"], ensure_ascii=False, indent=1)
+
+
+def print_topics(
+    *models: object, words: int | None = None, order: Order = "share", characteristic: bool = False
+) -> None:
+    """Print the topics of the models at these paths, and warnings about them on standard error."""
+    from streaming_jsmf.evaluation.verdicts import warnings_of
+    from streaming_jsmf.reporting.topics import topic_text
+    from streaming_jsmf.topics.store import models_at, read_model
+
+    for place in (place for model in models for place in models_at(str(model))):
+        text = topic_text(_read(place, words, order), characteristic=characteristic)
+        click.echo(f"model: {location(place)}\n{text}")
+        for sentence in warnings_of(read_model(place, ()).metrics):
+            click.echo(f"warning: {sentence}", err=True)
+
+
+def _read(path: Any, words: int | None, order: Order) -> Sequence[Topic]:
+    from streaming_jsmf.reporting.topics import by_share, read_topics
+
+    topics = read_topics(path, words)
+    return by_share(topics) if order == "share" else topics
+
+
+def _row(topic: Topic) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "topic": topic.number,
+        "probability": topic.share,
+        "label": list(topic.label),
+        "prominent": [word.text for word in topic.words],
+        "probabilities": [word.probability for word in topic.words],
+        "characteristic": list(topic.characteristic),
+    }
+    if topic.anchor is not None:
+        row["anchor"] = topic.anchor
+    if topic.strength is not None:
+        row["duplicate_of"] = topic.duplicate_of
+    return row
+
+
+def _csv(models: Mapping[str, Sequence[Topic]], *, raw: bool) -> str:
+    """One line per topic; for several models the first column has the path of the model."""
+    rows: list[list[object]] = [["model", "topic", "share", "label", "anchor", "words", "characteristic"]]
+    for model, topics in models.items():
+        for topic in topics:
+            words = ", ".join(word.text for word in topic.words)
+            label, characteristic = ", ".join(topic.label), ", ".join(topic.characteristic)
+            rows.append([model, topic.number, topic.share, label, topic.anchor or "", words, characteristic])
+    return csv_text(rows if len(models) > 1 else (row[1:] for row in rows), raw=raw).removesuffix("\n")

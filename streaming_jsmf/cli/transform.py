@@ -18,8 +18,7 @@ _READING = ("reader", "read", "encoding", "on_bad_record")
 @click.argument("source")
 @path("out")
 @options_of(ShareSettings)
-@options_of(IngestRequest, only=_READING)
-@options_of(TextReading, only=_READING)
+@options_of(IngestRequest, TextReading, only=_READING)
 @overwrite_option
 @execution_options
 def transform(model: str, source: str, out: str, **options: Any) -> str:

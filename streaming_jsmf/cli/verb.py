@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -19,8 +19,8 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.execution import EXECUTION
 from streaming_jsmf.config.fields import BASIC, Field
+from streaming_jsmf.errors import InputError
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
 
 #: Key under which a context stores that the help lists all options.
@@ -140,35 +140,34 @@ option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedO
 path: Callable[..., Callable[[Any], Any]] = partial(click.argument, type=click.Path())
 
 
+def together(*decorators: Decorator) -> Decorator:
+    """One decorator that applies these in their order."""
+    return lambda command: reduce(lambda done, decorate: decorate(done), reversed(decorators), command)
+
+
 def options_of(
-    kind: type[Any],
-    *,
+    *kinds: type[Any],
     only: Collection[str] | None = None,
     without: Collection[str] = (),
     common: Collection[str] | None = None,
-    **changes: Any,
-) -> Callable[[Function], Function]:
-    """A decorator: the fields of a settings class as options, ``only`` some of them or all ``without`` others.
+) -> Decorator:
+    """A decorator: the fields of settings classes as options, ``only`` some of them or all ``without`` others.
 
-    ``common`` names the options that are not rare (None: as the fields declare), ``changes`` are attributes of all.
+    ``common`` names the options that are not rare (None: as the fields declare).
     """
     fields = [
         field
+        for kind in kinds
         for name, field in declared(kind).items()
         if field.about.option and name not in without and (only is None or name in only)
     ]
 
-    def apply(function: Function) -> Function:
-        for field in reversed(fields):
-            rare = field.about.rare if common is None else field.name not in common
-            option(*_names(field), **{**_attributes(field), "rare": rare, **changes})(function)
-        return function
+    def made(field: Field) -> Decorator:
+        rare = field.about.rare if common is None else field.name not in common
+        names = field.about.flags or (f"--{field.name.replace('_', '-')}",)
+        return option(*names, field.name, rare=rare, **_attributes(field))
 
-    return apply
-
-
-def _names(field: Field) -> tuple[str, ...]:
-    return (*(field.about.flags or (f"--{field.name.replace('_', '-')}",)), field.name)
+    return together(*map(made, fields))
 
 
 def _attributes(field: Field) -> dict[str, Any]:
@@ -189,11 +188,6 @@ def _attributes(field: Field) -> dict[str, Any]:
     return found | {"type": field.number or click.Choice(field.choices)}
 
 
-def together(*decorators: Decorator) -> Decorator:
-    """One decorator that applies these in their order."""
-    return lambda command: reduce(lambda done, decorate: decorate(done), reversed(decorators), command)
-
-
 topics_option = option(
     "--topics", required=True, metavar="K[,K...]",
     help="Number of topics K; several, such as 5,10,20, give one model each.",
@@ -203,8 +197,7 @@ engine_options = together(
     option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)), default=InferSettings.engine,
            show_default=True,
            help="lr-jsmf: anchor words. stod: tensor decomposition."),
-    options_of(StodSettings, without=("seed",)),
-    options_of(InferSettings),
+    options_of(StodSettings, InferSettings, without=("seed",)),
 )  # fmt: skip
 
 overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
@@ -230,19 +223,17 @@ log_option = option(
 execution_options = together(options_of(ExecutionOptions), log_option)
 
 
-def ingest_options(**settings: Any) -> Decorator:
-    """All options about how a source becomes a corpus."""
-    reading, texts = ("reader", "read"), ("tokenizer", "phrases", "tokens_per_shard")
-    words = ("preset", "vocabulary")
-    return together(
-        options_of(IngestRequest, only=reading, **settings),
-        options_of(TextReading, only=("encoding",), **settings),
-        options_of(IngestRequest, only=("on_bad_record", "files"), **settings),
-        options_of(Curation, **settings),
-        options_of(IngestRequest, only=words, **settings),
-        options_of(TextReading, without=("encoding",), **settings),
-        options_of(IngestRequest, only=texts, **settings),
-    )
+#: How a source becomes a corpus.
+ingest_options = partial(options_of, IngestRequest, TextReading, Curation)
+
+
+def require_one(raw: bool, **answers: bool) -> None:
+    """Refuse several forms of an answer, such as ``csv`` and ``json``, and ``--raw`` without ``--csv``."""
+    if sum(answers.values()) > 1:
+        *names, last = (f"--{name}" for name in answers)
+        raise InputError(f"{', '.join(names)} and {last} exclude each other; give one")
+    if raw and not answers["csv"]:
+        raise InputError("--raw is for --csv; give both or neither")
 
 
 def topic_numbers(text: str) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
+from streaming_jsmf.display import table
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, is_unsafe
 
@@ -156,10 +157,8 @@ def losses_table(manifest: Manifest) -> str:
         ),
         ("kept", kept.documents, kept.words, kept.tokens),
     ]
-    width = max(len(str(label)) for label, *_ in rows)
-    cells = (
-        [f"{number:>11,.0f}" if isinstance(number, int | float) and number else " " * 11 for number in row]
-        for _, *row in rows
-    )
-    lines = [f"{label:<{width}}" + "".join(row) for (label, *_), row in zip(rows, cells, strict=True)]
-    return "\n".join([" " * width + "  documents      words     tokens", *lines])
+    shown = [
+        (label, *(f"{number:,.0f}" if isinstance(number, int | float) and number else "" for number in row))
+        for label, *row in rows
+    ]
+    return table([("", "documents", "words", "tokens"), *shown], "<>>>")

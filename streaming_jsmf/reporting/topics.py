@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_WORDS
-from streaming_jsmf.display import printable
+from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.reporting.contents import Topic, Word
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 NEEDED = ("word", "prominent_words", "topic_probability")
 OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_words", "lambda")
 
-#: Width of the table in a terminal, and indentation of the words.
-WIDTH, _INDENT = 80, " " * 14
+#: Indentation of the words in a terminal.
+_INDENT = " " * 14
 
 _HTML = """\
 <table>
@@ -155,18 +154,12 @@ def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:
             note = f"  (repeats topic {topic.duplicate_of})"
         elif topic.anchor is not None and topic.anchor not in topic.label:
             note = f"  (anchor: {topic.anchor})"
-        lines += _wrapped(topic.name + note, f"{topic.number:>5} {topic.share:>6.1%}  ")
-        lines += _wrapped(", ".join(word.text for word in topic.words))
+        lines += wrapped(topic.name + note, f"{topic.number:>5} {topic.share:>6.1%}  ")
+        lines += wrapped(", ".join(word.text for word in topic.words), _INDENT)
         if characteristic:
             anchor = topic.anchor or topic.words[0].text
-            lines += _wrapped(f"with {anchor}: {', '.join(topic.characteristic)}")
+            lines += wrapped(f"with {anchor}: {', '.join(topic.characteristic)}", _INDENT)
     return "\n".join(map(printable, lines))
-
-
-def _wrapped(text: str, head: str = _INDENT) -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=head, subsequent_indent=_INDENT, break_on_hyphens=False
-    ) or [head.rstrip()]
 
 
 def topic_html(topics: Sequence[Topic], caption: str) -> str:

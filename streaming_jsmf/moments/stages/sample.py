@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,11 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import partition_factor
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.probes import uniform_probes
-from streaming_jsmf.moments.stages.base import Store, Variable
+from streaming_jsmf.moments.stages.base import Variable
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.reader import Moments
 
 #: The documents in CSR order: number of distinct words per document, then word ids and scaled counts.
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
@@ -45,7 +48,7 @@ def sample_block(arrays: Mapping[str, NDArray[Any]], n_words: int, share: float)
     return csr_array((values, arrays[WORDS], indptr), shape=(lengths.size, n_words), copy=False)
 
 
-def read_sample(store: Store) -> csr_array[Any]:
+def read_sample(store: Moments) -> csr_array[Any]:
     """H_s of a store (documents x words, CSR, float32), divided by its weight: H_s'H_s ~ C + diag(D)."""
     share = store.manifest.sample_share
     assert share is not None, "a sampled store"

@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,13 @@ from streaming_jsmf.linalg.document_tensor import (
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import (
     BasisReduction,
-    Store,
     SumStage,
     Variable,
 )
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.reader import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -96,10 +98,10 @@ class ThirdMomentStage(SumStage):
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.third_moment
 
-    def reduction(self, store: Store) -> ThirdMomentReduction:
+    def reduction(self, store: Moments) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
@@ -144,7 +146,7 @@ class TensorMoments:
     moments: BasisMoments
 
 
-def read_tensor_moments(store: Store) -> TensorMoments:
+def read_tensor_moments(store: Moments) -> TensorMoments:
     """Read the moments of a complete store.
 
     Raises ``InputError`` if the store lacks the third moment (the message has the command that adds it) or no
@@ -163,7 +165,7 @@ def read_tensor_moments(store: Store) -> TensorMoments:
     return TensorMoments(store.read("basis"), BasisMoments(*arrays))
 
 
-def adding_command(store: Store) -> str:
+def adding_command(store: Moments) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, given = ScanSettings().fields(), store.settings.fields()
     options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
