@@ -21,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers import counts as counts_base
 from streaming_jsmf.ingestion.readers import matrices as matrix_files
 from streaming_jsmf.ingestion.readers import number_lines
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.h5ad import H5adOptions, H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_files import (
+from streaming_jsmf.ingestion.readers.number_lines import (
     DocwordOptions,
     DocwordSource,
     MatrixMarketOptions,
@@ -352,13 +353,13 @@ def test_little_is_held_at_once(tmp_path, monkeypatch):
     # A document over many blocks does not pile up its repeated words.
     lines = [f"1 {i % 5 + 1} 1" for i in range(5000)]
     source = docword_file(tmp_path, ["1", "5", "5000", *lines])
-    held, merge = [], number_lines.merge_entries
+    held, merge = [], counts_base.merge_entries
 
     def counting(entries, n):
         held.append(len(entries.word))
         return merge(entries, n)
 
-    monkeypatch.setattr(number_lines, "merge_entries", counting)
+    monkeypatch.setattr(counts_base, "merge_entries", counting)
     with small_blocks(300, 100):
         assert rows_of(Read(source)) == [[1000] * 5]
     assert len(held) > 20

@@ -25,11 +25,13 @@ from streaming_jsmf.corpus.records import (
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_parquet_source, size_of
-from streaming_jsmf.ingestion.readers.units import (
+from streaming_jsmf.ingestion.readers.files import (
     RecordFiles,
     drop_bad_rows,
     group_units,
+    of_first_readable,
+    open_parquet_source,
+    size_of,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -141,15 +143,11 @@ class BagSource(RecordFiles, Source):
 
 
 def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
-    """Return the columns of the first readable file; reading reports errors of the others."""
-    first: str | None = None
-    for path in files:
-        try:
-            with open_parquet_source(path) as file:
-                return BagColumns.of(file.schema_arrow, wanted)
-        except UnreadableError as error:
-            first = first or f"{path}: {error}"
-    raise InputError(first or "there are no Parquet files in the source; check the names")
+    def read(path: str) -> BagColumns:
+        with open_parquet_source(path) as file:
+            return BagColumns.of(file.schema_arrow, wanted)
+
+    return of_first_readable(files, read, "give Parquet files of bags of words")
 
 
 def _units(path: str) -> list[Unit]:

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_parquet_source
-from streaming_jsmf.ingestion.readers.lines import text_of
-from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
-from streaming_jsmf.ingestion.readers.units import (
+from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     RecordFiles,
     compressed,
     drop_bad_rows,
     is_parquet,
+    open_parquet_source,
     parquet_batches,
 )
+from streaming_jsmf.ingestion.readers.lines import text_of
+from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.validation import Strict

@@ -19,7 +19,7 @@ from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import is_archive, list_files
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_files import DocwordSource, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource

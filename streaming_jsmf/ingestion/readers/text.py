@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.errors import first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -26,11 +26,18 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.files import (
+    PARQUET_PATTERNS,
     STREAM_ERRORS,
+    RecordFiles,
     bare_suffix,
+    compressed,
     describe,
+    drop_bad_rows,
+    is_parquet,
+    of_first_readable,
     open_parquet_source,
     open_stream,
+    parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
@@ -51,14 +58,6 @@ from streaming_jsmf.ingestion.readers.text_records import (
     bag_records,
     bag_tokens,
     choose_columns,
-)
-from streaming_jsmf.ingestion.readers.units import (
-    PARQUET_PATTERNS,
-    RecordFiles,
-    compressed,
-    drop_bad_rows,
-    is_parquet,
-    parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
@@ -100,13 +99,9 @@ class TextSource(RecordFiles, Source):
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:  # noqa: ARG003
         """Determine the columns. Raises InputError if no file has them, with the reason for the first file."""
-        first: str | None = None
-        for path in files:
-            try:
-                return cls(files, options, tokenizer, _columns_of(path, options))
-            except UnreadableError as error:
-                first = first or f"{path}: {error}"
-        raise InputError(f"{first}; give a file of texts, and name the column with --read text=NAME")
+        hint = "give a file of texts, and name the column with --read text=NAME"
+        columns = of_first_readable(files, lambda path: _columns_of(path, options), hint)
+        return cls(files, options, tokenizer, columns)
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
