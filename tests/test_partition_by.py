@@ -83,9 +83,10 @@ def test_each_partition_holds_just_the_documents_of_its_value(
         assert len(held) > 1, "the budget must bite"
         wanted = COUNTS[[i for i, found in enumerate(labels) if found == label]]
         loaded = [load_partition(p, 60, "capped") for p in held]
-        assert sum(part.block.shape[0] for part in loaded) == len(wanted)
-        np.testing.assert_array_equal(sum(part.sums.term_count for part in loaded), wanted.sum(axis=0))
-        pattern = np.vstack([part.block.toarray() > 0 for part in loaded])
+        assert sum(block.shape[0] for block, _ in loaded) == len(wanted)
+        found = sum(sums.arrays["term_count"] for _, sums in loaded)
+        np.testing.assert_array_equal(found, wanted.sum(axis=0))
+        pattern = np.vstack([block.toarray() > 0 for block, _ in loaded])
         np.testing.assert_array_equal(pattern, wanted > 0)
 
 

@@ -324,7 +324,7 @@ def test_what_is_damaged_is_found_and_mended(
     with pytest.raises(StoreError, match=name):
         require_intact(read_store(store))
     scanned(corpus, store, SAMPLED)
-    assert name != "last fold" or "scan 2 is repeated" in caplog.text
+    assert name != "last fold" or "its scan is repeated" in caplog.text
     assert digests(store) == digests(undisturbed)
     require_intact(read_store(store))
 

@@ -26,12 +26,14 @@ from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of, read_record
 from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, read_manifest
 from streaming_jsmf.moments.stages import stage_named, stages_of
 from streaming_jsmf.moments.stages.base import Stage, Variable, repair_hint
 from streaming_jsmf.moments.stages.sample import VARIABLES, factor_of, sample_block
-from streaming_jsmf.moments.stages.third_moment import TensorMoments, read_tensor_moments
+from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 
@@ -203,7 +205,7 @@ class Moments:
         """H_s of a scan with ``sample`` (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), read on each call."""
         share = self.manifest.sample_share
         assert share is not None, "a sampled store"
-        arrays = {name: self.read(name) for name in VARIABLES}
+        arrays = dict(zip(VARIABLES, each(self.read, VARIABLES), strict=True))
         return sample_block(arrays, self.n_words, share * self.scalars("range")["total_weight"])
 
     def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
@@ -293,7 +295,17 @@ class Moments:
             If the store lacks the third moment, no document has three tokens, or these are the moments of some
             partitions.
         """
-        return read_tensor_moments(self)
+        if not self.settings.third_moment:
+            raise InputError(
+                f"{self.path}: has no third moment, which --engine stod needs; add it with {adding_command(self)}"
+            )
+        if not self.scalars("third_moment")["total_weight"] > 0:
+            raise InputError(
+                f"{self.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
+                "--engine lr-jsmf, or ingest longer documents"
+            )
+        arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
+        return TensorMoments(self.read("basis"), BasisMoments(*arrays))
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).

@@ -98,7 +98,7 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
 
     A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
     """
-    damaged = _warn_each(damage_of_outcome(store, stage.name), stage.hint)
+    damaged = _warn_each(damage_of_outcome(store, stage.name), "is computed again")
     if damaged and not store.has_outcome(stage.name):
         forget_record(store.path, stage.name)
     lost, kept = damaged or store.outcome(stage.name) is None, stage.keeps_fold(store.settings)
@@ -114,11 +114,10 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
             for key in keys:
                 checkpoints.drop(kind, key)
         if complete and kept and scan.order.total not in found.intact_folds:
-            lost, remedy = True, stage.hint
-            if stage.keeps_parts:
-                remedy = "scan 1 is repeated for all partitions"
-                if checkpoints.keep:
-                    remedy = "the kept parts are folded again"
+            lost, remedy = (
+                True,
+                "the kept parts are folded again" if checkpoints.keep else "its scan is repeated",
+            )
             logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, remedy)
     return lost
 

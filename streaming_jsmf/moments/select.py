@@ -130,26 +130,23 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
         raise InputError(
             f"{moments.path}: no partition has {column} {expression}; there are {_listed(known)}"
         )
-    return SelectedMoments(moments.path, moments.manifest, expression, _fold(moments, chosen))
-
-
-def _fold(moments: Moments, keys: Sequence[str]) -> PartialResult:
     checkpoints = moments.checkpoints("range")
-    folded = _fold_parts(moments, (checkpoints.read_part(key) for key in keys))
-    if folded is None or not folded.scalars["total_weight"] > 0:
+    selected = _folded(moments, expression, (checkpoints.read_part(key) for key in chosen))
+    if not selected.folded.scalars["total_weight"] > 0:
         raise StoreError(
             f"{moments.path}: the selected partitions hold no document of two tokens; select more"
         )
-    return folded
+    return selected
 
 
-def _fold_parts(moments: Moments, parts: Iterable[PartialResult]) -> PartialResult | None:
-    """Fold parts of scan 1 in order and in memory; return None for an empty sequence."""
+def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
+    """Fold one or more parts of scan 1 in order and in memory."""
     reduction, folded = RangeReduction(moments.n_words, moments.settings), None
     with single_blas_thread():
         for part in parts:
             folded = reduction.fold(folded, part)
-    return folded
+    assert folded is not None, "there are parts"
+    return SelectedMoments(moments.path, moments.manifest, selection, folded)
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -196,6 +193,4 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
         for key, n in zip(moments.manifest.part_keys, times, strict=True)
         if n
     )
-    folded = _fold_parts(moments, drawn)
-    assert folded is not None, "as many draws as parts"
-    return SelectedMoments(moments.path, moments.manifest, f"bootstrap {seed} {replica}", folded)
+    return _folded(moments, f"bootstrap {seed} {replica}", drawn)

@@ -68,8 +68,6 @@ class Stage(ABC):
     ----------
     variables
         Its final arrays.
-    hint
-        The repair action, for messages about damaged final arrays.
     inputs
         Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     part_axes
@@ -83,7 +81,6 @@ class Stage(ABC):
 
     name: ClassVar[str]
     variables: ClassVar[Mapping[str, Variable]]
-    hint: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True

@@ -21,7 +21,7 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
-from streaming_jsmf.moments.stages.sample import probes, read_sample
+from streaming_jsmf.moments.stages.sample import probes
 from streaming_jsmf.timing import span
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class BasisStage(Stage):
         "basis": Variable(("word", "component"), "leading algebraic eigenvectors after scan 1", "Q"),
         "basis_eigenvalues": Variable(("component",), "their eigenvalues"),
     }
-    hint = "is computed again from the final arrays of scan 1"
     reads_corpora = False
     of_base = True
 
@@ -75,7 +74,7 @@ def _first_eigenpairs(store: Moments) -> Eigenpairs:
         return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
     if settings.range_finder == "sample":
         # Exclude the documents that are held out to check the eigenpairs.
-        fitted = SampleParts.of(read_sample(store)).fitted
+        fitted = SampleParts.of(store.sample()).fitted
         block = min(block_width(width + GUARD_VECTORS), store.n_words)
         start = probes(store.n_words, block, settings.seed, "sample")
         return sample_eigenpairs(fitted, diagonal, start, width, settings.power_steps)

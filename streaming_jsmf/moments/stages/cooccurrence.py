@@ -73,7 +73,6 @@ class CooccurrenceStage(Stage):
             ("word", "word_"), "the whole matrix of Eq. 1, counted by scan 2 with --exact", "C"
         ),
     }
-    hint = "scan 2 is repeated"
 
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.exact

@@ -17,7 +17,7 @@ from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
-from streaming_jsmf.moments.stages.sample import WORDS, read_sample
+from streaming_jsmf.moments.stages.sample import WORDS
 from streaming_jsmf.timing import span
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class EigenpairsStage(Stage):
         ),
         "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
     }
-    hint = "are computed again from the sample and scan 2"
     inputs = ("basis", "projection")
     reads_corpora = False
 
@@ -59,7 +58,7 @@ class EigenpairsStage(Stage):
         del folded
         share = store.manifest.sample_share
         assert share is not None, "a sampled store"
-        parts = SampleParts.of(read_sample(store))
+        parts = SampleParts.of(store.sample())
         diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
         most, seen = store.settings.max_topics, words_seen(store)
         with span("basis"):

@@ -49,7 +49,6 @@ class ProjectionStage(SumStage):
     variables: ClassVar = {
         "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
     }
-    hint = "scan 2 is repeated"
     inputs = ("basis",)
 
     def wanted(self, settings: ScanSettings) -> bool:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
@@ -62,9 +61,8 @@ class ThirdMomentReduction(BasisReduction):
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
 
     def _documents(self, partition: Partition) -> Iterator[Documents]:
-        for shares in iter_shares(partition, self.n_words):
-            weights = tensor_weights(shares.lengths, self.settings.document_weights)
-            yield Documents(shares.block, shares.lengths, weights)
+        for shares, lengths in iter_shares(partition, self.n_words):
+            yield Documents(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64, in place: ``folded`` holds the largest arrays of the pass."""
@@ -91,7 +89,6 @@ class ThirdMomentStage(SumStage):
             ("triple",), "of the symmetric tensor the entries i <= j <= k in order", "E3(Q, Q, Q)"
         ),
     }
-    hint = "the pass for the third moment is repeated"
     inputs = ("basis",)
     part_axes: ClassVar = {"third": ("triple",)}
 
@@ -144,25 +141,6 @@ class TensorMoments:
 
     basis: NDArray[np.float64]
     moments: BasisMoments
-
-
-def read_tensor_moments(store: Moments) -> TensorMoments:
-    """Read the moments of a complete store.
-
-    Raises ``InputError`` if the store lacks the third moment (the message has the command that adds it) or no
-    document has three tokens, and ``StoreError`` if an array is damaged.
-    """
-    if not store.settings.third_moment:
-        raise InputError(
-            f"{store.path}: has no third moment, which --engine stod needs; add it with {adding_command(store)}"
-        )
-    if not store.scalars("third_moment")["total_weight"] > 0:
-        raise InputError(
-            f"{store.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
-            "--engine lr-jsmf, or ingest longer documents"
-        )
-    arrays = (store.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
-    return TensorMoments(store.read("basis"), BasisMoments(*arrays))
 
 
 def adding_command(store: Moments) -> str:
