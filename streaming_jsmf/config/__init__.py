@@ -33,6 +33,7 @@ from streaming_jsmf.config.ingest import Preset as Preset
 from streaming_jsmf.config.ingest import ReaderName as ReaderName
 from streaming_jsmf.config.ingest import TextReading as TextReading
 from streaming_jsmf.config.ingest import request_of as request_of
+from streaming_jsmf.config.keywords import ENGINE_SETTINGS as ENGINE_SETTINGS
 from streaming_jsmf.config.keywords import engine_settings_of as engine_settings_of
 from streaming_jsmf.config.keywords import require_kind as require_kind
 from streaming_jsmf.config.keywords import settings_of as settings_of
