@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.scan import Changes, scan
-from streaming_jsmf.moments.store import read_store
 from tests import reference
 
 SYNCHRONOUS = Execution("synchronous")
@@ -45,7 +44,7 @@ def changed(
 
 
 def digests(store: Path) -> dict[str, str]:
-    return read_store(store).digests()
+    return read_store(store).digests(third_moment=True)
 
 
 def rename_words(corpus: Path, words: Sequence[str]) -> Path:

@@ -37,12 +37,12 @@ from streaming_jsmf.linalg.sampled import (
     sample_eigenpairs,
 )
 from streaming_jsmf.moments.integrity import require_intact
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.scan import Changes, scan
 from streaming_jsmf.moments.stages import eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
-from streaming_jsmf.moments.store import read_store, replace_manifest
+from streaming_jsmf.moments.store import replace_manifest
 from streaming_jsmf.reporting.info import describe
 from tests import reference
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -272,7 +272,7 @@ def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
     settings = replace(SAMPLED, range_finder="auto", sample_share=None)
     moments = scanned(corpus, tmp_path / "m", settings, keep=False)
     assert moments.settings.range_finder == "sample"
-    assert moments.store.manifest.sample_share == pytest.approx(200 / 900)
+    assert moments.manifest.sample_share == pytest.approx(200 / 900)
     expected = digests(tmp_path / "m")
     # Another release would choose otherwise.
     monkeypatch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 10_000)
@@ -324,7 +324,7 @@ def test_what_is_damaged_is_found_and_mended(
     with pytest.raises(StoreError, match=name):
         require_intact(read_store(store))
     scanned(corpus, store, SAMPLED)
-    assert name != "last fold" or "scan 2 is repeated" in caplog.text
+    assert name != "last fold" or "its scan is repeated" in caplog.text
     assert digests(store) == digests(undisturbed)
     require_intact(read_store(store))
 
@@ -505,7 +505,7 @@ def error_and_estimate(
     settings = replace(SAMPLED, **{"partition_nonzeros": 60_000, **fields})
     moments, k = scanned(corpus, store, settings), settings.max_topics
     error = yy_error(half(moments, k), exact_half(counts, k))
-    return error, moments.store.scalars("eigenpairs")["estimated_error"]
+    return error, moments.scalars("eigenpairs")["estimated_error"]
 
 
 def test_what_is_held_out_is_not_fitted_and_exact_eigenpairs_have_no_estimated_error() -> None:
@@ -542,12 +542,12 @@ def test_the_certificate_knows_a_basis_that_has_become_stale(
     a, b = write_corpus(tmp_path / "a", counts[:2000]), write_corpus(tmp_path / "b", counts[2000:])
     settings = replace(SAMPLED, max_topics=10, partition_nonzeros=20_000, sample_share=0.6)
     monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 0.031)
-    before = scanned(a, tmp_path / "m", settings).store.scalars("eigenpairs")
+    before = scanned(a, tmp_path / "m", settings).scalars("eigenpairs")
     assert "--rebase" not in caplog.text
-    after = changed(a, tmp_path / "m", add=[b]).store.scalars("eigenpairs")
+    after = changed(a, tmp_path / "m", add=[b]).scalars("eigenpairs")
     assert after["outside_basis"] > 4 * before["outside_basis"]
     assert "make the basis of all of them with scan --rebase" in caplog.text
-    rebased = changed(a, tmp_path / "m", rebase=True).store.scalars("eigenpairs")
+    rebased = changed(a, tmp_path / "m", rebase=True).scalars("eigenpairs")
     assert rebased["outside_basis"] < after["outside_basis"] / 4
     assert rebased["estimated_error"] < after["estimated_error"], (before, after, rebased)
 

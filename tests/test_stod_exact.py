@@ -16,8 +16,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.topics.infer import fit_moments
 from tests.corpora import write_corpus
 from tests.damage import truncated
@@ -40,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_moments_lie_beside_the_whole_matrix(folder: Path) -> None:
     moments = open_moments(folder / "exact")
-    names = [stage.name for stage in moments.store.stages]
+    names = [stage.name for stage in moments.stages]
     assert names == ["range", "cooccurrence", "basis", "third_moment"]
     require_moments(moments, COUNTS[:300])
     assert moments.cooccurrence().shape == (60, 60)

@@ -20,7 +20,7 @@ from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.moments.store import commit_stage, read_store
 from streaming_jsmf.topics.infer import model_fingerprint
 from tests import reference_stod
 from tests.cases import each_once
@@ -75,9 +75,9 @@ def test_a_store_holds_the_moments_of_its_documents(folder: Path, tmp_path: Path
         max_topics=5, scans=1, partition_nonzeros=300, document_weights="uniform", third_moment=True
     )
     store = scanned(write_corpus(tmp_path / "short", counts), tmp_path / "m", settings)
-    assert len(store.store.manifest.partitions) > 1
+    assert len(store.manifest.partitions) > 1
     require_moments(store, counts)
-    assert store.store.outcome("third_moment")["scalars"]["n_documents"] == (counts.sum(axis=1) >= 3).sum()  # type: ignore[index]
+    assert store.outcome("third_moment")["scalars"]["n_documents"] == (counts.sum(axis=1) >= 3).sum()  # type: ignore[index]
 
 
 def test_it_is_added_to_a_store_in_one_pass_and_changes_nothing_else(
@@ -121,7 +121,7 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
     path = copy("with")
     store = read_store(path)
     turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
-    store.commit_stage("basis", turned, {})
+    commit_stage(store, "basis", turned, {})
     assert read_store(path).missing_stages == ("projection", "third_moment")
     require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
 

@@ -26,10 +26,10 @@ from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_m
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import require_parts, resampled
-from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
 from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import write_alone
@@ -113,7 +113,7 @@ def choose_k(
 
 
 def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | None, str]:
-    paths = moments.store.manifest.paths
+    paths = moments.manifest.paths
     if corpus is not None:
         return open_corpus(corpus), ""
     if len(paths) != 1:

@@ -221,7 +221,7 @@ def spectral_certificates(moments: Moments, pairs: Eigenpairs, n_topics: int) ->
     if projected is None:
         return certificates
     basis, product = projected
-    first = np.sqrt(np.maximum(moments.store.read("basis_eigenvalues")[:n_topics], 0.0))
+    first = np.sqrt(np.maximum(moments.read("basis_eigenvalues")[:n_topics], 0.0))
     last = np.sqrt(np.maximum(values[:n_topics], 0.0))
     small = basis.T @ product
     ritz, rotation = np.linalg.eigh((small + small.T) / 2)

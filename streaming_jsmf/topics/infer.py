@@ -132,7 +132,7 @@ def fit_moments(
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
         else:
             arrays, metrics = fit_anchor_words(moments, settings, workers, lap, listener)
-    manifest = moments.store.manifest
+    manifest = moments.manifest
     provenance = {
         "engine": settings.engine,
         "moments": location(moments.path),
