@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, StodSettings, engine_settings_of, fingerprint, takes
+from streaming_jsmf.config import InferSettings, StodSettings, engine_settings_of, takes
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.memory import peak_memory
