@@ -34,6 +34,7 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
@@ -85,14 +86,13 @@ class BagColumns:
         return [name for name in self.kinds if name not in ("counts", self.id)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
 
     ``fingerprint`` is that of a corpus with a manifest, else None.
     """
 
-    files: tuple[str, ...]
     vocabulary_path: str
     columns: BagColumns
     fingerprint: str | None = None
@@ -103,7 +103,7 @@ class BagSource(RecordFiles, Source):
     rereads = True
 
     @classmethod
-    def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Any) -> Self:  # noqa: ARG003
+    def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Tokenizer) -> Self:
         """Find shards and words; a corpus with a manifest is checked against it.
 
         Raises InputError if no shard has the columns, and StoreError if a corpus with a manifest is damaged.
@@ -112,13 +112,17 @@ class BagSource(RecordFiles, Source):
         if exists(join(root, MANIFEST_NAME)):
             corpus = open_corpus(root)
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
-            return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
-        if not exists(root):
+            words, fingerprint = corpus.vocabulary_path, corpus.fingerprint
+        elif exists(root):
+            words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
+            found = (join(root, name) for name in find_shards(root, words))
+            shards, fingerprint = tuple(path for path in found if not files or path in files), None
+        else:
             raise InputError(f"there is nothing at {root}; check the path")
-        words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
-        found = (join(root, name) for name in find_shards(root, words))
-        shards = tuple(path for path in found if not files or path in files)
-        return cls(shards, words, _columns(shards, options.id))
+        columns = _columns(shards, options.id)
+        return cls(
+            root, shards, options, tokenizer, vocabulary_path=words, columns=columns, fingerprint=fingerprint
+        )
 
     @property
     def vocabulary(self) -> Sequence[str]:

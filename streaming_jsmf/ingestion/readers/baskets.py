@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -37,12 +36,8 @@ class BasketOptions(Strict):
     items: str = "items"
 
 
-@dataclass(frozen=True)
 class BasketSource(RecordFiles, Source):
     """Reader "baskets": documents of items, which are counted as written. Lines are UTF-8."""
-
-    files: tuple[str, ...]
-    options: BasketOptions
 
     reader = "baskets"
     options_type = BasketOptions

@@ -30,12 +30,8 @@ from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
 _WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
 
-@dataclass(frozen=True)
 class CountFiles(Source):
-    """Base of readers of ``files`` of counts over one vocabulary; word lists are named relative to each file."""
-
-    files: tuple[str, ...]
-    options: Any
+    """Base of readers of files of counts over one vocabulary; word lists are named relative to each file."""
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:

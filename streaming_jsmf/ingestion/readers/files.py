@@ -275,9 +275,7 @@ TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.t
 
 
 class RecordFiles(Reader):
-    """Base of readers whose ``files`` (local paths or URLs) are Parquet (by suffix) or lines."""
-
-    files: tuple[str, ...]
+    """Base of readers whose files are Parquet (by suffix) or lines."""
 
     def splittable(self, path: str) -> bool:  # noqa: ARG002
         """Return whether each line of the file is a record, so that it can be split at any line."""

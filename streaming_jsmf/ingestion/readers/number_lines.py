@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -136,14 +136,11 @@ class DocwordOptions(Strict):
     vocabulary: str | None = None
 
 
-@dataclass(frozen=True)
 class DocwordSource(NumberFiles):
     """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
 
     ``document_id`` is the number of the document. All files have the same words.
     """
-
-    options: DocwordOptions = field(default_factory=DocwordOptions)
 
     reader = "docword"
     options_type = DocwordOptions
@@ -182,15 +179,12 @@ class MatrixMarketOptions(Strict):
     vocabulary: str | None = None
 
 
-@dataclass(frozen=True)
 class MatrixMarketSource(NumberFiles):
     """Reader "matrix-market": a sparse matrix as lines "row column count", grouped by document.
 
     Integers stay integers, reals become float32, and pattern entries count 1. Documents have no ids. All files have the
     same words.
     """
-
-    options: MatrixMarketOptions = field(default_factory=MatrixMarketOptions)
 
     reader = "matrix-market"
     options_type = MatrixMarketOptions

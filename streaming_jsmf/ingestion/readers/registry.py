@@ -34,7 +34,7 @@ from streaming_jsmf.validation import Strict, explain
 PATH_OPTIONS = ("vocabulary", "names")
 
 
-READERS: dict[ReaderName, type[Reader]] = {
+READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
     source.reader: source
     for source in (
         TextSource,
@@ -141,7 +141,7 @@ def open_source(
     settings = _settings(reader, options)
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer
-    if getattr(source, "fingerprint", None) is not None:
+    if isinstance(source, BagSource) and source.fingerprint is not None:
         settings["source_fingerprint"] = source.fingerprint
     return OpenedSource(source, settings, words.ngrams > 1, phrases)
 

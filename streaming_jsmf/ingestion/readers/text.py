@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Self
 
@@ -82,14 +82,8 @@ SAMPLE_RECORDS = 1000
 _LARGEST_ID = 2**63 - 1
 
 
-@dataclass(frozen=True)
 class TextSource(RecordFiles, Source):
     """Reader "text": each record of a Parquet, JSON-lines or CSV file (by suffix) is a document; columns must match."""
-
-    files: tuple[str, ...]
-    options: TextOptions
-    tokenizer: Tokenizer
-    columns: TextColumns
 
     reader = "text"
     options_type = TextOptions
@@ -97,11 +91,16 @@ class TextSource(RecordFiles, Source):
     stop_words = ENGLISH
 
     @classmethod
-    def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:  # noqa: ARG003
+    def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
         """Determine the columns. Raises InputError if no file has them, with the reason for the first file."""
+        opened = cls(root, files, options, tokenizer)
+        _ = opened.columns
+        return opened
+
+    @cached_property
+    def columns(self) -> TextColumns:
         hint = "give a file of texts, and name the column with --read text=NAME"
-        columns = of_first_readable(files, lambda path: _columns_of(path, options), hint)
-        return cls(files, options, tokenizer, columns)
+        return of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
@@ -164,13 +163,8 @@ class TextSource(RecordFiles, Source):
                     break
 
 
-@dataclass(frozen=True)
 class LineSource(RecordFiles, Source):
     """Reader "lines": each non-empty line of a file is a document without an id."""
-
-    files: tuple[str, ...]
-    options: LineOptions
-    tokenizer: Tokenizer
 
     reader = "lines"
     options_type = LineOptions

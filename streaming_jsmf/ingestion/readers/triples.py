@@ -80,15 +80,11 @@ class TriplesOptions(Delimited):
         return [self.document, self.word, *([self.count] if self.count else [])]
 
 
-@dataclass(frozen=True)
 class TriplesSource(RecordFiles):
     """Reader "triples": files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
 
     Two passes over the rows, one of them over the files. Equal (document, word) are summed.
     """
-
-    files: tuple[str, ...]
-    options: Any
 
     reader: ClassVar[ReaderName] = "triples"
     options_type: ClassVar[type[Delimited]] = TriplesOptions
