@@ -106,7 +106,7 @@ def by_partitions(source: Source, settings: ScanSettings, numbers: list[int], wo
                 replace(settings, scans=scans, partition_nonzeros=budget),
                 Execution("threads"),
             )
-            made = len(moments.store.manifest.partitions)
+            made = len(moments.manifest.partitions)
             errors.append(yy_error(half(moments, K), exact))
         yield f"| {made} | {errors[0]:.1e} | {errors[1]:.1e} |"
 

@@ -132,7 +132,7 @@ class Case:
         found, best = (
             positive_half(pairs, n_topics) for pairs in (moments.eigenpairs(n_topics, extra=0), exact)
         )
-        return cls(settings, yy_error(found, best), moments.store.scalars("eigenpairs")["estimated_error"])
+        return cls(settings, yy_error(found, best), moments.scalars("eigenpairs")["estimated_error"])
 
 
 def cases(

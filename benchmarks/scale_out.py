@@ -184,7 +184,7 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
         corpus = open_corpus(folder / "corpus")
         units = list_units(corpus)
         partitions = plan_partitions(units, max(1, corpus.nonzeros // 4))
-        store = open_moments(folder / "moments").store
+        store = open_moments(folder / "moments")
         stages = {
             "scan 1, factors": RangeReduction(corpus.n_words, settings),
             "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),

@@ -94,7 +94,7 @@ def floor(width: int, n_documents: int) -> float:
 def loaded(corpus: Corpus) -> list[Documents]:
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
     shares = iter_shares(partition, corpus.n_words)
-    return [Documents(s.block, s.lengths, tensor_weights(s.lengths, "capped")) for s in shares]
+    return [Documents(block, n, tensor_weights(n, "capped")) for block, n in shares]
 
 
 def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:

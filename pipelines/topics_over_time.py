@@ -54,7 +54,7 @@ class Link:
 
 def ranges(moments: Moments, span: int) -> list[str]:
     """Expressions for the periods that have documents; periods start at multiples of ``span``."""
-    labels = {partition.label for partition in moments.store.manifest.partitions} - {None}
+    labels = {partition.label for partition in moments.manifest.partitions} - {None}
     if not all(isinstance(label, int) for label in labels):
         raise InputError(
             f"--by: periods are made of whole numbers, not of values such as {sorted(labels, key=str)[0]!r}"

@@ -17,8 +17,14 @@ import pytest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 BUCKET = Unit("the bucket")
+
+
+def opened(kind: Any, *paths: Any, **options: Any) -> Any:
+    """A reader on files."""
+    return kind.open("", tuple(map(str, paths)), kind.options_type(**options), Tokenizer())
 
 
 class Read:

@@ -49,7 +49,7 @@ def moments(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Mome
 def test_the_spectrum_is_certified_by_exact_products(moments: Moments, documents: Planted) -> None:
     weights = reference.document_weights(documents.counts.sum(axis=1), "capped")
     exact = reference.cooccurrence(documents.counts, weights)
-    basis = moments.store.read("basis")
+    basis = moments.read("basis")
     values, rotation = np.linalg.eigh(basis.T @ exact @ basis)
     residuals = np.linalg.norm(exact @ (basis @ rotation) - (basis @ rotation) * values, axis=0) / np.abs(
         values
@@ -58,7 +58,7 @@ def test_the_spectrum_is_certified_by_exact_products(moments: Moments, documents
     found = spectral_certificates(moments, pairs, 5)
     assert found["ritz_residual"] == pytest.approx(residuals[::-1][:5].max(), rel=1e-3)
     assert found["eigenvalue_gap"] == pytest.approx(1 - pairs.values[5] / pairs.values[4])
-    before = basis[:, :5] * np.sqrt(moments.store.read("basis_eigenvalues")[:5])
+    before = basis[:, :5] * np.sqrt(moments.read("basis_eigenvalues")[:5])
     after = pairs.vectors[:, :5] * np.sqrt(pairs.values[:5])
     dense = np.linalg.norm(after @ after.T - before @ before.T) / np.linalg.norm(before @ before.T)
     assert dense > 1e-3

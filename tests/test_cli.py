@@ -30,8 +30,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs import tasks
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
+from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
 from tests import outcomes
 from tests.cases import each_once
@@ -616,9 +616,8 @@ ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "fa
     [
         *each_once([f"moments/{name}" for name in ARRAYS], SOME, [INFERS, INFO]),
         *each_once(["moments/basis", "moments/projection"], SOME, [INFERS]),
-        *each_once(["unfinished/basis"], SOME, ["scan {corpus} {unfinished} SMALL"]),
         *each_once(["model/prominent_words"], SOME, ["topics {model}", "info {model}"]),
-        *each_once(["moments/records/range/zarr.json"], RECORDS, [SCANS, INFERS, INFO]),
+        *each_once(["moments/records/range/zarr.json"], RECORDS, [INFERS, INFO]),
         *each_once(["moments/zarr.json"], ROOTS, [SCANS, INFERS, INFO]),
         *each_once(["model/zarr.json"], MODEL_ROOTS, ["topics {model}", "info {model}"]),
     ],

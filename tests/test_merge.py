@@ -18,8 +18,7 @@ from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs import checkpoints
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER
-from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from tests import reference
 from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, changed, dense, digests, half, partial_names, scanned

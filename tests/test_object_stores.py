@@ -21,7 +21,7 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Checkpoints
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.paths import child_names, store_path
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, words, write_corpus

@@ -21,9 +21,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import Labels, select_partitions
-from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
 from tests.stores import SMALL, changed, digests, half, scanned
@@ -84,25 +83,22 @@ def test_each_partition_holds_just_the_documents_of_its_value(
         assert len(held) > 1, "the budget must bite"
         wanted = COUNTS[[i for i, found in enumerate(labels) if found == label]]
         loaded = [load_partition(p, 60, "capped") for p in held]
-        assert sum(part.block.shape[0] for part in loaded) == len(wanted)
-        np.testing.assert_array_equal(sum(part.sums.term_count for part in loaded), wanted.sum(axis=0))
-        pattern = np.vstack([part.block.toarray() > 0 for part in loaded])
+        assert sum(block.shape[0] for block, _ in loaded) == len(wanted)
+        found = sum(sums.arrays["term_count"] for _, sums in loaded)
+        np.testing.assert_array_equal(found, wanted.sum(axis=0))
+        pattern = np.vstack([block.toarray() > 0 for block, _ in loaded])
         np.testing.assert_array_equal(pattern, wanted > 0)
 
 
 @pytest.mark.parametrize("name", ["years", "names"])
 def test_the_sums_are_those_without_the_column(name: str, folder: Path) -> None:
-    plain, by = (_opened(folder / store) for store in ("plain", name))
+    plain, by = (open_moments(folder / store) for store in ("plain", name))
     np.testing.assert_allclose(by.row_sum, plain.row_sum, rtol=1e-12)
     np.testing.assert_allclose(by.diagonal, plain.diagonal, rtol=1e-12)
     np.testing.assert_array_equal(by.term_count, plain.term_count)
     np.testing.assert_array_equal(by.document_frequency, plain.document_frequency)
     assert by.n_documents == plain.n_documents
     assert yy_error(half(by, 4), half(plain, 4)) < 1e-4
-
-
-def _opened(store: Path) -> Moments:
-    return Moments(read_store(store))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +131,7 @@ def test_a_corpus_is_added_and_removed_by_its_labels_too(folder: Path, tmp_path:
     before = digests(tmp_path / "m")
     moments = changed(first, tmp_path / "m", add=[second])
     chosen = select_partitions(moments, "1990..1991")
-    whole = select_partitions(_opened(folder / "years"), "1990..1991")
+    whole = select_partitions(open_moments(folder / "years"), "1990..1991")
     np.testing.assert_allclose(chosen.row_sum, whole.row_sum, rtol=1e-12)
     changed(first, tmp_path / "m", remove=[second])
     assert digests(tmp_path / "m") == before
@@ -177,7 +173,7 @@ def test_models_of_two_selections_differ_and_say_which_they_are(years: Moments, 
 
 
 def test_strings_are_selected_by_name(folder: Path) -> None:
-    named, numbered = (_opened(folder / store) for store in ("names", "years"))
+    named, numbered = (open_moments(folder / store) for store in ("names", "years"))
     by_name = select_partitions(named, "year 1990,year 1991")
     np.testing.assert_allclose(by_name.row_sum, select_partitions(numbered, "1990..1991").row_sum, rtol=1e-12)
     with pytest.raises(InputError, match=r"there are year 1990, year 1991, .*, null"):

@@ -39,7 +39,7 @@ def scanned(corpus: Path, name: str, *, keep: bool = True, **settings: object) -
 @pytest.fixture(scope="module")
 def moments(corpus: Path) -> Moments:
     found = scanned(corpus, "kept")
-    assert len(found.store.manifest.part_keys) == PARTS
+    assert len(found.manifest.part_keys) == PARTS
     return found
 
 

@@ -65,7 +65,7 @@ def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
     first = scan(corpus, tmp_path / "m", settings, small, keep_partitions=True)
     size = first.settings.partition_nonzeros
     assert size is not None
-    assert len(first.store.manifest.partitions) > 2
+    assert len(first.manifest.partitions) > 2
     again = scan(corpus, tmp_path / "m", settings, large)
     assert again.digests() == first.digests()
     assert again.settings.partition_nonzeros == size

@@ -21,18 +21,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers import counts as counts_base
 from streaming_jsmf.ingestion.readers import matrices as matrix_files
 from streaming_jsmf.ingestion.readers import number_lines
 from streaming_jsmf.ingestion.readers.base import BadRecords
-from streaming_jsmf.ingestion.readers.h5ad import H5adOptions, H5adSource
+from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_files import (
-    DocwordOptions,
+from streaming_jsmf.ingestion.readers.number_lines import (
     DocwordSource,
-    MatrixMarketOptions,
     MatrixMarketSource,
 )
-from tests.sources import Read, put, refused_by, small
+from tests.sources import Read, opened, put, refused_by, small
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")
 # Three documents, the second one empty; the lines after the header are 4 to 8.
@@ -55,14 +54,18 @@ def put_lines(path, lines, end="\n"):
     return put(path, gzip.compress(data) if path.suffix == ".gz" else data)
 
 
+def docwords(*paths, **options):
+    return opened(DocwordSource, *paths, **options)
+
+
 def docword_file(tmp_path, lines, name="docword.x.txt", words=WORDS, end="\n"):
     put_lines(tmp_path / "vocab.x.txt", words)
-    return DocwordSource((str(put_lines(tmp_path / name, lines, end)),))
+    return docwords(put_lines(tmp_path / name, lines, end))
 
 
 def market_file(tmp_path, lines, name="x.mtx", words=WORDS, **options):
     put_lines(tmp_path / "vocab.txt", words)
-    return MatrixMarketSource((str(put_lines(tmp_path / name, lines)),), MatrixMarketOptions(**options))
+    return opened(MatrixMarketSource, put_lines(tmp_path / name, lines), **options)
 
 
 def npz_file(tmp_path, matrix, compressed=True, name="x.npz", words=WORDS):
@@ -70,14 +73,14 @@ def npz_file(tmp_path, matrix, compressed=True, name="x.npz", words=WORDS):
     sp.save_npz(
         tmp_path / name, sp.csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix, compressed
     )
-    return NpzSource((str(tmp_path / name),))
+    return opened(NpzSource, tmp_path / name)
 
 
 def h5ad_file(tmp_path, matrix, words=WORDS, name="x.h5ad", layers=None, obs=None, **options):
     obs = pd.DataFrame(obs or {}, index=[f"c{i}" for i in range(matrix.shape[0])])
     data = anndata.AnnData(matrix, obs=obs, var=pd.DataFrame(index=list(words)), layers=layers)
     data.write_h5ad(tmp_path / name)
-    return H5adSource((str(tmp_path / name),), H5adOptions(**options))
+    return opened(H5adSource, tmp_path / name, **options)
 
 
 @contextlib.contextmanager
@@ -352,13 +355,13 @@ def test_little_is_held_at_once(tmp_path, monkeypatch):
     # A document over many blocks does not pile up its repeated words.
     lines = [f"1 {i % 5 + 1} 1" for i in range(5000)]
     source = docword_file(tmp_path, ["1", "5", "5000", *lines])
-    held, merge = [], number_lines.merge_entries
+    held, merge = [], counts_base.merge_entries
 
     def counting(entries, n):
         held.append(len(entries.word))
         return merge(entries, n)
 
-    monkeypatch.setattr(number_lines, "merge_entries", counting)
+    monkeypatch.setattr(counts_base, "merge_entries", counting)
     with small_blocks(300, 100):
         assert rows_of(Read(source)) == [[1000] * 5]
     assert len(held) > 20
@@ -369,26 +372,26 @@ def test_files_share_one_vocabulary(tmp_path):
     files = tuple(str(put_lines(tmp_path / f"docword.{name}.txt", DOCWORD)) for name in "ab")
     for name in "ab":
         put_lines(tmp_path / f"vocab.{name}.txt", WORDS)
-    read = Read(DocwordSource(files))
+    read = Read(docwords(*files))
     assert rows_of(read) == TRUTH * 2
     assert [unit.size for unit in read.units] == [(tmp_path / "docword.a.txt").stat().st_size] * 2
     for words, at in ((("ant", "bee", "cow", "dog", "eel"), 2), ((*WORDS, "fox"), 5)):
         put_lines(tmp_path / "vocab.b.txt", words)
         with pytest.raises(InputError, match=rf"docword\.b\.txt .*docword\.a\.txt.*\bword {at}\b"):
-            DocwordSource(files).units()
+            docwords(*files).units()
     with pytest.raises(InputError, match="no files"):
-        DocwordSource(()).units()
+        docwords().units()
 
 
 def test_the_word_list_is_found_or_missed(tmp_path):
     path = str(put_lines(tmp_path / "docword.x.txt", DOCWORD))
     with pytest.raises(InputError, match=r"\bvocab\.x\.txt\b.*option vocabulary"):
-        DocwordSource((path,)).units()
+        docwords(path).units()
     put_lines(tmp_path / "lists" / "w.txt", WORDS)
     for wanted in ("lists/w.txt", str(tmp_path / "lists" / "w.txt")):
-        assert rows_of(Read(DocwordSource((path,), DocwordOptions(vocabulary=wanted)))) == TRUTH
+        assert rows_of(Read(docwords(path, vocabulary=wanted))) == TRUTH
     with pytest.raises(InputError, match=r"\bw\.txt\b"):
-        DocwordSource((path,), DocwordOptions(vocabulary="w.txt")).units()
+        docwords(path, vocabulary="w.txt").units()
     source = npz_file(tmp_path, np.array(TRUTH), words=("of another file",))
     put_lines(tmp_path / "x.vocab.txt", WORDS)
     assert rows_of(Read(source)) == TRUTH
@@ -402,7 +405,7 @@ def test_tasks_are_small(tmp_path):
         docword_file(tmp_path, ["3", "5000", "0"], words=words),
         npz_file(tmp_path, matrix, words=words),
         h5ad_file(tmp_path, matrix, words),
-        MatrixMarketSource((str(tmp_path / "x.mtx"),), MatrixMarketOptions(documents="columns")),
+        opened(MatrixMarketSource, tmp_path / "x.mtx", documents="columns"),
     ):
         assert len(source.vocabulary) == 5000
         data = pickle.dumps(source)
@@ -567,7 +570,7 @@ def test_gene_names_must_be_distinct_and_shared(tmp_path):
     one = h5ad_file(tmp_path, np.array(TRUTH), name="1.h5ad").files
     two = h5ad_file(tmp_path, np.array(TRUTH), WORDS[::-1], name="2.h5ad").files
     with pytest.raises(InputError, match=r"2\.h5ad .*1\.h5ad.*\bword 0\b"):
-        H5adSource(one + two).units()
+        opened(H5adSource, *one, *two).units()
 
 
 def test_h5ad_that_is_no_anndata_is_refused(tmp_path, monkeypatch):
@@ -575,7 +578,7 @@ def test_h5ad_that_is_no_anndata_is_refused(tmp_path, monkeypatch):
     with h5py.File(tmp_path / "y.h5ad", "w") as file:
         file["X"] = np.array(TRUTH)
     with pytest.raises(InputError, match=r"\bobs\b"):
-        H5adSource((str(tmp_path / "y.h5ad"),)).units()
+        opened(H5adSource, tmp_path / "y.h5ad").units()
     monkeypatch.setitem(sys.modules, "anndata.io", None)
     with pytest.raises(InputError, match=r"pip install 'streaming-jsmf\[anndata\]'"):
         source.units()

@@ -22,27 +22,26 @@ from hypothesis import strategies as st
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import text, text_files
 from streaming_jsmf.ingestion.readers.base import BadRecords
-from streaming_jsmf.ingestion.readers.baskets import BasketOptions, BasketSource
+from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
 from streaming_jsmf.ingestion.readers.guess import guess_reader
 from streaming_jsmf.ingestion.readers.registry import READERS, check_options
 from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
-from streaming_jsmf.ingestion.readers.text_records import TextOptions
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from tests.sources import Read, message, put, put_parquet, refused_by, small
+from tests.sources import Read, message, opened, put, put_parquet, refused_by, small
 
 
 def texts(*paths, **options):
-    return TextSource.open("", tuple(map(str, paths)), TextOptions(**options), Tokenizer())
+    return opened(TextSource, *paths, **options)
 
 
 def baskets(*paths, **options):
-    return BasketSource(tuple(map(str, paths)), BasketOptions(**options))
+    return opened(BasketSource, *paths, **options)
 
 
 def files_of(root, **options):
-    return TextFilesSource(str(root), TextFilesOptions(**options), Tokenizer())
+    return TextFilesSource.open(str(root), (), TextFilesOptions(**options), Tokenizer())
 
 
 def rows_of(bad):

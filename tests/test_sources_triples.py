@@ -19,9 +19,9 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers import grouping, tables, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
 from streaming_jsmf.ingestion.readers.hashing import hash_values
-from streaming_jsmf.ingestion.readers.ratings import RatingsOptions, RatingsSource
-from streaming_jsmf.ingestion.readers.triples import TriplesOptions, TriplesSource
-from tests.sources import BUCKET, Read, message, put, put_parquet, small
+from streaming_jsmf.ingestion.readers.ratings import RatingsSource
+from streaming_jsmf.ingestion.readers.triples import TriplesSource
+from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
 
 LARGEST = 2**31 - 1
 HEADER = "document,word,count\n"
@@ -53,7 +53,7 @@ def fails(source, tmp_path):
 
 
 def source_of(*paths, **options):
-    return TriplesSource(tuple(map(str, paths)), TriplesOptions(**options))
+    return opened(TriplesSource, *paths, **options)
 
 
 def csv_source(tmp_path, text, **options):
@@ -65,7 +65,7 @@ def parquet_source(tmp_path, table, row_group_size=None, **options):
 
 
 def ratings_source(path, **options):
-    return RatingsSource((str(path),), RatingsOptions(**options))
+    return opened(RatingsSource, path, **options)
 
 
 def quoted(field):
@@ -469,7 +469,7 @@ def test_names_with_a_header_beside_parquet(tmp_path):
         read(ratings_source(path, **named), tmp_path)
 
 
-@pytest.mark.parametrize("rating", ["0", "-1", "5.5", "4.25", "nan", "x", "", "1e999"])
+@pytest.mark.parametrize("rating", ["0", "-1", "5.5", "4.25", "nan", "x", "", "1e999", "1e308"])
 def test_what_is_no_rating_is_a_bad_record(tmp_path, rating):
     path = put(tmp_path / "r.csv", f"user,item,rating\n1,a,5\n1,b,{rating}\n")
     assert f"r.csv, line 3: rating {rating or 'is empty'}" in fails(ratings_source(path), tmp_path)

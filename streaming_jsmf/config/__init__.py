@@ -9,8 +9,6 @@ from streaming_jsmf.config.execution import parse_memory as parse_memory
 from streaming_jsmf.config.fields import Settings as Settings
 from streaming_jsmf.config.fields import declared as declared
 from streaming_jsmf.config.fields import fields_given as fields_given
-from streaming_jsmf.config.fingerprint import differences as differences
-from streaming_jsmf.config.fingerprint import fingerprint as fingerprint
 from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
 from streaming_jsmf.config.inference import AUTO as AUTO
 from streaming_jsmf.config.inference import LARGEST_ALPHA0 as LARGEST_ALPHA0

@@ -10,9 +10,9 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from streaming_jsmf.config.fields import Settings, declared, fields_given, parameters_text
-from streaming_jsmf.config.fingerprint import LONGEST_VALUE
 from streaming_jsmf.config.inference import EngineChoice, InferSettings, StodSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import LONGEST_VALUE
 
 S = TypeVar("S", bound=Settings)
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -22,8 +22,7 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
 from streaming_jsmf.errors import InputError, StoreError, finding
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.files import find_files
-from streaming_jsmf.ingestion.readers.units import is_parquet
+from streaming_jsmf.ingestion.readers.files import find_files, is_parquet
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover

@@ -236,7 +236,7 @@ def _totals_read(read: Sequence[Record]) -> dict[str, Json]:
 
 def _phrases_of(source: Any) -> dict[str, Json]:
     """Phrases of the source, found or given, as stored in the manifest: one per line."""
-    phrases = source.tokenizer.phrases if hasattr(source, "tokenizer") else ()
+    phrases = source.tokenizer.phrases
     return {PHRASES: "\n".join(phrases)} if phrases else {}
 
 

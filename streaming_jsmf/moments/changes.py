@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.manifest import Manifest, with_corpus, with_third_moment, without
+from streaming_jsmf.moments.manifest import Manifest, PartitionEntry, with_corpus, with_third_moment
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
+from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.run import run_stages
-from streaming_jsmf.moments.store import MomentsStore, replace_manifest, words_digest
+from streaming_jsmf.moments.store import remove_leftovers, replace_manifest, words_digest
+from streaming_jsmf.storage.paths import join, normalise
 
 
 def change_corpora(
-    store: MomentsStore,
+    store: Moments,
     names: Sequence[str],
     corpora: Sequence[Corpus],
     execution: Execution,
@@ -27,7 +30,7 @@ def change_corpora(
     *,
     mark: str,
     rebase: bool = False,
-) -> MomentsStore:
+) -> Moments:
     """Remove what ``names`` lists, then add ``corpora``, atomically. The caller holds the lock of the store.
 
     ``names`` are paths of corpora, or paths, names or hashes of shards, of a store that keeps its partitions;
@@ -73,9 +76,7 @@ def change_corpora(
     return _switched(store, after, executor, corpora)
 
 
-def _switched(
-    store: MomentsStore, after: Manifest, executor: Executor, corpora: Sequence[Corpus]
-) -> MomentsStore:
+def _switched(store: Moments, after: Manifest, executor: Executor, corpora: Sequence[Corpus]) -> Moments:
     """Replace the manifest and run the missing stages; restore the old manifest if the input is bad."""
     if store.reads_twice:
         # Detect a moved corpus now, not after scan 1.
@@ -88,14 +89,12 @@ def _switched(
         if before.has_outcome("range"):
             replace_manifest(before, before.manifest)
             # Folded parts have lost their arrays, which another folding order would need.
-            before.clear()
+            remove_leftovers(before)
         raise
     return store
 
 
-def add_third_moment(
-    store: MomentsStore, execution: Execution, executor: Executor, *, mark: str
-) -> MomentsStore:
+def add_third_moment(store: Moments, execution: Execution, executor: Executor, *, mark: str) -> Moments:
     """Add the third moment to a complete store, in one pass over all its corpora, or none if it exists.
 
     The caller holds the lock of the store. The result has the bits of a store that was scanned with it. ``mark`` is
@@ -113,6 +112,77 @@ def add_third_moment(
     return store
 
 
-def is_part(store: MomentsStore, corpus: Corpus) -> bool:
+def is_part(store: Moments, corpus: Corpus) -> bool:
     """Whether a corpus with this fingerprint is in the store."""
     return any(entry.fingerprint == corpus.fingerprint for entry in store.manifest.corpora)
+
+
+def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
+    """The manifest without the named corpora and shards (paths of corpora, names or hashes of shards).
+
+    Raises ``InputError`` if a name is unknown, or a removed shard shares a partition with one that stays.
+    """
+    gone: set[tuple[int, str]] = set()
+    for name in names:
+        found = shards_named(manifest, name)
+        if not found:
+            raise InputError(f"{name} is not in the store; it has {', '.join(manifest.paths)}")
+        gone |= found
+    staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest.partitions]
+    parts, first = [], 0
+    for content, count in manifest.parts:
+        held = staying[first : first + count]
+        if any(held) and not all(held):
+            raise InputError(
+                f"{', '.join(names)} was merged with other partitions into one factor; scan again"
+            )
+        if all(held):
+            parts.append((content, count))
+        first += count
+    kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
+    return _renumbered(manifest.with_new_basis().changed(partitions=kept, parts=tuple(parts)))
+
+
+def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
+    """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
+    path = location(normalise(name))
+    found, named = set(), []
+    for number, entry in enumerate(manifest.corpora):
+        whole = path == entry.path or name == entry.fingerprint
+        for shard, digest in entry.shards.items():
+            place = join(entry.path, shard)
+            if whole or name == digest or path == place:
+                found.add((number, shard))
+            elif name in (shard, shard.rsplit("/", 1)[-1]):
+                named.append((number, shard, place))
+    if not found and len(named) > 1:
+        places = ", ".join(place for *_, place in named)
+        raise InputError(f"{name} could be any of {places}; give the path of the one that is meant")
+    return found or {(number, shard) for number, shard, _ in named}
+
+
+def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -> bool:
+    shards = {shard for shard, _ in partition.units}
+    leaving = {shard for shard in shards if (partition.corpus, shard) in gone}
+    if leaving and leaving != shards:
+        together = ", ".join(sorted(shards - leaving))
+        raise InputError(
+            f"{name}: {', '.join(sorted(leaving))} shares a partition with {together}; remove all of them, "
+            "or scan again without"
+        )
+    return bool(leaving)
+
+
+def _renumbered(manifest: Manifest) -> Manifest:
+    """Drop removed shards and empty corpora, and renumber the corpora."""
+    shards: dict[int, set[str]] = {}
+    for partition in manifest.partitions:
+        shards.setdefault(partition.corpus, set()).update(shard for shard, _ in partition.units)
+    used = sorted(shards)
+    corpora = []
+    for old in used:
+        entry = manifest.corpora[old]
+        staying = {name: digest for name, digest in entry.shards.items() if name in shards[old]}
+        corpora.append(entry.model_copy(update={"shards": staying}))
+    partitions = (p.model_copy(update={"corpus": used.index(p.corpus)}) for p in manifest.partitions)
+    return manifest.changed(corpora=tuple(corpora), partitions=tuple(partitions))

@@ -8,9 +8,8 @@ from functools import partial
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
+from streaming_jsmf.moments.reader import WORDS, Moments
 from streaming_jsmf.moments.stages.base import Scan, repair_hint
-from streaming_jsmf.moments.store import WORDS, MomentsStore
-from streaming_jsmf.moments.word_ids import read_word_ids
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import StorePath
 
@@ -25,13 +24,13 @@ class DamagedResults:
     intact_parts: frozenset[str]
 
 
-def require_intact(store: MomentsStore) -> None:
+def require_intact(store: Moments) -> None:
     """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message has the remedy."""
     for error in damage(store):
         raise error
 
 
-def damage(store: MomentsStore) -> Iterator[StoreError]:
+def damage(store: Moments) -> Iterator[StoreError]:
     """Yield the errors of all damaged results: final arrays, and the folds and parts that a complete store keeps."""
     yield from damage_of_groups(store).values()
     yield from damage_of_outcome(store, WORDS)
@@ -44,7 +43,7 @@ def damage(store: MomentsStore) -> Iterator[StoreError]:
             yield from (*found.folds.values(), *found.parts.values())
 
 
-def damage_of_outcome(store: MomentsStore, stage: str) -> Iterator[StoreError]:
+def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
     """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays one at a time.
 
     A missing stage is not damaged, but a missing vocabulary is.
@@ -60,16 +59,16 @@ def damage_of_outcome(store: MomentsStore, stage: str) -> Iterator[StoreError]:
         yield StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {repair_hint(store.path)}")
 
 
-def damage_of_word_ids(store: MomentsStore) -> Mapping[int, StoreError]:
+def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
     """Damage to the word ids of each corpus, by corpus index."""
     errors = {
-        number: _error_of(partial(read_word_ids, store, entry))
+        number: _error_of(partial(store.word_ids, entry))
         for number, entry in enumerate(store.manifest.corpora)
     }
     return {number: error for number, error in errors.items() if error is not None}
 
 
-def damage_of_groups(store: MomentsStore) -> Mapping[StorePath, StoreError]:
+def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
     """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
     hint, places = repair_hint(store.path), (store.path / PARTIALS, store.path / RECORDS)
     errors = {place: _error_of(partial(read_attributes, place, hint=hint)) for place in places}

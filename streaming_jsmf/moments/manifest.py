@@ -7,23 +7,27 @@ every bit of a store: part keys hash the partition contents, and the key of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.units import Partition, distinct, list_units, plan_partitions, shard_name
-from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import key_of
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.storage.paths import join, normalise
-from streaming_jsmf.validation import Strict
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.paths import StorePath, node_exists
+from streaming_jsmf.validation import Strict, explain
+
+KIND = "streaming_jsmf.moments"
 
 FORMAT_VERSION = 2
 
@@ -35,7 +39,7 @@ SAMPLE_VERSION = 2
 
 
 class WordIds(Strict):
-    """Describes an array with the id in the store of each word of a corpus (see ``moments.word_ids``)."""
+    """Describes an array with the id in the store of each word of a corpus ."""
 
     name: str
     sha256: str
@@ -150,15 +154,15 @@ class Manifest(Strict):
         All other results are then sums that can be extended. Without a sample the manifest is unchanged: the basis is
         recomputed from the factor of all documents.
         """
-        kept = None if self.sample_share is None else before.base or before.order.total
-        return self.changed(base=kept) if kept else self
+        return self.changed(base=None if self.sample_share is None else before.base or before.order.total)
 
     def with_new_basis(self) -> Manifest:
         """The manifest with a basis computed from all its documents, as in a single scan."""
-        return self if self.base is None else self.changed(base=None)
+        return self.changed(base=None)
 
     def changed(self, **fields: Any) -> Manifest:
-        return self.model_copy(update=fields)
+        """The manifest with other values of some fields; those that stay the same are not set."""
+        return self.model_copy(update={name: v for name, v in fields.items() if v != getattr(self, name)})
 
     def as_json(self) -> dict[str, Any]:
         """The manifest as JSON values, with only the keys that were set."""
@@ -230,74 +234,6 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
     )
 
 
-def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
-    """The manifest without the named corpora and shards (paths of corpora, names or hashes of shards).
-
-    Raises ``InputError`` if a name is unknown, or a removed shard shares a partition with one that stays.
-    """
-    gone: set[tuple[int, str]] = set()
-    for name in names:
-        found = shards_named(manifest, name)
-        if not found:
-            raise InputError(f"{name} is not in the store; it has {', '.join(manifest.paths)}")
-        gone |= found
-    staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest.partitions]
-    parts, first = [], 0
-    for content, count in manifest.parts:
-        held = staying[first : first + count]
-        if any(held) and not all(held):
-            raise InputError(
-                f"{', '.join(names)} was merged with other partitions into one factor; scan again"
-            )
-        if all(held):
-            parts.append((content, count))
-        first += count
-    kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
-    return _renumbered(manifest.with_new_basis().changed(partitions=kept, parts=tuple(parts)))
-
-
-@dataclass(frozen=True)
-class MergePlan:
-    """How two stores are merged.
-
-    ``vocabulary`` and ``n_words`` are those of the union. ``word_ids`` holds, for each corpus of the second store,
-    the ids of its words in the union (None: unchanged). ``in_parts``: whether the parts of both stores are folded one
-    by one; otherwise the second store's factor becomes one part. ``same_words``: whether both vocabularies are equal;
-    otherwise the first store's factor also becomes one part.
-    """
-
-    vocabulary: str
-    n_words: int
-    word_ids: Sequence[WordIds | None]
-    in_parts: bool
-    same_words: bool
-
-
-def merged_manifest(first: Manifest, second: Manifest, plan: MergePlan) -> Manifest:
-    """The manifest of the first store with corpora, partitions and parts of the second appended."""
-    shift = len(first.corpora)
-    theirs = (
-        entry.model_copy(update={"word_ids": ids})
-        for entry, ids in zip(second.corpora, plan.word_ids, strict=True)
-    )
-    moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
-    return first.with_new_basis().changed(
-        vocabulary=plan.vocabulary,
-        n_words=plan.n_words,
-        keep_partitions=plan.in_parts,
-        corpora=(*first.corpora, *theirs),
-        partitions=(*first.partitions, *moved),
-        parts=(
-            *(first.parts if plan.same_words else _as_one_part(first)),
-            *(second.parts if plan.in_parts else _as_one_part(second)),
-        ),
-    )
-
-
-def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
-    return [(f"fold {manifest.order.total}", len(manifest.partitions))]
-
-
 def relocate(manifest: Manifest, corpus: Corpus) -> Manifest:
     """The manifest with the current location of ``corpus``, if its shards have kept their names."""
     shards = {(shard.name, shard.sha256) for shard in corpus.shards}
@@ -332,46 +268,65 @@ def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
             )
 
 
-def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
-    """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
-    path = location(normalise(name))
-    found, named = set(), []
-    for number, entry in enumerate(manifest.corpora):
-        whole = path == entry.path or name == entry.fingerprint
-        for shard, digest in entry.shards.items():
-            place = join(entry.path, shard)
-            if whole or name == digest or path == place:
-                found.add((number, shard))
-            elif name in (shard, shard.rsplit("/", 1)[-1]):
-                named.append((number, shard, place))
-    if not found and len(named) > 1:
-        places = ", ".join(place for *_, place in named)
-        raise InputError(f"{name} could be any of {places}; give the path of the one that is meant")
-    return found or {(number, shard) for number, shard, _ in named}
+def read_manifest(path: StorePath) -> Manifest:
+    """Read the manifest of the store at ``path``.
 
-
-def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -> bool:
-    shards = {shard for shard, _ in partition.units}
-    leaving = {shard for shard in shards if (partition.corpus, shard) in gone}
-    if leaving and leaving != shards:
-        together = ", ".join(sorted(shards - leaving))
-        raise InputError(
-            f"{name}: {', '.join(sorted(leaving))} shares a partition with {together}; remove all of them, "
-            "or scan again without"
+    Raises ``InputError`` if there is no store or its format version is unknown, and ``StoreError`` if its metadata is
+    damaged.
+    """
+    if not node_exists(path):
+        refuse_lost_root(path)
+        if isinstance(path, Path) and (path / "manifest.json").exists():
+            raise InputError(
+                f"{path}: is a corpus, not a moments store; scan makes one of it, or fit does all at once"
+            )
+        raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
+    attributes = read_attributes(path)
+    if attributes.get("kind") != KIND:
+        raise InputError(f"{path}: this is not a moments store; give the path that scan or fit wrote")
+    manifest = attributes.get("manifest")
+    if not isinstance(manifest, dict) or "format_version" not in manifest:
+        raise StoreError(
+            f"{path}/zarr.json: the manifest is missing or damaged; delete the store and scan again"
         )
-    return bool(leaving)
+    if manifest["format_version"] != FORMAT_VERSION:
+        raise InputError(
+            f"{path}: format version {manifest['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+        )
+    return _parsed(manifest, path, str(attributes.get("manifest_sha256")))
 
 
-def _renumbered(manifest: Manifest) -> Manifest:
-    """Drop removed shards and empty corpora, and renumber the corpora."""
-    shards: dict[int, set[str]] = {}
-    for partition in manifest.partitions:
-        shards.setdefault(partition.corpus, set()).update(shard for shard, _ in partition.units)
-    used = sorted(shards)
-    corpora = []
-    for old in used:
-        entry = manifest.corpora[old]
-        staying = {name: digest for name, digest in entry.shards.items() if name in shards[old]}
-        corpora.append(entry.model_copy(update={"shards": staying}))
-    partitions = (p.model_copy(update={"corpus": used.index(p.corpus)}) for p in manifest.partitions)
-    return manifest.changed(corpora=tuple(corpora), partitions=tuple(partitions))
+def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
+    needed = {name for name, field in Manifest.model_fields.items() if field.is_required()}
+    if missing := needed - fields.keys():
+        raise StoreError(
+            f"{path}/zarr.json: the manifest lacks {', '.join(sorted(missing))}; delete the store and scan again"
+        )
+    if sha256 != fingerprint(fields):
+        raise StoreError(
+            f"{path}/zarr.json: the manifest differs from its sha256; delete the store and scan again"
+        )
+    try:
+        manifest = Manifest.model_validate(fields)
+    except ValidationError as error:
+        raise StoreError(
+            f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); delete the store and scan again"
+        ) from error
+    if manifest.is_of_older_sample:
+        raise InputError(f"{path}: has a sample of an earlier release; delete the store and scan again")
+    return manifest
+
+
+def refuse_lost_root(path: StorePath) -> None:
+    """Raise ``StoreError`` if ``path`` is a store without its root metadata, the only copy of the manifest."""
+    if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
+        raise StoreError(
+            f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
+            "the store and scan again"
+        )
+
+
+def root_attributes(manifest: Manifest) -> dict[str, Any]:
+    """The attributes of the root of a store, which are its only copy of the manifest."""
+    plain = manifest.as_json()
+    return {"kind": KIND, "manifest": plain, "manifest_sha256": fingerprint(plain)}

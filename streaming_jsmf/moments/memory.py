@@ -14,7 +14,7 @@ from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
 from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.stages.registry import stages_of
+from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
 from streaming_jsmf.process_limits import is_limited
 from streaming_jsmf.storage.paths import StorePath

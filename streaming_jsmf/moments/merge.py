@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.manifest import Manifest, MergePlan, merged_manifest
+from streaming_jsmf.moments.manifest import Manifest, WordIds
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
+from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.run import run_stages
 from streaming_jsmf.moments.stages.range import reindex
 from streaming_jsmf.moments.store import (
-    MomentsStore,
-    read_store,
+    describe_word_ids,
     replace_manifest,
     words_digest,
     write_empty_store,
+    write_word_ids,
 )
-from streaming_jsmf.moments.word_ids import describe_word_ids, read_word_ids, write_word_ids
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.storage.replace import store_written
 
@@ -45,8 +45,8 @@ class Union:
 
 
 def merge_stores(
-    store: MomentsStore, other: StorePath, execution: Execution, executor: Executor, *, mark: str
-) -> MomentsStore:
+    store: Moments, other: StorePath, execution: Execution, executor: Executor, *, mark: str
+) -> Moments:
     """Merge a complete store into ``store``, after its own parts. Rows are matched by word.
 
     The caller holds the lock of ``store``. Scan 1 reads no corpus. If both stores keep their partitions and have the
@@ -65,37 +65,66 @@ def merge_stores(
     _require_mergeable(store, second)
     _require_complete(store)
     _require_complete(second)
-    union = _unite(_words(store), _words(second))
+    union = _unite(store.words, second.words)
     if not union.same:
         _require_local(path)
     _require_same_probes(store, second, union)
     word_ids = _word_ids(second, union)
-    plan = MergePlan(
-        vocabulary=words_digest(union.words),
-        n_words=len(union.words),
-        word_ids=[None if ids is None else describe_word_ids(ids) for ids in word_ids],
-        in_parts=union.same and store.manifest.keep_partitions and second.manifest.keep_partitions,
-        same_words=union.same,
-    )
-    if store.manifest.keep_partitions and not plan.in_parts:
+    described = [None if ids is None else describe_word_ids(ids) for ids in word_ids]
+    manifest = _merged_manifest(store.manifest, second.manifest, union, described).changed(change=mark)
+    if store.manifest.keep_partitions and not manifest.keep_partitions:
         logger.warning("%s does not keep its partitions any more: %s is one part of it", path, other)
-    manifest = merged_manifest(store.manifest, second.manifest, plan).changed(change=mark)
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
         # Detect a moved corpus before anything changes.
         load_partitions(manifest, str(path))
-    build = _extended if union.same else _rebuilt
-    merged = build(store, second, manifest, union, word_ids)
+    if union.same:
+        write_word_ids(path, word_ids)
+        _copy_parts(store, second, manifest)
+        merged = replace_manifest(store, manifest)
+    else:
+        merged = _rebuilt(store, second, manifest, union, word_ids)
     run_stages(merged, executor)
     return merged
 
 
-def _is_merged(store: MomentsStore, second: MomentsStore) -> bool:
+def _merged_manifest(
+    first: Manifest, second: Manifest, union: Union, word_ids: Sequence[WordIds | None]
+) -> Manifest:
+    """The manifest of the first store with corpora, partitions and parts of the second appended.
+
+    Unless both stores have the same words and keep their parts, the factor of the second becomes one part, and with
+    other words also that of the first.
+    """
+    in_parts, shift = union.same and first.keep_partitions and second.keep_partitions, len(first.corpora)
+    theirs = (
+        entry.model_copy(update={"word_ids": ids})
+        for entry, ids in zip(second.corpora, word_ids, strict=True)
+    )
+    moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
+    return first.with_new_basis().changed(
+        vocabulary=words_digest(union.words),
+        n_words=len(union.words),
+        keep_partitions=in_parts,
+        corpora=(*first.corpora, *theirs),
+        partitions=(*first.partitions, *moved),
+        parts=(
+            *(first.parts if union.same else _as_one_part(first)),
+            *(second.parts if in_parts else _as_one_part(second)),
+        ),
+    )
+
+
+def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
+    return [(f"fold {manifest.order.total}", len(manifest.partitions))]
+
+
+def _is_merged(store: Moments, second: Moments) -> bool:
     known = {partition.content for partition in store.manifest.partitions}
     return all(partition.content in known for partition in second.manifest.partitions)
 
 
-def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
+def _require_mergeable(store: Moments, second: Moments) -> None:
     ours, theirs = store.manifest, second.manifest
     # The third moment may differ: it is recomputed for the merged store if requested.
     if ours.range_key != theirs.range_key:
@@ -112,14 +141,14 @@ def _require_mergeable(store: MomentsStore, second: MomentsStore) -> None:
                 )
 
 
-def _require_complete(store: MomentsStore) -> None:
+def _require_complete(store: Moments) -> None:
     if store.missing_stages:
         raise StoreError(
             f"{store.path}: incomplete, missing {', '.join(store.missing_stages)}; finish its scan, then merge"
         )
 
 
-def _require_same_probes(store: MomentsStore, second: MomentsStore, union: Union) -> None:
+def _require_same_probes(store: Moments, second: Moments, union: Union) -> None:
     shares = [made.manifest.sample_share for made in (store, second)]
     if shares[0] != shares[1]:
         raise InputError(
@@ -143,10 +172,6 @@ def _require_local(path: StorePath) -> Path:
     return path
 
 
-def _words(store: MomentsStore) -> tuple[str, ...]:
-    return tuple(str(word) for word in store.read("word"))
-
-
 def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
     places = {word: i for i, word in enumerate(first)}
     words = list(first)
@@ -157,24 +182,11 @@ def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
     return Union(tuple(words), np.array([places[word] for word in second], np.int64))
 
 
-def _extended(
-    store: MomentsStore,
-    second: MomentsStore,
-    manifest: Manifest,
-    union: Union,
-    word_ids: Sequence[NDArray[np.int64] | None],
-) -> MomentsStore:
-    del union
-    write_word_ids(store.path, word_ids)
-    _copy_parts(store, second, manifest, in_parts=manifest.keep_partitions)
-    return replace_manifest(store, manifest)
-
-
-def _copy_parts(store: MomentsStore, second: MomentsStore, manifest: Manifest, *, in_parts: bool) -> None:
+def _copy_parts(store: Moments, second: Moments, manifest: Manifest) -> None:
     """Commit the second store's parts in the first; they have no effect until the manifest names them."""
     ours, theirs = store.checkpoints("range"), second.checkpoints("range")
     keys = manifest.part_keys[len(store.manifest.parts) :]
-    if not in_parts:
+    if not manifest.keep_partitions:
         ours.commit_part(keys[0], theirs.read_fold(second.total), {"merged": str(second.path)})
         return
     for key in keys:
@@ -183,16 +195,16 @@ def _copy_parts(store: MomentsStore, second: MomentsStore, manifest: Manifest, *
 
 
 def _rebuilt(
-    store: MomentsStore,
-    second: MomentsStore,
+    store: Moments,
+    second: Moments,
     manifest: Manifest,
     union: Union,
     word_ids: Sequence[NDArray[np.int64] | None],
-) -> MomentsStore:
+) -> Moments:
     """A store over the union of the words, written next to the first and then renamed over it."""
     with store_written(_require_local(store.path), overwrite=True) as beside:
         made = write_empty_store(beside, manifest, union.words)
-        own_ids = (read_word_ids(store, entry) for entry in store.manifest.corpora)
+        own_ids = (store.word_ids(entry) for entry in store.manifest.corpora)
         write_word_ids(beside, [*own_ids, *word_ids])
         checkpoints, keys = made.checkpoints("range"), manifest.part_keys
         own = np.arange(store.n_words)
@@ -202,6 +214,6 @@ def _rebuilt(
     return read_store(store.path)
 
 
-def _word_ids(second: MomentsStore, union: Union) -> list[NDArray[np.int64] | None]:
-    known = [read_word_ids(second, entry) for entry in second.manifest.corpora]
+def _word_ids(second: Moments, union: Union) -> list[NDArray[np.int64] | None]:
+    known = [second.word_ids(entry) for entry in second.manifest.corpora]
     return known if union.same else [union.word_ids if ids is None else union.word_ids[ids] for ids in known]

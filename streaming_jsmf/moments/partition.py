@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_units, shard_name, split_by_value
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import (
     add_word_sums,
     document_weights,
@@ -96,45 +97,6 @@ def _reopened(path: str, store: str) -> Corpus:
         ) from error
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Exact, additive statistics of a set of documents, before the division by ``total_weight``.
-
-    Documents with fewer than two tokens are counted only in ``n_dropped``.
-
-    Attributes
-    ----------
-    row_sum
-        (words,) sum of w h / n, equal to C e and to the first moment M1.
-    diagonal
-        (words,) sum of w h / (n (n - 1)), the diagonal correction of Eq. 1. For a count below 1, h is replaced by its
-        square, so that the diagonal of C stays nonnegative (``linalg.csr.pair_totals``).
-    term_count
-        (words,) tokens.
-    document_frequency
-        (words,) documents that contain the word.
-    n_documents, n_dropped, n_tokens, total_weight
-        Documents kept and dropped, tokens kept, sum of w.
-    """
-
-    row_sum: NDArray[np.float64]
-    diagonal: NDArray[np.float64]
-    term_count: NDArray[np.float64]
-    document_frequency: NDArray[np.int64]
-    n_documents: int
-    n_dropped: int
-    n_tokens: float
-    total_weight: float
-
-
-@dataclass(frozen=True)
-class LoadedPartition:
-    """Scaled counts sqrt(w / (n (n - 1))) h (documents x words, float32 CSR) and the sums of the same documents."""
-
-    block: csr_array[Any]
-    sums: Sums
-
-
 class _Buffers:
     """CSR buffers of a whole partition, filled block by block, so that at most one block is in memory twice."""
 
@@ -170,11 +132,10 @@ class _Buffers:
         return csr_array(buffers, shape=(self.rows, n_words), copy=False)
 
 
-class _SumsBuilder:
-    """Accumulates ``Sums`` over blocks, in float64."""
+class _Sums:
+    """Accumulates the sums of ``load_partition`` over blocks, in float64."""
 
     def __init__(self, n_words: int) -> None:
-        # Columns: C e, the diagonal correction, tokens.
         self.weighted = np.zeros((n_words, 3))
         self.document_frequency = np.zeros(n_words, dtype=np.int64)
         self.n_documents = self.n_dropped = 0
@@ -195,18 +156,16 @@ class _SumsBuilder:
         self.n_dropped += int(np.count_nonzero(~kept))
         self.total_weight += float(weights.sum())
 
-    def finish(self) -> Sums:
-        row_sum, diagonal, term_count = (np.ascontiguousarray(column) for column in self.weighted.T)
-        return Sums(
-            row_sum,
-            diagonal,
-            term_count,
-            self.document_frequency,
-            self.n_documents,
-            self.n_dropped,
-            float(term_count.sum()),
-            self.total_weight,
-        )
+    def finish(self) -> PartialResult:
+        columns = map(np.ascontiguousarray, self.weighted.T)
+        arrays = dict(zip(("row_sum", "diagonal", "term_count"), columns, strict=True))
+        scalars = {
+            "n_documents": self.n_documents,
+            "n_dropped": self.n_dropped,
+            "n_tokens": float(arrays["term_count"].sum()),
+            "total_weight": self.total_weight,
+        }
+        return PartialResult({**arrays, "document_frequency": self.document_frequency}, scalars)
 
 
 def load_partition(
@@ -214,14 +173,26 @@ def load_partition(
     n_words: int,
     scheme: DocumentWeights,
     chosen: NDArray[np.bool_] | None = None,
-) -> LoadedPartition:
-    """Read a partition, in one pass over its part of the data.
+) -> tuple[csr_array[Any], PartialResult]:
+    """Read a partition and its exact sums, in one pass over its part of the data.
 
     ``chosen`` is a (documents,) mask of the rows that the block holds (None: all); the sums cover all documents.
     Raises ``InputError`` or ``StoreError`` as ``read_block`` does.
+
+    Returns
+    -------
+    csr_array
+        Scaled counts sqrt(w / (n (n - 1))) h, documents x words, float32.
+    PartialResult
+        Additive, before the division by ``total_weight``. Documents with fewer than two tokens are counted only in
+        ``n_dropped``. Arrays over words: ``row_sum`` is the sum of w h / n, equal to C e and to the first moment M1;
+        ``diagonal`` of w h / (n (n - 1)), the diagonal correction of Eq. 1, where for a count below 1 h is replaced
+        by its square, so that the diagonal of C stays nonnegative (``linalg.csr.pair_totals``); ``term_count`` are
+        tokens, and ``document_frequency`` documents. Scalars: ``n_documents`` kept and ``n_dropped``, ``n_tokens``
+        kept, ``total_weight`` the sum of w.
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    sums, first = _SumsBuilder(n_words), 0
+    sums, first = _Sums(n_words), 0
     for block in iter_counts(partition, n_words):
         weights, scales = _scales(block, scheme)
         sums.append(block, weights, scales)
@@ -231,7 +202,7 @@ def load_partition(
             first += weights.size
             block, row_scale = block[rows], row_scale[rows]
         buffers.append(block, row_scale)
-    return LoadedPartition(buffers.finish(n_words), sums.finish())
+    return buffers.finish(n_words), sums.finish()
 
 
 def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> csr_array[Any]:
@@ -243,16 +214,11 @@ def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> c
     return buffers.finish(n_words)
 
 
-@dataclass(frozen=True)
-class Shares:
-    """A row group of documents divided by their lengths: h / n (documents x words, float32 CSR), n (documents,)."""
+def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[Any], NDArray[np.float64]]]:
+    """Yield the row groups of a partition divided by document lengths, in one pass over its data.
 
-    block: csr_array[Any]
-    lengths: NDArray[np.float64]
-
-
-def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
-    """Yield the row groups of a partition as word shares, in one pass over its data. Errors as in ``read_block``."""
+    Each is h / n (documents x words, float32 CSR) and n (documents,). Errors as in ``read_block``.
+    """
     blocks = iter_counts(partition, n_words)
     while True:
         with span("read"):
@@ -263,7 +229,7 @@ def iter_shares(partition: Partition, n_words: int) -> Iterator[Shares]:
             # Documents shorter than one token have zero weight, so clipping their length changes no result.
             scale_rows(block.indptr, block.data, 1 / np.maximum(lengths, 1.0), shares)
             scaled = csr_array((shares, block.indices, block.indptr), shape=block.shape, copy=False)
-        yield Shares(scaled, lengths)
+        yield scaled, lengths
 
 
 def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:

@@ -1,4 +1,13 @@
-"""A complete moments store as inference reads it: small arrays in memory, and eigenpairs for any supported K."""
+"""A moments store as its readers see it: records, verified arrays, and eigenpairs for any supported K.
+
+Layout::
+
+    MOMENTS/            attributes: kind, manifest
+      word              vocabulary
+      row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
+      records/          one attributes-only group for each commit
+      partials/         partition results that are not folded yet; removed when a stage is complete
+"""
 
 from __future__ import annotations
 
@@ -15,106 +24,227 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of, read_record
+from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.linalg.panels import each
+from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, read_manifest
+from streaming_jsmf.moments.stages import stage_named, stages_of
+from streaming_jsmf.moments.stages.base import Stage, Variable, repair_hint
 from streaming_jsmf.moments.stages.sample import VARIABLES, factor_of, sample_block
-from streaming_jsmf.moments.stages.third_moment import TensorMoments, read_tensor_moments
-from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
+from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
+
+#: Name of the vocabulary's record; the vocabulary is written when the store is created.
+WORDS = "words"
+
+VOCABULARY = {"word": Variable(("word",), "vocabulary")}
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Statistics of a corpus from a complete moments store. Arrays are read and verified on first access."""
+    """Statistics of a corpus in a moments store. Arrays are read and verified on first access.
 
-    store: MomentsStore
+    ``open_moments`` opens a complete store; ``read_store`` also opens one whose scan is unfinished.
+    """
 
-    @property
-    def path(self) -> StorePath:
-        """Path of the store."""
-        return self.store.path
+    path: StorePath
+    manifest: Manifest
 
     def __repr__(self) -> str:
-        return f"Moments({str(self.path)!r}, {self.store.n_words} words, up to {self.settings.max_topics} topics)"
+        return f"Moments({str(self.path)!r}, {self.n_words} words, up to {self.settings.max_topics} topics)"
 
     def __fspath__(self) -> str:
         """Path of the store, so that an open store can be passed as a path."""
-        return str(self.store.path)
+        return str(self.path)
+
+    @cached_property
+    def settings(self) -> ScanSettings:
+        return self.manifest.scan_settings
 
     @property
-    def settings(self) -> ScanSettings:
-        return self.store.settings
+    def n_words(self) -> int:
+        """Number of words, N."""
+        return self.manifest.n_words
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of a complete store, in order."""
+        return stages_of(self.settings)
+
+    @property
+    def reads_twice(self) -> bool:
+        """Whether any stage after scan 1 reads the corpora."""
+        return sum(stage.reads_corpora for stage in self.stages) > 1
+
+    @cached_property
+    def total(self) -> str:
+        """Key of the last fold of scan 1, which covers all parts of the store."""
+        return self.manifest.order.total
+
+    @property
+    def base(self) -> str:
+        """Key of the fold of scan 1 that the basis is computed from."""
+        return self.manifest.base or self.total
+
+    @property
+    def missing_stages(self) -> tuple[str, ...]:
+        """Names of the stages that are not committed yet."""
+        return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
+
+    def checkpoints(self, stage: str) -> Checkpoints:
+        made = stage_named(stage)
+        keep = self.manifest.keep_partitions and made.keeps_parts
+        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
+
+    def outcome(self, stage: str) -> dict[str, Any] | None:
+        """The committed record of a stage (digests, scalars, history), or None.
+
+        A record that covers other partitions or words than the manifest belongs to an earlier state and is ignored.
+        """
+        record = read_record(self.path, stage, repair_hint(self.path))
+        return record if record is not None and record.get("covers") == self.covers(stage) else None
+
+    def has_outcome(self, stage: str) -> bool:
+        """Whether a stage is committed and its record intact."""
+        try:
+            return self.outcome(stage) is not None
+        except StoreError:
+            return False
+
+    def is_complete(self) -> bool:
+        """Whether all stages are committed and their records intact."""
+        return all(self.has_outcome(stage.name) for stage in self.stages)
+
+    def scalars(self, stage: str) -> Mapping[str, float]:
+        """Scalars of a finished stage."""
+        record = self.outcome(stage)
+        assert record is not None, "stages run in order"
+        scalars: Mapping[str, float] = record["scalars"]
+        return scalars
+
+    def covers(self, stage: str) -> str:
+        """Key of everything that the outcome of a stage is computed from."""
+        if stage == WORDS:
+            return self.manifest.vocabulary
+        made = stage_named(stage)
+        if not made.inputs:
+            return self.base if made.of_base else self.total
+        # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
+        found = (self._fields_of(name) for name in made.inputs)
+        return key_of(self.total, *("" if fields is None else fields["sha256"] for fields in found))
+
+    @property
+    def covered_fold(self) -> str | None:
+        """Key of the fold that the committed outcome of scan 1 covers, in this manifest or an earlier one."""
+        record = read_record(self.path, "range", repair_hint(self.path))
+        return None if record is None else str(record.get("covers"))
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        return (WORDS, *(stage.name for stage in self.stages))
+
+    def _fields_of(self, name: str) -> dict[str, Any] | None:
+        """The committed digest of a final array as stored in its record, or None."""
+        maker = next((stage for stage in self.record_names if name in variables_of(stage)), None)
+        record = None if maker is None else self.outcome(maker)
+        fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
+        return fields
+
+    def array_digest(self, name: str) -> ArrayDigest:
+        """The committed digest of a final array. Raises ``StoreError`` if its stage is not complete."""
+        fields = self._fields_of(name)
+        if fields is None:
+            raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
+        return ArrayDigest.from_fields(fields)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
+        return read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The vocabulary; position = word id."""
-        return tuple(str(word) for word in self._array("word"))
+        return tuple(str(word) for word in self.read("word"))
 
     @cached_property
     def row_sum(self) -> NDArray[np.float64]:
         """u = C e, (N,), exact."""
-        return self._array("row_sum")
+        return self.read("row_sum")
 
     @cached_property
     def diagonal(self) -> NDArray[np.float64]:
         """D of Eq. 1, (N,), exact."""
-        return self._array("diagonal")
+        return self.read("diagonal")
 
     @cached_property
     def document_frequency(self) -> NDArray[np.int64]:
         """Number of documents that contain each word, (N,)."""
-        return self._array("document_frequency")
+        return self.read("document_frequency")
 
     @cached_property
     def term_count(self) -> NDArray[np.float64]:
         """Tokens of each word, (N,)."""
-        return self._array("term_count")
+        return self.read("term_count")
 
     @property
     def n_documents(self) -> int:
         """Number of documents with two or more tokens; shorter ones are not counted."""
-        return int(self._scalars["n_documents"])
+        return int(self.scalars("range")["n_documents"])
 
     def factor(self) -> NDArray[np.float32] | None:
         """F, N x L, with F F' ~ C + diag(D), read or computed from the sample on each call; None after ``halko``."""
         if self.settings.range_finder == "sample":
             with single_blas_thread():
                 return factor_of(self.sample(), self.settings, "sample")
-        return self._array("factor") if self.settings.has_factor else None
+        return self.read("factor") if self.settings.has_factor else None
 
     def sample(self) -> csr_array[Any]:
         """H_s of a scan with ``sample`` (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), read on each call."""
-        share = self.store.manifest.sample_share
+        share = self.manifest.sample_share
         assert share is not None, "a sampled store"
-        arrays = {name: self._array(name) for name in VARIABLES}
-        return sample_block(arrays, self.store.n_words, share * self._scalars["total_weight"])
+        arrays = dict(zip(VARIABLES, each(self.read, VARIABLES), strict=True))
+        return sample_block(arrays, self.n_words, share * self.scalars("range")["total_weight"])
+
+    def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
+        """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
+        known = entry.word_ids
+        if known is None:
+            return None
+        expected = ArrayDigest(known.sha256, (known.n_words,), "int64")
+        ids: NDArray[np.int64] = read_array(self.path, known.name, expected, hint=repair_hint(self.path))
+        return ids
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         """sha256 of the arrays by name, which identify these moments; the third moment is included on request."""
-        return self.store.digests(without=() if third_moment else ("third_moment",))
-
-    def _array(self, name: str) -> NDArray[Any]:
-        return self.store.read(name)
-
-    @property
-    def _scalars(self) -> Mapping[str, float]:
-        return self.store.scalars("range")
+        records = [
+            self.outcome(stage) for stage in self.record_names if third_moment or stage != "third_moment"
+        ]
+        return {
+            name: str(fields["sha256"])
+            for record in records
+            if record
+            for name, fields in record["arrays"].items()
+        }
 
     @cached_property
     def _all_eigenpairs(self) -> Eigenpairs:
         return self._eigenpairs()
 
     def _eigenpairs(self) -> Eigenpairs:
-        if any(stage.name == "eigenpairs" for stage in self.store.stages):
-            return Eigenpairs(self._array("eigenvalues"), self._array("eigenvectors"))
+        if any(stage.name == "eigenpairs" for stage in self.stages):
+            return Eigenpairs(self.read("eigenvalues"), self.read("eigenvectors"))
         projected = self.projected_basis()
         if projected is not None:
             return nystrom_eigenpairs(*projected)
-        return Eigenpairs(self.store.read("basis_eigenvalues"), self.store.read("basis"))
+        return Eigenpairs(self.read("basis_eigenvalues"), self.read("basis"))
 
     def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Q and C Q, read on each call, or None if the store has no such product."""
-        if any(stage.name == "projection" for stage in self.store.stages):
-            return self.store.read("basis"), self.store.read("projection")
+        if any(stage.name == "projection" for stage in self.stages):
+            return self.read("basis"), self.read("projection")
         return None
 
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
@@ -127,7 +257,7 @@ class Moments:
         """
         widest = self.settings.max_topics
         if n_topics > widest:
-            corpus, *more = self.store.manifest.paths
+            corpus, *more = self.manifest.paths
             added = f", then --add {', '.join(more)}" if more else ""
             raise TooFewFactorsError(
                 f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
@@ -153,7 +283,7 @@ class Moments:
             raise InputError(
                 f"{self.path}: holds no full co-occurrences; scan into another path with --exact, or use --rectify enn"
             )
-        matrix: NDArray[np.float64] = self._array("cooccurrence")
+        matrix: NDArray[np.float64] = self.read("cooccurrence")
         return matrix
 
     def tensor_moments(self) -> TensorMoments:
@@ -165,7 +295,17 @@ class Moments:
             If the store lacks the third moment, no document has three tokens, or these are the moments of some
             partitions.
         """
-        return read_tensor_moments(self.store)
+        if not self.settings.third_moment:
+            raise InputError(
+                f"{self.path}: has no third moment, which --engine stod needs; add it with {adding_command(self)}"
+            )
+        if not self.scalars("third_moment")["total_weight"] > 0:
+            raise InputError(
+                f"{self.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
+                "--engine lr-jsmf, or ingest longer documents"
+            )
+        arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
+        return TensorMoments(self.read("basis"), BasisMoments(*arrays))
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).
@@ -189,10 +329,44 @@ class Moments:
             documents = self.sample()
             rows = (documents[:, ids].T @ documents).toarray().astype(np.float64)
         else:
-            factor = self._array("factor")
+            factor = self.read("factor")
             rows = (factor[ids] @ factor.T).astype(np.float64)
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
+
+    def provenance(self) -> dict[str, Any]:
+        """Times, package versions and cost of a store, complete or not; unknown entries are omitted.
+
+        ``started`` and ``finished`` (complete stores only) are UTC times and may span several runs. ``task_seconds``
+        is summed over workers. ``peak_memory`` is the largest of any worker, in bytes. ``versions`` lists the package
+        versions of all runs. Reads only small records. Raises ``StoreError`` if a record is damaged.
+        """
+        records = [record for name in self.record_names if (record := self.outcome(name))]
+        notes = [note for record in records for note in record.get("history", ())]
+        for stage in self.missing_stages:
+            checkpoints = self.checkpoints(stage)
+            notes += checkpoints.history(sorted(checkpoints.parts()))
+        costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
+        made = [record["made"] for record in records if "made" in record]
+        found: dict[str, Any] = {}
+        if len(made) == len(records):
+            found["started"] = made[0]["committed"]
+            if not self.missing_stages:
+                found["finished"] = made[-1]["committed"]
+            found["versions"] = _versions([entry["versions"] for entry in made])
+        if costs:
+            found["task_seconds"] = round(sum(cost.seconds for cost in costs), 3)
+            found["peak_memory"] = max(cost.peak_memory for cost in costs)
+        return found
+
+
+def read_store(path: StorePath) -> Moments:
+    """Return the store at ``path``, complete or not.
+
+    Raises ``InputError`` if there is no store or its format version is unknown, and ``StoreError`` if its metadata is
+    damaged.
+    """
+    return Moments(path, read_manifest(path))
 
 
 def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
@@ -206,9 +380,21 @@ def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
         If it is incomplete; the message names the missing stages.
     """
     store = read_store(store_path(path, "a moments store"))
-    missing = store.missing_stages
-    if missing:
+    if missing := store.missing_stages:
         raise StoreError(
             f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
         )
-    return Moments(store)
+    return store
+
+
+def variables_of(stage: str) -> Mapping[str, Variable]:
+    """The final arrays of a stage, or those of the vocabulary."""
+    return VOCABULARY if stage == WORDS else stage_named(stage).variables
+
+
+def _versions(seen: list[dict[str, str]]) -> dict[str, str]:
+    packages = dict.fromkeys(package for versions in seen for package in versions)
+    return {
+        package: ", ".join(dict.fromkeys(versions[package] for versions in seen if package in versions))
+        for package in packages
+    }

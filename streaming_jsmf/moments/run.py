@@ -32,16 +32,16 @@ from streaming_jsmf.moments.integrity import (
 )
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import Partitions, partitions_of
+from streaming_jsmf.moments.reader import WORDS, Moments
 from streaming_jsmf.moments.stages.base import Scan, Stage
-from streaming_jsmf.moments.store import WORDS, MomentsStore, words_digest
-from streaming_jsmf.moments.word_ids import read_word_ids, write_word_ids
+from streaming_jsmf.moments.store import commit_stage, remove_leftovers, words_digest, write_word_ids
 from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
 
-def run_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
+def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
     """Run the missing and damaged stages of a store, then clear leftovers.
 
     Each scan of a stage is one pass over the partitions that are not committed. Corpora that are not in ``corpora``
@@ -60,10 +60,10 @@ def run_stages(store: MomentsStore, executor: Executor, corpora: Sequence[Corpus
         if stage.keeps_parts and store.manifest.keep_partitions:
             _compute_kept_parts(store, stage, executor, load)
     # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
-    store.clear()
+    remove_leftovers(store)
 
 
-def _run_stage(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _run_stage(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
@@ -74,7 +74,7 @@ def _run_stage(store: MomentsStore, stage: Stage, executor: Executor, load: Part
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
         history = [note for scan in scans for note in checkpoints.history(scan.keys)]
-        store.commit_stage(stage.name, final.arrays, final.scalars, history)
+        commit_stage(store, stage.name, final.arrays, final.scalars, history)
         if not stage.keeps_fold(store.settings):
             checkpoints.clear()
 
@@ -93,12 +93,12 @@ def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Parti
     )
 
 
-def _discard_damage(store: MomentsStore, stage: Stage, *, complete: bool) -> bool:
+def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
     """Discard damaged results of a stage; return whether something is lost that running the stage recomputes.
 
     A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
     """
-    damaged = _warn_each(damage_of_outcome(store, stage.name), stage.hint)
+    damaged = _warn_each(damage_of_outcome(store, stage.name), "is computed again")
     if damaged and not store.has_outcome(stage.name):
         forget_record(store.path, stage.name)
     lost, kept = damaged or store.outcome(stage.name) is None, stage.keeps_fold(store.settings)
@@ -114,16 +114,15 @@ def _discard_damage(store: MomentsStore, stage: Stage, *, complete: bool) -> boo
             for key in keys:
                 checkpoints.drop(kind, key)
         if complete and kept and scan.order.total not in found.intact_folds:
-            lost, remedy = True, stage.hint
-            if stage.keeps_parts:
-                remedy = "scan 1 is repeated for all partitions"
-                if checkpoints.keep:
-                    remedy = "the kept parts are folded again"
+            lost, remedy = (
+                True,
+                "the kept parts are folded again" if checkpoints.keep else "its scan is repeated",
+            )
             logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, remedy)
     return lost
 
 
-def _refuse_lost_merges(store: MomentsStore, scan: Scan, found: DamagedResults) -> None:
+def _refuse_lost_merges(store: Moments, scan: Scan, found: DamagedResults) -> None:
     """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
     held = scan.order.covered(found.intact_folds)
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
@@ -134,7 +133,7 @@ def _refuse_lost_merges(store: MomentsStore, scan: Scan, found: DamagedResults) 
             )
 
 
-def _compute_kept_parts(store: MomentsStore, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
     """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
     checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
     known = checkpoints.parts()
@@ -150,7 +149,7 @@ def _compute_kept_parts(store: MomentsStore, stage: Stage, executor: Executor, l
         executor.compute(missing_parts)
 
 
-def repair_words(store: MomentsStore) -> None:
+def repair_words(store: Moments) -> None:
     """Recover damaged words and Zarr groups: the words from the corpora, and the word ids of each corpus from both.
 
     Raises ``InputError`` if a corpus has moved, and ``StoreError`` if the corpora have other words now.
@@ -161,20 +160,20 @@ def repair_words(store: MomentsStore) -> None:
         write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
     if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
         words = _words_of_corpora(store)
-        store.commit_stage(WORDS, {"word": np.array(words, dtype=object)}, {})
+        commit_stage(store, WORDS, {"word": np.array(words, dtype=object)}, {})
     for number, error in damage_of_word_ids(store).items():
         _warn_each([error], "the words of the corpus are looked up again")
         ids_of_words = {str(word): i for i, word in enumerate(store.read("word"))}
         entry = store.manifest.corpora[number]
         own = open_corpus(entry.path).vocabulary().words
         write_word_ids(store.path, [np.array([ids_of_words.get(word, -1) for word in own], np.int64)])
-        read_word_ids(store, entry)
+        store.word_ids(entry)
 
 
-def _words_of_corpora(store: MomentsStore) -> list[str]:
+def _words_of_corpora(store: Moments) -> list[str]:
     words = [""] * store.n_words
     for entry in store.manifest.corpora:
-        own, ids = open_corpus(entry.path).vocabulary().words, read_word_ids(store, entry)
+        own, ids = open_corpus(entry.path).vocabulary().words, store.word_ids(entry)
         ids_of_words = range(len(own)) if ids is None else ids.tolist()
         if len(ids_of_words) == len(own) <= store.n_words:
             for place, word in zip(ids_of_words, own, strict=True):

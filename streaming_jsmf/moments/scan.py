@@ -24,12 +24,12 @@ from streaming_jsmf.moments.manifest import Manifest, new_manifest, relocate, wi
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.run import repair_words, run_stages
 from streaming_jsmf.moments.store import (
-    MomentsStore,
     create_store,
-    read_store,
+    is_cleared,
+    remove_leftovers,
     replace_manifest,
     resume_store,
     words_digest,
@@ -181,7 +181,7 @@ class _Request:
         corpus: Corpus,
         path: StorePath,
         settings: ScanSettings,
-        stored: MomentsStore | None,
+        stored: Moments | None,
         execution: Execution,
         keep_partitions: bool,
     ) -> _Request:
@@ -209,7 +209,7 @@ class _Request:
         require_scan_memory(planned, self.path, execution, [self.corpus])
         return False
 
-    def run(self, executor: Executor) -> MomentsStore:
+    def run(self, executor: Executor) -> Moments:
         """Create, complete and repair the store."""
         # Read the store again: another process may have changed it before the lock was taken.
         store = resume_store(self.path, self.manifest)
@@ -225,13 +225,13 @@ class _Request:
         run_stages(store, executor, [self.corpus])
         return store
 
-    def _asked(self, store: MomentsStore) -> Manifest:
+    def _asked(self, store: Moments) -> Manifest:
         """The manifest with the current location of the corpus, and with the third moment if requested."""
         manifest = relocate(store.manifest, self.corpus)
         return with_third_moment(manifest) if self.manifest.scan_settings.third_moment else manifest
 
 
-def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> MomentsStore:
+def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> Moments:
     """A store to be changed; steps of the change that were begun are finished."""
     store = read_store(path)
     repair_words(store)
@@ -242,9 +242,7 @@ def _continued(path: StorePath, begun: int, execution: Execution, executor: Exec
     return store
 
 
-def _apply(
-    step: Step, store: MomentsStore, changes: Changes, execution: Execution, executor: Executor
-) -> MomentsStore:
+def _apply(step: Step, store: Moments, changes: Changes, execution: Execution, executor: Executor) -> Moments:
     if step.kind == "corpora":
         added = [open_corpus(path) for path in changes.add]
         return change_corpora(
@@ -265,7 +263,7 @@ def _discard_unusable(path: StorePath) -> None:
 
 
 def _wanted(
-    stored: MomentsStore | None, changes: Changes, settings: ScanSettings | None, options: dict[str, Any]
+    stored: Moments | None, changes: Changes, settings: ScanSettings | None, options: dict[str, Any]
 ) -> tuple[Changes, ScanSettings | None]:
     """The requested changes and settings; settings are None for an existing store that keeps its own."""
     if changes.any and settings is None and {*fields_given(ScanSettings, options)} == {"third_moment"}:
@@ -282,7 +280,7 @@ def _opened(corpus: str | Path | Corpus) -> Corpus:
     return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
-def _steps_begun(stored: MomentsStore | None, steps: Sequence[Step]) -> int:
+def _steps_begun(stored: Moments | None, steps: Sequence[Step]) -> int:
     """Number of steps of an interrupted request that the manifest contains, or 0 to start again.
 
     The mark of the last step stays in the manifest. If the store is complete and cleared, the same steps are a new
@@ -291,10 +289,10 @@ def _steps_begun(stored: MomentsStore | None, steps: Sequence[Step]) -> int:
     if stored is None:
         return 0
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == stored.manifest.change), 0)
-    return begun if begun < len(steps) or not stored.is_cleared() else 0
+    return begun if begun < len(steps) or not is_cleared(stored) else 0
 
 
-def _as_stored(store: MomentsStore, wanted: ScanSettings, execution: Execution) -> ScanSettings:
+def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> ScanSettings:
     """The requested settings with the choices of an existing store where they leave a choice.
 
     If they then differ from the store's only by fewer topics, the store's are returned.
@@ -312,7 +310,7 @@ def _as_stored(store: MomentsStore, wanted: ScanSettings, execution: Execution) 
 
 
 def _require_same(
-    found: MomentsStore,
+    found: Moments,
     corpus: str | Path | Corpus,
     settings: ScanSettings | None,
     changes: Changes,
@@ -339,17 +337,17 @@ def _require_same(
         )
 
 
-def _clear_leftovers(store: MomentsStore) -> None:
+def _clear_leftovers(store: Moments) -> None:
     """Remove what a killed process left in or next to a complete store; leave the files of a running process."""
-    if not store.is_cleared():
+    if not is_cleared(store):
         # Clearing is optional: leftovers stay on a read-only medium.
         with suppress(InputError, OSError), sole_writer(store.path):
             found = read_store(store.path)
             if found.is_complete():
-                found.clear()
+                remove_leftovers(found)
 
 
-def _warn_of_other_contents(store: MomentsStore, corpus: Corpus) -> None:
+def _warn_of_other_contents(store: Moments, corpus: Corpus) -> None:
     """Warn if the store contains more or less than the corpus."""
     others = [e.path for e in store.manifest.corpora if e.fingerprint != corpus.fingerprint]
     if others:

@@ -16,7 +16,6 @@ from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
-from streaming_jsmf.moments.store import MomentsStore
 
 Label = str | int | None
 
@@ -72,14 +71,12 @@ class SelectedMoments(Moments):
     partitions: str
     folded: PartialResult
 
-    @property
-    def _scalars(self) -> Mapping[str, float]:
-        return self.folded.scalars
+    def scalars(self, stage: str) -> Mapping[str, float]:
+        return self.folded.scalars if stage == "range" else super().scalars(stage)
 
-    def _array(self, name: str) -> NDArray[Any]:
-        if name == "word":
-            return self.store.read("word")
-        return normalised(self.folded)[name]
+    def read(self, name: str) -> NDArray[Any]:
+        folded = normalised(self.folded)
+        return folded[name] if name in folded else super().read(name)
 
     def cooccurrence(self) -> NDArray[np.float64]:
         """Raise ``InputError``: the co-occurrences of single partitions are not kept."""
@@ -103,11 +100,11 @@ class SelectedMoments(Moments):
         )
 
     def _eigenpairs(self) -> Eigenpairs:
-        width = min(self.settings.basis_width, self.store.n_words)
+        width = min(self.settings.basis_width, self.n_words)
         with single_blas_thread():
             factor = self.factor()
             assert factor is not None, "sketches are refused"
-            return factor_eigenpairs(factor, self._array("diagonal"), width)
+            return factor_eigenpairs(factor, self.read("diagonal"), width)
 
 
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
@@ -116,39 +113,40 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     Memory: two factors. Raises ``InputError`` if partitions were not made by a column or not kept, or if no label
     matches; the message lists the labels.
     """
-    store, labels = moments.store, Labels(expression)
-    column = store.settings.partition_by
-    if column is None or not store.manifest.keep_partitions:
+    labels = Labels(expression)
+    column = moments.settings.partition_by
+    if column is None or not moments.manifest.keep_partitions:
         raise InputError(
-            f"{store.path}: partitions are selected from a store scanned with --partition-by COLUMN "
+            f"{moments.path}: partitions are selected from a store scanned with --partition-by COLUMN "
             "--keep-partitions; scan again with both"
         )
-    if not store.settings.has_factor:
+    if not moments.settings.has_factor:
         raise InputError(
-            f"{store.path}: sketches of single partitions cannot be used; scan with --range factors"
+            f"{moments.path}: sketches of single partitions cannot be used; scan with --range factors"
         )
-    known = [partition.label for partition in store.manifest.partitions]
-    chosen = [key for key, label in zip(store.manifest.part_keys, known, strict=True) if label in labels]
+    known = [partition.label for partition in moments.manifest.partitions]
+    chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if label in labels]
     if not chosen:
-        raise InputError(f"{store.path}: no partition has {column} {expression}; there are {_listed(known)}")
-    return SelectedMoments(store, expression, _fold(store, chosen))
+        raise InputError(
+            f"{moments.path}: no partition has {column} {expression}; there are {_listed(known)}"
+        )
+    checkpoints = moments.checkpoints("range")
+    selected = _folded(moments, expression, (checkpoints.read_part(key) for key in chosen))
+    if not selected.folded.scalars["total_weight"] > 0:
+        raise StoreError(
+            f"{moments.path}: the selected partitions hold no document of two tokens; select more"
+        )
+    return selected
 
 
-def _fold(store: MomentsStore, keys: Sequence[str]) -> PartialResult:
-    checkpoints = store.checkpoints("range")
-    folded = _fold_parts(store, (checkpoints.read_part(key) for key in keys))
-    if folded is None or not folded.scalars["total_weight"] > 0:
-        raise StoreError(f"{store.path}: the selected partitions hold no document of two tokens; select more")
-    return folded
-
-
-def _fold_parts(store: MomentsStore, parts: Iterable[PartialResult]) -> PartialResult | None:
-    """Fold parts of scan 1 in order and in memory; return None for an empty sequence."""
-    reduction, folded = RangeReduction(store.n_words, store.settings), None
+def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
+    """Fold one or more parts of scan 1 in order and in memory."""
+    reduction, folded = RangeReduction(moments.n_words, moments.settings), None
     with single_blas_thread():
         for part in parts:
             folded = reduction.fold(folded, part)
-    return folded
+    assert folded is not None, "there are parts"
+    return SelectedMoments(moments.path, moments.manifest, selection, folded)
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -170,14 +168,13 @@ def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
 
 def require_parts(moments: Moments) -> None:
     """Raise ``InputError`` if the parts cannot be resampled: not kept, too few, or linear sketches."""
-    store = moments.store
-    if not store.manifest.keep_partitions:
-        raise InputError(f"{store.path} keeps no partitions; scan with --keep-partitions")
-    if not store.settings.has_factor:
-        raise InputError(f"{store.path} holds sketches; scan with --range factors")
-    if len(store.manifest.part_keys) < FEWEST_PARTS:
+    if not moments.manifest.keep_partitions:
+        raise InputError(f"{moments.path} keeps no partitions; scan with --keep-partitions")
+    if not moments.settings.has_factor:
+        raise InputError(f"{moments.path} holds sketches; scan with --range factors")
+    if len(moments.manifest.part_keys) < FEWEST_PARTS:
         raise InputError(
-            f"{store.path} has {len(store.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
+            f"{moments.path} has {len(moments.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
             "scan with a smaller --partition-nonzeros"
         )
 
@@ -189,14 +186,11 @@ def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
     ``StoreError`` if a part is damaged.
     """
     require_parts(moments)
-    store = moments.store
-    times = drawn_parts(len(store.manifest.part_keys), seed, replica)
-    checkpoints = store.checkpoints("range")
+    times = drawn_parts(len(moments.manifest.part_keys), seed, replica)
+    checkpoints = moments.checkpoints("range")
     drawn = (
         repeated(checkpoints.read_part(key), int(n))
-        for key, n in zip(store.manifest.part_keys, times, strict=True)
+        for key, n in zip(moments.manifest.part_keys, times, strict=True)
         if n
     )
-    folded = _fold_parts(store, drawn)
-    assert folded is not None, "as many draws as parts"
-    return SelectedMoments(store, f"bootstrap {seed} {replica}", folded)
+    return _folded(moments, f"bootstrap {seed} {replica}", drawn)

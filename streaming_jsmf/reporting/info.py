@@ -12,11 +12,11 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.moments.integrity import require_intact
-from streaming_jsmf.moments.provenance import describe_making
+from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
+from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
 from streaming_jsmf.moments.stages.sample import LENGTHS
-from streaming_jsmf.moments.store import KIND as MOMENTS_KIND
-from streaming_jsmf.moments.store import MomentsStore, read_store
+from streaming_jsmf.moments.store import leftovers
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import left_behind
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
@@ -96,7 +96,7 @@ def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:
     }
 
 
-def _describe_moments(store: MomentsStore) -> dict[str, Any]:
+def _describe_moments(store: Moments) -> dict[str, Any]:
     require_intact(store)
     missing = store.missing_stages
     partitions = len(store.manifest.partitions)
@@ -114,11 +114,11 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
         **_sample_of(store),
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
-        "digests": store.digests(),
-        "provenance": describe_making(store),
+        "digests": store.digests(third_moment=True),
+        "provenance": store.provenance(),
     }
     if not missing:
-        described["leftovers"] = store.leftovers()
+        described["leftovers"] = leftovers(store)
     for stage in missing:
         checkpoints = store.checkpoints(stage)
         held = store.manifest.order.covered(checkpoints.folds()) if stage == "range" else ()
@@ -126,7 +126,7 @@ def _describe_moments(store: MomentsStore) -> dict[str, Any]:
     return described
 
 
-def _sample_of(store: MomentsStore) -> dict[str, Any]:
+def _sample_of(store: Moments) -> dict[str, Any]:
     stage = EigenpairsStage.name
     if stage in store.missing_stages or stage not in store.record_names:
         return {}

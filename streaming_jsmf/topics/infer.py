@@ -9,16 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import (
-    ENGINE_SETTINGS,
-    InferSettings,
-    StodSettings,
-    engine_settings_of,
-    fingerprint,
-    takes,
-)
+from streaming_jsmf.config import ENGINE_SETTINGS, InferSettings, StodSettings, engine_settings_of, takes
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.memory import peak_memory
@@ -139,7 +133,7 @@ def fit_moments(
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
         else:
             arrays, metrics = fit_anchor_words(moments, settings, workers, lap, listener)
-    manifest = moments.store.manifest
+    manifest = moments.manifest
     provenance = {
         "engine": settings.engine,
         "moments": location(moments.path),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streaming_jsmf.moments.store import read_store
+from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from tests.campaigns.attack import Campaign, campaign, spoilt
 from tests.outcomes import Command
@@ -44,7 +44,9 @@ def _told(*names: str) -> Callable[[str, Path], Any]:
 QUESTIONS: Mapping[str, tuple[Question, Question]] = {
     "corpus": (
         Question(("info", "STORE", "--verify", "--json"), lambda out, _: json.loads(out)),
-        Question(("scan", "STORE", "MADE", *SCAN), lambda _, made: read_store(made).digests()),
+        Question(
+            ("scan", "STORE", "MADE", *SCAN), lambda _, made: read_store(made).digests(third_moment=True)
+        ),
     ),
     "moments": (
         Question(("info", "STORE", "--json"), _told("complete", "words", "digests", "settings")),

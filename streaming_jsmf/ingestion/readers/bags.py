@@ -25,13 +25,16 @@ from streaming_jsmf.corpus.records import (
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_parquet_source, size_of
-from streaming_jsmf.ingestion.readers.units import (
+from streaming_jsmf.ingestion.readers.files import (
     RecordFiles,
     drop_bad_rows,
     group_units,
+    of_first_readable,
+    open_parquet_source,
+    size_of,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
 from streaming_jsmf.validation import Strict
 
@@ -83,14 +86,13 @@ class BagColumns:
         return [name for name in self.kinds if name not in ("counts", self.id)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
 
     ``fingerprint`` is that of a corpus with a manifest, else None.
     """
 
-    files: tuple[str, ...]
     vocabulary_path: str
     columns: BagColumns
     fingerprint: str | None = None
@@ -101,7 +103,7 @@ class BagSource(RecordFiles, Source):
     rereads = True
 
     @classmethod
-    def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Any) -> Self:  # noqa: ARG003
+    def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Tokenizer) -> Self:
         """Find shards and words; a corpus with a manifest is checked against it.
 
         Raises InputError if no shard has the columns, and StoreError if a corpus with a manifest is damaged.
@@ -110,13 +112,17 @@ class BagSource(RecordFiles, Source):
         if exists(join(root, MANIFEST_NAME)):
             corpus = open_corpus(root)
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)
-            return cls(shards, corpus.vocabulary_path, _columns(shards, options.id), corpus.fingerprint)
-        if not exists(root):
+            words, fingerprint = corpus.vocabulary_path, corpus.fingerprint
+        elif exists(root):
+            words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
+            found = (join(root, name) for name in find_shards(root, words))
+            shards, fingerprint = tuple(path for path in found if not files or path in files), None
+        else:
             raise InputError(f"there is nothing at {root}; check the path")
-        words = join(root, options.vocabulary) if options.vocabulary else find_vocabulary(root)
-        found = (join(root, name) for name in find_shards(root, words))
-        shards = tuple(path for path in found if not files or path in files)
-        return cls(shards, words, _columns(shards, options.id))
+        columns = _columns(shards, options.id)
+        return cls(
+            root, shards, options, tokenizer, vocabulary_path=words, columns=columns, fingerprint=fingerprint
+        )
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -141,15 +147,11 @@ class BagSource(RecordFiles, Source):
 
 
 def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
-    """Return the columns of the first readable file; reading reports errors of the others."""
-    first: str | None = None
-    for path in files:
-        try:
-            with open_parquet_source(path) as file:
-                return BagColumns.of(file.schema_arrow, wanted)
-        except UnreadableError as error:
-            first = first or f"{path}: {error}"
-    raise InputError(first or "there are no Parquet files in the source; check the names")
+    def read(path: str) -> BagColumns:
+        with open_parquet_source(path) as file:
+            return BagColumns.of(file.schema_arrow, wanted)
+
+    return of_first_readable(files, read, "give Parquet files of bags of words")
 
 
 def _units(path: str) -> list[Unit]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
@@ -130,11 +130,20 @@ class BadRecords:
             self.refuse(None, str(error))
 
 
+@dataclass(frozen=True)
 class Reader(ABC):
     """Reader with its files and options. Picklable; a unit always gives the same batches.
 
     Attributes
     ----------
+    root
+        Path or URL of the source.
+    files
+        Paths or URLs of its files.
+    options
+        Options of the type ``options_type``.
+    tokenizer
+        Tokenizer of readers of texts.
     reader
         Name in specs and on the command line.
     patterns
@@ -145,6 +154,11 @@ class Reader(ABC):
         Whether reading again is as cheap as reading a copy.
     """
 
+    root: str
+    files: tuple[str, ...]
+    options: Any
+    tokenizer: Tokenizer
+
     reader: ClassVar[ReaderName]
     options_type: ClassVar[type[Strict]]
     patterns: ClassVar[tuple[str, ...]] = ()
@@ -152,11 +166,9 @@ class Reader(ABC):
     rereads: ClassVar[bool] = False
 
     @classmethod
-    def open(cls, root: str, files: tuple[str, ...], options: Any, tokenizer: Tokenizer) -> Any:
-        """Open a reader on ``files`` at ``root``. Raises InputError if there is nothing to read."""
-        given = {"root": root, "files": files, "options": options, "tokenizer": tokenizer}
-        make: Any = cls
-        return make(**{item.name: given[item.name] for item in fields(make)})
+    def open(cls, root: str, files: tuple[str, ...], options: Any, tokenizer: Tokenizer) -> Self:
+        """Open a reader. Raises InputError if there is nothing to read."""
+        return cls(root, files, options, tokenizer)
 
     @property
     def vocabulary(self) -> Sequence[str] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,17 +11,17 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_parquet_source
-from streaming_jsmf.ingestion.readers.lines import text_of
-from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
-from streaming_jsmf.ingestion.readers.units import (
+from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     RecordFiles,
     compressed,
     drop_bad_rows,
     is_parquet,
+    open_parquet_source,
     parquet_batches,
 )
+from streaming_jsmf.ingestion.readers.lines import text_of
+from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.validation import Strict
@@ -37,12 +36,8 @@ class BasketOptions(Strict):
     items: str = "items"
 
 
-@dataclass(frozen=True)
 class BasketSource(RecordFiles, Source):
     """Reader "baskets": documents of items, which are counted as written. Lines are UTF-8."""
-
-    files: tuple[str, ...]
-    options: BasketOptions
 
     reader = "baskets"
     options_type = BasketOptions

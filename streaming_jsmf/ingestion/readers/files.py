@@ -1,4 +1,4 @@
-"""Find the files of a source, and open them, local or remote, decompressed by suffix."""
+"""Find the files of a source, open them, local or remote, decompressed by suffix, and split them into units."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.readers.base import DamagedError, UnreadableError
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, DamagedError, Reader, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.values import as_json
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_size,
@@ -30,6 +35,10 @@ from streaming_jsmf.storage.paths import (
 )
 
 _WILDCARDS = "*?["
+
+T = TypeVar("T")
+PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
+_MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -239,3 +248,138 @@ def open_parquet_source(path: str) -> Iterator[Any]:
                 raise
             pass_on_machine(error)
             raise DamagedError(describe(error)) from error
+
+
+def of_first_readable(files: Sequence[str], read: Callable[[str], T], hint: str) -> T:
+    """Return what ``read`` returns for the first file that it can read; reading reports errors of the others.
+
+    Raises InputError, with the UnreadableError of the first file and the hint, if there is none.
+    """
+    reasons = []
+    for path in files:
+        try:
+            return read(path)
+        except UnreadableError as error:
+            reasons.append(f"{path}: {error}")
+    raise InputError(f"{reasons[0] if reasons else 'there are no files in the source'}; {hint}")
+
+
+def compressed(*patterns: str) -> tuple[str, ...]:
+    """Return the globs with and without each compression suffix."""
+    return tuple(
+        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", ".gz", ".bz2", ".xz", ".zst")
+    )
+
+
+TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.txt"))
+
+
+class RecordFiles(Reader):
+    """Base of readers whose files are Parquet (by suffix) or lines."""
+
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """Return whether each line of the file is a record, so that it can be split at any line."""
+        return True
+
+    def units(self) -> Sequence[Unit]:
+        """Return runs of row groups, byte ranges of lines, or whole files that cannot be split."""
+        return [
+            unit
+            for path in self.files
+            for unit in (parquet_units(path) if is_parquet(path) else self._line_units(path))
+        ]
+
+    def first_row(self, unit: Unit) -> int:
+        """Return the row (Parquet) or line at which the unit starts; reads the lines before it."""
+        if is_parquet(unit.path):
+            with open_parquet_source(unit.path) as file:
+                return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))
+        if not unit.start:
+            return 0
+        lines, left = 1, unit.start - 1
+        with open_stream(unit.path) as stream:
+            while left and (block := stream.read(min(left, 1 << 20))):
+                lines += block.count(b"\n")
+                left -= len(block)
+        return lines
+
+    def place(self, unit: Unit, row: int) -> str:
+        if not is_parquet(unit.path):
+            return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+        with open_parquet_source(unit.path) as file:
+            for g in range(unit.start, unit.stop):
+                rows = file.metadata.row_group(g).num_rows
+                if row < rows:
+                    return f"{unit.path}, row group {g}, row {row} from 0"
+                row -= rows
+        return unit.path
+
+    def _line_units(self, path: str) -> list[Unit]:
+        try:
+            size = size_of(path)
+        except DamagedError:
+            return [Unit(path)]  # reading reports the reason
+        if not self.splittable(path) or is_compressed(path) or size <= limits.UNIT_BYTES:
+            return [Unit(path, 0, 0, size)]
+        return [
+            Unit(path, start, min(start + limits.UNIT_BYTES, size), min(limits.UNIT_BYTES, size - start))
+            for start in range(0, size, limits.UNIT_BYTES)
+        ]
+
+
+def is_parquet(path: str) -> bool:
+    return bare_suffix(path) in PARQUET_SUFFIXES
+
+
+def parquet_units(path: str) -> list[Unit]:
+    """Return runs of row groups of about ``UNIT_BYTES``; one unit if the footer is unreadable (reported later)."""
+    try:
+        with open_parquet_source(path) as file:
+            sizes = [file.metadata.row_group(g).total_byte_size for g in range(file.metadata.num_row_groups)]
+    except UnreadableError:
+        return [Unit(path)]
+    return group_units(path, sizes, limits.UNIT_BYTES)
+
+
+def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
+    """Group consecutive row groups until their weights reach ``target``; weights are bytes, or shares of ``size``."""
+    units, start, weight = [], 0, 0
+    for g, of_group in enumerate(weights):
+        weight += of_group
+        if weight >= target or g == len(weights) - 1:
+            held = weight if size is None else int(size * weight / max(sum(weights), 1))
+            units.append(Unit(path, start, g + 1, held))
+            start, weight = g + 1, 0
+    return units or [Unit(path)]
+
+
+def drop_bad_rows(
+    batch: Any,
+    reasons: Mapping[int, str],
+    first: int,
+    bad: BadRecords,
+    as_record: Callable[[Any, int], bytes | None] = as_json,
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
+    rows = np.arange(first, first + batch.num_rows)
+    if not reasons:
+        return batch, rows
+    for row in sorted(reasons):
+        bad.refuse(first + row, reasons[row], as_record(batch, row))
+    keep = np.ones(batch.num_rows, bool)
+    keep[list(reasons)] = False
+    return batch.filter(pa.array(keep)), rows[keep]
+
+
+def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Yield non-empty record batches of about ``BATCH_BYTES`` of a unit, with the number of their first row."""
+    row = 0
+    for g in range(unit.start, unit.stop):
+        group = file.metadata.row_group(g)
+        # The footer counts encoded bytes, in which repeated values are stored once; hence the upper bound on rows.
+        share = limits.BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)
+        size = max(1, min(_MOST_ROWS, int(share)))
+        for batch in file.iter_batches(size, row_groups=[g], columns=list(columns), use_threads=False):
+            if batch.num_rows:
+                yield row, batch
+                row += batch.num_rows

@@ -24,7 +24,9 @@ from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableErro
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     is_archive,
+    is_parquet,
     list_files,
+    of_first_readable,
     open_parquet_source,
     open_stream,
 )
@@ -32,7 +34,6 @@ from streaming_jsmf.ingestion.readers.lines import csv_records, lines_of, open_t
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
-from streaming_jsmf.ingestion.readers.units import is_parquet
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
@@ -86,12 +87,73 @@ class Guess:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Delimiter and encodings of a delimited file (see ``lines.open_text``)."""
+class _Table:
+    """The files of a source of records, and the columns of the first one that can be read.
 
-    delimiter: str
-    encoding: str = "utf-8"
+    ``delimiter`` and ``encoding`` (see ``lines.open_text``) are given or detected; the delimiter is None for Parquet
+    and JSON lines.
+    """
+
+    def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
+        self.files = files
+        self.encoding = str(given.get("encoding", "utf-8"))
+        self.delimiter: str | None = None
+        if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
+            return
+        for codec in self.encoding.split(","):
+            try:
+                codecs.lookup(codec.strip())
+            except LookupError as error:
+                raise InputError(
+                    f"there is no encoding {codec!r}; give one such as utf-8 or cp1252"
+                ) from error
+        usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
+        if "delimiter" in given:
+            self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
+        else:
+            self.delimiter = "," if usual is None else _sniff_delimiter(files[0], usual, self.encoding)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the Arrow types of the columns of a Parquet or delimited file by name."""
+        if self.delimiter is not None:
+            return dict.fromkeys(_csv_header(self.files[0], self.delimiter, self.encoding), pa.string())
+
+        def read(path: str) -> dict[str, Any]:
+            with open_parquet_source(path) as file:
+                return {item.name: item.type for item in file.schema_arrow}
+
+        return of_first_readable(self.files, read, _ASK)
+
+    def sample(self) -> dict[str, list[str]]:
+        """Return the strings by column in the first hundred records of the first readable file."""
+        for path in self.files:
+            with suppress(UnreadableError, BadValue, csv.Error, ValueError):
+                found: dict[str, list[str]] = {}
+                for record in islice(self._records(path), _SAMPLE):
+                    for name, value in record.items():
+                        if isinstance(value, str):
+                            found.setdefault(name, []).append(value)
+                return found
+        return {}
+
+    def _records(self, path: str) -> Iterator[Mapping[str, Any]]:
+        if is_parquet(path):
+            with open_parquet_source(path) as file:
+                names = [item.name for item in file.schema_arrow if is_text(value_type(item.type))]
+                for batch in file.iter_batches(_SAMPLE, columns=names, use_threads=False):
+                    for row in batch.to_pylist():
+                        yield {name: str(value) for name, value in row.items() if value is not None}
+        elif self.delimiter is not None:
+            with open_text(path, self.encoding, "replace") as text:
+                rows = csv_records(text, self.delimiter)
+                header: list[str] = next(rows, [])
+                yield from (dict(zip(header, row, strict=False)) for row in rows)
+        else:
+            with open_stream(path) as stream:
+                for line in lines_of(stream, Unit(path)):
+                    value = json.loads(line.decode("utf-8-sig", "replace"))
+                    if isinstance(value, dict):
+                        yield value
 
 
 def guess_source(
@@ -113,19 +175,18 @@ def guess_source(
     chosen = reader or guess_reader(root, given)
     if chosen not in _OF_TABLES or root.lower().endswith(".zip") or "::" in root:
         return Guess(chosen)
-    files = [path for path in list_files(root) if bare_suffix(path) in _RECORDS]
-    layout = _layout(files, given)
+    table = _Table([path for path in list_files(root) if bare_suffix(path) in _RECORDS], given)
     found: dict[str, str] = {}
-    if layout is not None and "delimiter" not in given:
-        usual = CSV_SUFFIXES.get(bare_suffix(files[0]), ",") if chosen == "text" else ","
-        if layout.delimiter != usual:
-            found["delimiter"] = layout.delimiter
+    if table.delimiter is not None and "delimiter" not in given:
+        usual = CSV_SUFFIXES.get(bare_suffix(table.files[0]), ",") if chosen == "text" else ","
+        if table.delimiter != usual:
+            found["delimiter"] = table.delimiter
     if chosen == "text" and "text" not in given:
-        return _guess_text(files, layout, found)
+        return _guess_text(table, found)
     if chosen == "ratings":
         if "path" in given and "path" not in (read or {}):
             found["path"] = given["path"]
-        return _guess_ratings(files, given, layout, found)
+        return _guess_ratings(table, given, found)
     return Guess(chosen, found, _describe(found))
 
 
@@ -171,41 +232,39 @@ def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
 def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
     if suffix in JSON_SUFFIXES:
         return "text"
-    if is_parquet(files[0]):
-        return _by_columns(files, _parquet_columns(files), None)
-    layout = _layout(files, read)
-    if suffix in CSV_SUFFIXES and layout is not None:
-        return _by_columns(files, dict.fromkeys(_csv_header(files[0], layout), pa.string()), layout)
+    table = _Table(files, read)
+    if is_parquet(files[0]) or suffix in CSV_SUFFIXES:
+        return _by_columns(table)
     raise InputError(
         f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
         "each document: give their folder)"
     )
 
 
-def _by_columns(files: Sequence[str], columns: Mapping[str, Any], layout: _Layout | None) -> ReaderName:
-    names = set(columns)
-    if {"ids", "counts"} <= names:
+def _by_columns(table: _Table) -> ReaderName:
+    columns = table.columns()
+    if {"ids", "counts"} <= columns.keys():
         return "bag-of-words-parquet"
     if _text_column(columns):
         return "text"
-    if all(_column(names, known) for known in (_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
+    if all(_column(columns, known) for known in (_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
         return "ratings"
-    if {"document", "word"} <= names:
+    if {"document", "word"} <= columns.keys():
         return "triples"
     items = columns.get("items")
     if items is not None and (pa.types.is_list(items) or pa.types.is_large_list(items)):
         return "baskets"
-    if _longest_column(_sample(files, layout)):
+    if _longest_column(table.sample()):
         return "text"
     raise InputError(
-        f"{files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
+        f"{table.files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
         "such as --read text=body, or --read user=who --read item=what --read rating=stars"
     )
 
 
-def _guess_text(files: Sequence[str], layout: _Layout | None, found: dict[str, str]) -> Guess:
+def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
     """Guess the text column; the reader reports a missing one."""
-    sample = _sample(files, layout)
+    sample = table.sample()
     name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
     if name is None or name == "text":
         return Guess("text", found, _describe(found))
@@ -214,24 +273,21 @@ def _guess_text(files: Sequence[str], layout: _Layout | None, found: dict[str, s
     return Guess("text", {**found, "text": name}, note)
 
 
-def _guess_ratings(
-    files: Sequence[str], given: Mapping[str, Any], layout: _Layout | None, found: dict[str, str]
-) -> Guess:
+def _guess_ratings(table: _Table, given: Mapping[str, Any], found: dict[str, str]) -> Guess:
     names: Iterable[str] = ()
-    if is_parquet(files[0]):
-        names = _parquet_columns(files)
-    elif layout is not None and given.get("header", "true") not in (False, "false"):
-        names = _csv_header(files[0], layout)
+    has_header = table.delimiter is not None and given.get("header", "true") not in (False, "false")
+    if has_header or is_parquet(table.files[0]):
+        names = table.columns()
     for key, known in (("user", _USER_NAMES), ("item", _ITEM_NAMES), ("rating", _RATING_NAMES)):
         name = None if key in given else _column(names, known)
         if name is not None:
             found[key] = name
         elif names and key not in given:
             raise InputError(
-                f"{files[0]} has the columns {listed(names)}, none of which is known to hold a {key}; name it with "
-                f"--read {key}=NAME"
+                f"{table.files[0]} has the columns {listed(names)}, none of which is known to hold a {key}; name it "
+                f"with --read {key}=NAME"
             )
-    found |= _guess_titles(files[0], given)
+    found |= _guess_titles(table.files[0], given)
     return Guess("ratings", found, _describe(found).replace("the source is", "the ratings are"))
 
 
@@ -246,7 +302,7 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
     delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
-    header = _csv_header(file, _Layout(delimiter, str(given.get("names_encoding", "utf-8"))))
+    header = _csv_header(file, delimiter, str(given.get("names_encoding", "utf-8")))
     for key, known in (("names_item", _ITEM_NAMES), ("names_name", _TITLE_NAMES)):
         name = None if key in given else _column(header, known)
         if name is not None:
@@ -284,22 +340,6 @@ def _longest_column(sample: Mapping[str, Sequence[str]]) -> str | None:
     return longest if longest is not None and lengths[longest] >= _TEXT_LENGTH else None
 
 
-def _layout(files: Sequence[str], given: Mapping[str, Any]) -> _Layout | None:
-    """Return the given or detected layout of the first file; None if it is not delimited."""
-    if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
-        return None
-    encoding = str(given.get("encoding", "utf-8"))
-    for codec in encoding.split(","):
-        try:
-            codecs.lookup(codec.strip())
-        except LookupError as error:
-            raise InputError(f"there is no encoding {codec!r}; give one such as utf-8 or cp1252") from error
-    if "delimiter" in given:
-        return _Layout(str(given["delimiter"]).replace("\\t", "\t"), encoding)
-    usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
-    return _Layout("," if usual is None else _sniff_delimiter(files[0], usual, encoding), encoding)
-
-
 def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
     """Return the first delimiter that splits all first records into the same number of fields (2+), else ``usual``."""
     for delimiter in (usual, ";", "\t", "|", ","):
@@ -310,64 +350,16 @@ def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
     return usual
 
 
-def _csv_header(path: str, layout: _Layout) -> list[str]:
+def _csv_header(path: str, delimiter: str, encoding: str) -> list[str]:
     try:
-        with open_text(path, layout.encoding, "replace") as text:
+        with open_text(path, encoding, "replace") as text:
             line = text.readline(1 << 20)
         if not line.strip():
             raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
-        quote = '"' if len(layout.delimiter) == 1 else ""
-        names = split_fields(line.strip().encode(), layout.delimiter, quote)
+        quote = '"' if len(delimiter) == 1 else ""
+        names = split_fields(line.strip().encode(), delimiter, quote)
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
     except BadValue as error:
         raise InputError(f"{path}, line 1: {error}; correct the header, or {_ASK}") from error
     return [name.strip() for name in names]
-
-
-def _parquet_columns(files: Sequence[str]) -> dict[str, Any]:
-    reason = ""
-    for path in files:
-        try:
-            with open_parquet_source(path) as file:
-                return {item.name: item.type for item in file.schema_arrow}
-        except UnreadableError as error:
-            reason = reason or f"{path}: {error}"
-    raise InputError(reason)
-
-
-def _sample(files: Sequence[str], layout: _Layout | None) -> dict[str, list[str]]:
-    """Return the strings by column in the first hundred records of the first readable file."""
-    for path in files:
-        with suppress(UnreadableError, BadValue, csv.Error, ValueError):
-            if is_parquet(path):
-                return _parquet_sample(path)
-            found: dict[str, list[str]] = {}
-            for record in islice(_records(path, layout), _SAMPLE):
-                for name, value in record.items():
-                    if isinstance(value, str):
-                        found.setdefault(name, []).append(value)
-            return found
-    return {}
-
-
-def _parquet_sample(path: str) -> dict[str, list[str]]:
-    with open_parquet_source(path) as file:
-        names = [item.name for item in file.schema_arrow if is_text(value_type(item.type))]
-        batch = next(file.iter_batches(_SAMPLE, columns=names, use_threads=False), None)
-        rows = [] if batch is None else batch.to_pylist()
-    return {name: [str(row[name]) for row in rows if row[name] is not None] for name in names}
-
-
-def _records(path: str, layout: _Layout | None) -> Iterator[Mapping[str, Any]]:
-    if layout is not None:
-        with open_text(path, layout.encoding, "replace") as text:
-            rows = csv_records(text, layout.delimiter)
-            header: list[str] = next(rows, [])
-            yield from (dict(zip(header, row, strict=False)) for row in rows)
-        return
-    with open_stream(path) as stream:
-        for line in lines_of(stream, Unit(path)):
-            value = json.loads(line.decode("utf-8-sig", "replace"))
-            if isinstance(value, dict):
-                yield value

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -47,14 +47,11 @@ class H5adOptions(Strict):
         return "X" if self.layer is None else f"layers/{self.layer}"
 
 
-@dataclass(frozen=True)
 class H5adSource(MatrixFiles):
     """Reader "h5ad": counts in X or a layer, CSR or dense; genes are words and cells are documents.
 
     ``document_id`` is the name of the cell. All files have the same genes. Only the requested ``obs`` columns are read.
     """
-
-    options: H5adOptions = field(default_factory=H5adOptions)
 
     reader = "h5ad"
     options_type = H5adOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -120,14 +120,11 @@ class NpzOptions(Strict):
     vocabulary: str | None = None
 
 
-@dataclass(frozen=True)
 class NpzSource(MatrixFiles):
     """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
     A compressed file is one unit, because it can only be read from its start.
     """
-
-    options: NpzOptions = field(default_factory=NpzOptions)
 
     reader = "npz"
     options_type = NpzOptions

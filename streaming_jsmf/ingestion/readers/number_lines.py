@@ -1,23 +1,42 @@
-"""Blocks of lines "document word count" as arrays of numbers, and these as bags of words."""
+"""Counts as lines of numbers "document word count" after a header: UCI bags of words (docword) and Matrix Market."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
+from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import Entries, merge_entries, too_large
-from streaming_jsmf.ingestion.readers.lines import LineBlock, n_lines
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    BadValue,
+    DamagedError,
+    SourceBatch,
+    Unit,
+    UnreadableError,
+)
+from streaming_jsmf.ingestion.readers.counts import BagBuilder, CountFiles, Entries, whole_file
+from streaming_jsmf.ingestion.readers.files import compressed, is_compressed, open_stream
+from streaming_jsmf.ingestion.readers.lines import LineBlock, header_line, line_blocks, n_lines
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.validation import Strict
 
+_SIZE = re.compile(rb"[0-9]{1,40}")
+_DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
+_COUNT_TYPES: dict[bytes, type[np.int64] | type[np.float64] | None] = {
+    b"integer": np.int64,
+    b"real": np.float64,
+    b"pattern": None,
+}
+_BANNER = "%%MatrixMarket matrix coordinate integer|real|pattern general"
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
 _REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
 _EDGES = re.compile(rb"^[ \t]+|[ \t\r]+$", re.M)
@@ -63,6 +82,162 @@ class Header:
     @property
     def smallest(self) -> float:
         return SMALLEST_COUNT if self.count_type is np.float64 else 1
+
+
+class NumberFiles(CountFiles):
+    """Base of readers of number lines: each file is a unit, read once in blocks; a record is a line.
+
+    Under "quarantine" a bad line is left out and the rest of its document kept. A document without lines is an empty
+    bag; ``rows`` are the lines, from 0, at which documents start.
+    """
+
+    def units(self) -> list[Unit]:
+        units = [whole_file(path) for path in self.files]
+        _ = self.vocabulary
+        return units
+
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, line {row + 1}"
+
+    @abstractmethod
+    def header(self, stream: Any) -> Header:
+        """Read the first lines. Raises UnreadableError if they are not a header."""
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+        """Stream the documents of a file. Memory: a few blocks of lines, one document and the words."""
+        listed = self.word_list(unit.path)
+        with bad.unreadable_file(), open_stream(unit.path) as stream:
+            header, n_words = self.header(stream), len(self.words_of(unit.path))
+            if header.n_words != n_words:
+                raise UnreadableError(f"{header.words_said}, the word list {listed} has {n_words} words")
+            parser = EntryParser(header, bad)
+            builder = BagBuilder(
+                n_words, header.count_type or np.int64, header.numbered, _most_empty(unit), bad
+            )
+            end = header.size_line + 1
+            try:
+                for block in line_blocks(stream, end):
+                    end = block.stop
+                    yield from builder.add(parser.parse(block))
+            except DamagedError as error:
+                # Nothing is known about further documents, not even that they are empty.
+                yield from builder.close(None, end)
+                bad.refuse(error.line, str(error), error.record)
+                return
+            if parser.n_lines != header.n_entries:
+                found = f"the file has {parser.n_lines} lines of counts"
+                bad.refuse(header.size_line, f"the header says NNZ = {header.n_entries}, {found}")
+            yield from builder.close(header.n_documents, end)
+
+
+class DocwordOptions(Strict):
+    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``."""
+
+    vocabulary: str | None = None
+
+
+class DocwordSource(NumberFiles):
+    """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
+
+    ``document_id`` is the number of the document. All files have the same words.
+    """
+
+    reader = "docword"
+    options_type = DocwordOptions
+    patterns = compressed("docword*.txt")
+    stop_words = ENGLISH
+
+    def usual_word_lists(self, path: str) -> Sequence[str]:
+        named = _DOCWORD_NAME.fullmatch(path.rsplit("/", 1)[-1])
+        return [f"vocab.{named[1]}.txt" if named else "vocab.txt"]
+
+    def header(self, stream: Any) -> Header:
+        sizes: list[int] = []
+        for number, name in enumerate(("documents D", "words W", "counts NNZ"), 1):
+            line = _next_header_line(stream, number == 1, "its first lines must be D, W and NNZ")
+            if not _SIZE.fullmatch(line.strip()):
+                raise UnreadableError(f"line {number} is {shown(line)}, not the number of {name}")
+            sizes.append(int(line))
+        return Header(
+            document=0,
+            word=1,
+            count_type=np.int64,
+            n_documents=sizes[0],
+            n_words=sizes[1],
+            n_entries=sizes[2],
+            size_line=2,
+            order="lines must be grouped by document, with rising numbers: sort them",
+            words_said=f"line 2 says W = {sizes[1]}",
+            numbered=True,
+        )
+
+
+class MatrixMarketOptions(Strict):
+    """``documents``: whether "rows" or "columns" are documents; ``vocabulary``: the word list, relative to the file."""
+
+    documents: Literal["rows", "columns"] = "rows"
+    vocabulary: str | None = None
+
+
+class MatrixMarketSource(NumberFiles):
+    """Reader "matrix-market": a sparse matrix as lines "row column count", grouped by document.
+
+    Integers stay integers, reals become float32, and pattern entries count 1. Documents have no ids. All files have the
+    same words.
+    """
+
+    reader = "matrix-market"
+    options_type = MatrixMarketOptions
+    patterns = compressed("*.mtx")
+
+    def header(self, stream: Any) -> Header:
+        missing = f"its first line must be {_BANNER}"
+        banner = _next_header_line(stream, True, missing)
+        number, line = 1, b"%"
+        while line.startswith(b"%") or not line.strip():
+            number, line = number + 1, _next_header_line(stream, False, missing)
+        kind = banner.lower().split()
+        if kind[:3] != _BANNER.lower().encode().split()[:3] or kind[4:] != [b"general"]:
+            raise UnreadableError(
+                f"line 1 is {shown(banner)}; only {_BANNER} can be read, write the matrix as that"
+            )
+        if kind[3] not in _COUNT_TYPES:
+            raise UnreadableError(
+                f"line 1 says the numbers are {shown(kind[3])}; they must be integer, real or pattern"
+            )
+        if len(line.split()) != 3 or not all(map(_SIZE.fullmatch, line.split())):
+            raise UnreadableError(
+                f"line {number} is {shown(line)}; it must have the numbers of rows, columns and entries"
+            )
+        sizes = [int(size) for size in line.split()]
+        document, word, other = (0, 1, "columns") if self.options.documents == "rows" else (1, 0, "rows")
+        return Header(
+            document,
+            word,
+            _COUNT_TYPES[kind[3]],
+            n_documents=sizes[document],
+            n_words=sizes[word],
+            n_entries=sizes[2],
+            size_line=number - 1,
+            order="entries must be grouped by document: write the file sorted by document, or, if the "
+            f"{other} are the documents, set the option documents to {other!r}",
+            words_said=f"the matrix has {sizes[word]} {other} for words (see the option documents)",
+            numbered=False,
+        )
+
+
+def _next_header_line(stream: Any, first: bool, missing: str) -> bytes:
+    """Return the next line of a header. Raises UnreadableError, with what is ``missing``, if the file ends."""
+    line = header_line(stream)
+    if line is None:
+        raise UnreadableError(f"{'it is empty' if first else 'it ends in its header'}; {missing}")
+    return line
+
+
+def _most_empty(unit: Unit) -> int:
+    size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
+    by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
+    return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
 class EntryParser:
@@ -182,61 +357,6 @@ def _number(text: bytes, kind: Any, name: str) -> int | float:
     if not _WHOLE.fullmatch(text):
         raise BadValue(f"the {name} {shown(text)} is not a whole number")
     return max(-_FAR, min(int(text), _FAR))
-
-
-class BagBuilder:
-    """Build batches of bags from sorted entries; UnreadableError if too many documents have no entries."""
-
-    def __init__(self, header: Header, most_empty: int, bad: BadRecords) -> None:
-        self._header = header
-        empty = np.empty(0, np.int64)
-        # Entries of the last document, which may continue in the next block.
-        self._open = Entries(empty, empty, np.empty(0, header.count_type or np.int64), empty)
-        self._most_empty = most_empty
-        self._bad = bad
-        self._next = 0  # first document not returned
-        self._empty = 0  # documents without entries
-
-    def add(self, entries: Entries) -> Iterator[SourceBatch]:
-        """Yield the documents before the last one, including those without entries."""
-        if len(entries.document) == 0:
-            return
-        together = merge_entries(self._open.followed_by(entries), self._header.n_words)
-        last = int(together.document[-1])
-        cut = int(np.searchsorted(together.document, last))
-        self._open = together.take(slice(cut, None))
-        yield from self._emit(together.take(slice(0, cut)), last, int(self._open.line[0]))
-
-    def close(self, n_documents: int | None, end: int) -> Iterator[SourceBatch]:
-        """Yield the remaining documents, to ``n_documents`` or the last one with entries; ``end`` is the next line."""
-        seen = int(self._open.document[-1]) + 1 if len(self._open.document) else 0
-        yield from self._emit(self._open, seen if n_documents is None else n_documents, end)
-
-    def _emit(self, entries: Entries, stop: int, end: int) -> Iterator[SourceBatch]:
-        self._empty += stop - self._next - int(np.count_nonzero(np.diff(entries.document, prepend=-1)))
-        if self._empty > self._most_empty:
-            raise UnreadableError(
-                f"{self._empty} documents up to number {stop} have no counts, more than {self._most_empty} "
-                "for its size; correct the numbers or leave such documents out"
-            )
-        large = entries.count > LARGEST_COUNT
-        for i in np.flatnonzero(large):
-            self._bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
-        kept = entries.take(~large)
-        lines = np.append(kept.line, end)
-        # There may be millions of empty documents in a row.
-        for start in range(self._next, stop, limits.BATCH_VALUES):
-            documents = np.arange(start, min(start + limits.BATCH_VALUES, stop) + 1)
-            bounds = np.searchsorted(kept.document, documents)
-            inside = kept.take(slice(bounds[0], bounds[-1]))
-            yield SourceBatch(
-                indptr=bounds - bounds[0],
-                codes=inside.word.astype(np.int32),
-                counts=narrow_counts(inside.count),
-                rows=lines[bounds[:-1]],
-                document_id=pa.array(documents[1:]) if self._header.numbered else None,
-            )
-        self._next = stop
 
 
 def shown(text: bytes) -> str:

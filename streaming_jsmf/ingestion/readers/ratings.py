@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -72,7 +72,6 @@ class RatingsOptions(Delimited):
         return self
 
 
-@dataclass(frozen=True)
 class RatingsSource(TriplesSource):
     """Reader "ratings": triples whose counts are twice the ratings. A user's ratings of an item are summed."""
 
@@ -84,7 +83,8 @@ class RatingsSource(TriplesSource):
 
     def counts(self, found: Keys) -> Keys:
         best = self.options.max_rating
-        twice = 2 * parse_numbers(found.values)
+        with np.errstate(over="ignore"):
+            twice = 2 * parse_numbers(found.values)
         # Comparisons with NaN are false.
         good = (twice >= 1) & (twice <= 2 * best) & (twice == np.floor(twice))
         faults = {

@@ -19,7 +19,7 @@ from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import is_archive, list_files
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_files import DocwordSource, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
@@ -34,7 +34,7 @@ from streaming_jsmf.validation import Strict, explain
 PATH_OPTIONS = ("vocabulary", "names")
 
 
-READERS: dict[ReaderName, type[Reader]] = {
+READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
     source.reader: source
     for source in (
         TextSource,
@@ -141,7 +141,7 @@ def open_source(
     settings = _settings(reader, options)
     if tokenizer is not None:
         settings["read_tokenizer"] = tokenizer
-    if getattr(source, "fingerprint", None) is not None:
+    if isinstance(source, BagSource) and source.fingerprint is not None:
         settings["source_fingerprint"] = source.fingerprint
     return OpenedSource(source, settings, words.ngrams > 1, phrases)
 

@@ -16,7 +16,7 @@ from pydantic import field_validator, model_validator
 
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_parquet_source, open_raw, open_stream
+from streaming_jsmf.ingestion.readers.files import is_parquet, open_parquet_source, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
@@ -26,7 +26,6 @@ from streaming_jsmf.ingestion.readers.lines import (
     n_lines,
     split_fields,
 )
-from streaming_jsmf.ingestion.readers.units import is_parquet
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
 from streaming_jsmf.validation import Strict
 

@@ -7,14 +7,14 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.errors import first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -26,11 +26,18 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.files import (
+    PARQUET_PATTERNS,
     STREAM_ERRORS,
+    RecordFiles,
     bare_suffix,
+    compressed,
     describe,
+    drop_bad_rows,
+    is_parquet,
+    of_first_readable,
     open_parquet_source,
     open_stream,
+    parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
@@ -51,14 +58,6 @@ from streaming_jsmf.ingestion.readers.text_records import (
     bag_records,
     bag_tokens,
     choose_columns,
-)
-from streaming_jsmf.ingestion.readers.units import (
-    PARQUET_PATTERNS,
-    RecordFiles,
-    compressed,
-    drop_bad_rows,
-    is_parquet,
-    parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
@@ -83,14 +82,8 @@ SAMPLE_RECORDS = 1000
 _LARGEST_ID = 2**63 - 1
 
 
-@dataclass(frozen=True)
 class TextSource(RecordFiles, Source):
     """Reader "text": each record of a Parquet, JSON-lines or CSV file (by suffix) is a document; columns must match."""
-
-    files: tuple[str, ...]
-    options: TextOptions
-    tokenizer: Tokenizer
-    columns: TextColumns
 
     reader = "text"
     options_type = TextOptions
@@ -98,15 +91,16 @@ class TextSource(RecordFiles, Source):
     stop_words = ENGLISH
 
     @classmethod
-    def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:  # noqa: ARG003
+    def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
         """Determine the columns. Raises InputError if no file has them, with the reason for the first file."""
-        first: str | None = None
-        for path in files:
-            try:
-                return cls(files, options, tokenizer, _columns_of(path, options))
-            except UnreadableError as error:
-                first = first or f"{path}: {error}"
-        raise InputError(f"{first}; give a file of texts, and name the column with --read text=NAME")
+        opened = cls(root, files, options, tokenizer)
+        _ = opened.columns
+        return opened
+
+    @cached_property
+    def columns(self) -> TextColumns:
+        hint = "give a file of texts, and name the column with --read text=NAME"
+        return of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
@@ -169,13 +163,8 @@ class TextSource(RecordFiles, Source):
                     break
 
 
-@dataclass(frozen=True)
 class LineSource(RecordFiles, Source):
     """Reader "lines": each non-empty line of a file is a document without an id."""
-
-    files: tuple[str, ...]
-    options: LineOptions
-    tokenizer: Tokenizer
 
     reader = "lines"
     options_type = LineOptions

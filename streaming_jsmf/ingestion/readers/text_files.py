@@ -46,7 +46,6 @@ from streaming_jsmf.ingestion.readers.text_records import (
 )
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 #: Files of a folder per task.
 UNIT_FILES = 2000
@@ -87,17 +86,12 @@ class _File:
     reason: str = ""
 
 
-@dataclass(frozen=True)
 class TextFilesSource(Source):
     """Reader "text-files". Ids are paths within the source; ``label`` is the name of a file's folder.
 
     Hidden files are skipped. ``root`` is a folder, ``.tar`` (with any compression), ``.tgz`` or ``.zip``, local or a
     URL.
     """
-
-    root: str
-    options: TextFilesOptions
-    tokenizer: Tokenizer
 
     reader = "text-files"
     options_type = TextFilesOptions

@@ -16,10 +16,15 @@ from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import is_compressed, open_parquet_source
+from streaming_jsmf.ingestion.readers.files import (
+    TABLE_PATTERNS,
+    RecordFiles,
+    is_compressed,
+    is_parquet,
+    open_parquet_source,
+)
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch, read_table
-from streaming_jsmf.ingestion.readers.units import TABLE_PATTERNS, RecordFiles, is_parquet
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
     invalid_rows,
@@ -75,15 +80,11 @@ class TriplesOptions(Delimited):
         return [self.document, self.word, *([self.count] if self.count else [])]
 
 
-@dataclass(frozen=True)
 class TriplesSource(RecordFiles):
     """Reader "triples": files of rows whose documents are grouped by ``scatter`` and ``gather`` (see ``grouping``).
 
     Two passes over the rows, one of them over the files. Equal (document, word) are summed.
     """
-
-    files: tuple[str, ...]
-    options: Any
 
     reader: ClassVar[ReaderName] = "triples"
     options_type: ClassVar[type[Delimited]] = TriplesOptions

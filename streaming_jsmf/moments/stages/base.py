@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,12 @@ from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.tasks import Reduction
-from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.reader import Moments
 
 
 def repair_hint(store: StorePath) -> str:
@@ -33,39 +35,6 @@ class Variable:
     dimensions: tuple[str, ...]
     meaning: str
     symbol: str = ""
-
-
-class Store(Protocol):
-    """The part of a store that its stages use (``moments.store.MomentsStore``)."""
-
-    @property
-    def path(self) -> StorePath:
-        """Root of the store."""
-
-    @property
-    def manifest(self) -> Manifest:
-        """Manifest of the store."""
-
-    @property
-    def settings(self) -> ScanSettings:
-        """Settings of the scan."""
-
-    @property
-    def n_words(self) -> int:
-        """Number of words, N."""
-
-    @property
-    def base(self) -> str:
-        """Key of the fold of scan 1 that determines the basis: the last, or an earlier one if the store has grown."""
-
-    def array_digest(self, name: str) -> ArrayDigest:
-        """Digest of a final array of an earlier stage."""
-
-    def read(self, name: str) -> NDArray[Any]:
-        """A final array of an earlier stage, verified."""
-
-    def scalars(self, stage: str) -> Mapping[str, float]:
-        """Scalars of an earlier stage."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +54,7 @@ class Scan:
         return self.order.keys
 
     @classmethod
-    def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
+    def of_partitions(cls, reduction: Reduction, store: Moments, *salts: str) -> Scan:
         """A scan with one part per partition; ``salts`` are its dependencies besides the partition content."""
         keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
         counts = (1,) * len(keys)
@@ -93,14 +62,12 @@ class Scan:
 
 
 class Stage(ABC):
-    """A stage from its scans to its final arrays, including its repair. Stateless; registered in ``registry.STAGES``.
+    """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
 
     Attributes
     ----------
     variables
         Its final arrays.
-    hint
-        The repair action, for messages about damaged final arrays.
     inputs
         Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     part_axes
@@ -114,7 +81,6 @@ class Stage(ABC):
 
     name: ClassVar[str]
     variables: ClassVar[Mapping[str, Variable]]
-    hint: ClassVar[str]
     inputs: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
@@ -132,11 +98,11 @@ class Stage(ABC):
         return False
 
     @abstractmethod
-    def scans(self, store: Store) -> tuple[Scan, ...]:
+    def scans(self, store: Moments) -> tuple[Scan, ...]:
         """Its scans over the partitions, in order; empty if it depends only on earlier stages."""
 
     @abstractmethod
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """The final arrays by name, and scalars for the record, from the last fold of each scan.
 
         The folds are read lazily. Runs with one BLAS thread.
@@ -167,10 +133,10 @@ class SumStage(Stage):
         return settings.range_finder == "sample"
 
     @abstractmethod
-    def reduction(self, store: Store) -> Reduction:
+    def reduction(self, store: Moments) -> Reduction:
         """The reduction of the scan."""
 
-    def scans(self, store: Store) -> tuple[Scan, ...]:
+    def scans(self, store: Moments) -> tuple[Scan, ...]:
         """One scan; the keys of its parts include the digests of ``inputs``."""
         salts = (store.array_digest(name).sha256 for name in self.inputs)
         return (Scan.of_partitions(self.reduction(store), store, *salts),)
@@ -190,7 +156,7 @@ class BasisReduction:
     basis_name: str = "basis"
 
     @classmethod
-    def of(cls, store: Store, basis: str = "basis", **fields: Any) -> Self:
+    def of(cls, store: Moments, basis: str = "basis", **fields: Any) -> Self:
         """The reduction for a store and one of its bases; ``fields`` are the fields of the subclass."""
         return cls(store.n_words, store.settings, store.path, store.array_digest(basis), basis, **fields)
 

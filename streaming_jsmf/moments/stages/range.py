@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,16 @@ from streaming_jsmf.linalg.factor import apply_gram, merge_factors
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages import sample
-from streaming_jsmf.moments.stages.base import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.reader import Moments
 
 logger = logging.getLogger(__name__)
 
-#: Additive arrays and scalars of a partition.
+#: Additive arrays of a partition.
 SUM_ARRAYS = ("row_sum", "diagonal", "term_count", "document_frequency")
-SUM_SCALARS = ("n_documents", "n_dropped", "n_tokens", "total_weight")
 
 #: Label of the probes that all partitions share in the linear sketch.
 SHARED_PROBES = "halko"
@@ -55,20 +57,17 @@ class RangeReduction:
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data; all power steps use the copy in memory."""
         with span("read"):
-            loaded = load_partition(
+            block, sums = load_partition(
                 partition, self.n_words, self.settings.document_weights, self._sample(partition)
             )
         if self.settings.range_finder == "halko":
             probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
-            range_arrays = {"sketch": apply_gram(loaded.block, probes)}
+            range_arrays = {"sketch": apply_gram(block, probes)}
         elif self.sample_share < 1:
-            range_arrays = sample.sample_arrays(loaded.block)
+            range_arrays = sample.sample_arrays(block)
         else:
-            range_arrays = {"factor": sample.factor_of(loaded.block, self.settings, partition.content)}
-        sums: dict[str, NDArray[Any]] = {name: getattr(loaded.sums, name) for name in SUM_ARRAYS}
-        return PartialResult(
-            {**sums, **range_arrays}, {name: getattr(loaded.sums, name) for name in SUM_SCALARS}
-        )
+            range_arrays = {"factor": sample.factor_of(block, self.settings, partition.content)}
+        return PartialResult({**sums.arrays, **range_arrays}, sums.scalars)
 
     def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
         """Mask of the documents to keep, or None for all.
@@ -111,21 +110,20 @@ class RangeStage(Stage):
         **sample.VARIABLES,
     }
     part_axes: ClassVar = {name: variable.dimensions for name, variable in sample.VARIABLES.items()}
-    hint = "is made again from the merged factor"
     keeps_parts = True
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
         del settings
         return True
 
-    def scans(self, store: Store) -> tuple[Scan, ...]:
+    def scans(self, store: Moments) -> tuple[Scan, ...]:
         """One scan over the parts of the manifest."""
         counts = tuple(count for _, count in store.manifest.parts)
         share = store.manifest.sample_share
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
         return (Scan(reduction, store.manifest.order, counts),)
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """Sums and factor divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,12 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import partition_factor
-from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.probes import uniform_probes
-from streaming_jsmf.moments.stages.base import Store, Variable
+from streaming_jsmf.moments.stages.base import Variable
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    pass
 
 #: The documents in CSR order: number of distinct words per document, then word ids and scaled counts.
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
@@ -43,14 +45,6 @@ def sample_block(arrays: Mapping[str, NDArray[Any]], n_words: int, share: float)
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
     values = arrays[VALUES] * np.float32(1 / np.sqrt(share))
     return csr_array((values, arrays[WORDS], indptr), shape=(lengths.size, n_words), copy=False)
-
-
-def read_sample(store: Store) -> csr_array[Any]:
-    """H_s of a store (documents x words, CSR, float32), divided by its weight: H_s'H_s ~ C + diag(D)."""
-    share = store.manifest.sample_share
-    assert share is not None, "a sampled store"
-    arrays = dict(zip(VARIABLES, each(store.read, VARIABLES), strict=True))
-    return sample_block(arrays, store.n_words, share * store.scalars("range")["total_weight"])
 
 
 def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDArray[np.float32]:

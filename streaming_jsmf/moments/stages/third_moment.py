@@ -6,14 +6,13 @@ import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
@@ -28,11 +27,13 @@ from streaming_jsmf.linalg.document_tensor import (
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import (
     BasisReduction,
-    Store,
     SumStage,
     Variable,
 )
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.reader import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,8 @@ class ThirdMomentReduction(BasisReduction):
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
 
     def _documents(self, partition: Partition) -> Iterator[Documents]:
-        for shares in iter_shares(partition, self.n_words):
-            weights = tensor_weights(shares.lengths, self.settings.document_weights)
-            yield Documents(shares.block, shares.lengths, weights)
+        for shares, lengths in iter_shares(partition, self.n_words):
+            yield Documents(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64, in place: ``folded`` holds the largest arrays of the pass."""
@@ -89,17 +89,16 @@ class ThirdMomentStage(SumStage):
             ("triple",), "of the symmetric tensor the entries i <= j <= k in order", "E3(Q, Q, Q)"
         ),
     }
-    hint = "the pass for the third moment is repeated"
     inputs = ("basis",)
     part_axes: ClassVar = {"third": ("triple",)}
 
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.third_moment
 
-    def reduction(self, store: Store) -> ThirdMomentReduction:
+    def reduction(self, store: Moments) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
@@ -144,26 +143,7 @@ class TensorMoments:
     moments: BasisMoments
 
 
-def read_tensor_moments(store: Store) -> TensorMoments:
-    """Read the moments of a complete store.
-
-    Raises ``InputError`` if the store lacks the third moment (the message has the command that adds it) or no
-    document has three tokens, and ``StoreError`` if an array is damaged.
-    """
-    if not store.settings.third_moment:
-        raise InputError(
-            f"{store.path}: has no third moment, which --engine stod needs; add it with {adding_command(store)}"
-        )
-    if not store.scalars("third_moment")["total_weight"] > 0:
-        raise InputError(
-            f"{store.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
-            "--engine lr-jsmf, or ingest longer documents"
-        )
-    arrays = (store.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
-    return TensorMoments(store.read("basis"), BasisMoments(*arrays))
-
-
-def adding_command(store: Store) -> str:
+def adding_command(store: Moments) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, given = ScanSettings().fields(), store.settings.fields()
     options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
