@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.scan import Changes, scan
-from tests import reference
+from tests import reference, reference_stod
 
 SYNCHRONOUS = Execution("synchronous")
 SMALL = ScanSettings(max_topics=5, partition_nonzeros=4000)
@@ -63,3 +64,16 @@ def half(moments: Moments, k: int) -> NDArray[np.float64]:
 
 def partial_names(store: Path, kind: str = "range-") -> list[str]:
     return sorted(p.name for p in (store / "partials").iterdir() if p.is_dir() and p.name.startswith(kind))
+
+
+def require_moments(moments: Moments, counts: NDArray[np.int64]) -> None:
+    """The stored moments are those of the documents, in the basis of the store."""
+    weights = reference_stod.tensor_weights(counts, moments.settings.document_weights)
+    exact, read = reference_stod.dense_moments(counts, weights), moments.tensor_moments()
+    basis, found = read.basis, read.moments
+    third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
+    np.testing.assert_allclose(found.word_mean, exact.first, rtol=1e-6)
+    projected = exact.second @ basis
+    assert np.linalg.norm(found.pair_projection - projected) < 1e-6 * np.linalg.norm(projected)
+    difference = unpacked(found.third, basis.shape[1]) - third
+    assert np.linalg.norm(difference) < 1e-6 * np.linalg.norm(third)

@@ -155,7 +155,8 @@ def test_wrong_input_ends_in_one_line_before_any_work(corpus: Path, invoke: Comm
     refused(
         invoke("choose-k", corpus, "--topics", "5,500", *out),
         2,
-        "1,200 documents and 90 words carry 90 topics",
+        "1,200 documents and 90 words",
+        "at most 90 topics",
     )
     refused(invoke("choose-k", corpus, "--topics", "5,6", "--replicas", "-1", *out), 2, "replicas is -1")
     refused(invoke("choose-k", tmp_path / "none", "--topics", "5,6", *out), 2, "no corpus at")

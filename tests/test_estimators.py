@@ -444,7 +444,9 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
         (LRJSMF(3, memory="much"), COUNTS, "memory is 'much'"),
         (LRJSMF(3, anchor_words=["x150"]), COUNTS, "lacks the anchor word 'x150'"),
         (STOD(3, random_state=-1), COUNTS, "seed is -1"),
-        (STOD(50, **ONE), COUNTS[:, :30], "50 topics were asked for"),
+        (STOD(50, **ONE), COUNTS[:, :30], "30 words, which support at most 30 topics"),
+        (LRJSMF(3, rectify="ap"), COUNTS, "--rectify ap .*--exact"),
+        (LRJSMF(9, anchor_min_df=len(COUNTS)), COUNTS, "topics is 9 .* anchor word in at least"),
         (LRJSMF(20, **ONE), np.repeat(COUNTS[:1], 30, axis=0), "positive eigenvalues, 20 topics were asked for"),
         (LRJSMF(3), -COUNTS, "Negative values in data passed to X in LRJSMF"),
         (LRJSMF(3), np.full((4, 5), 2.0**31), "2147483647"),
@@ -457,9 +459,10 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
     ],
 )  # fmt: skip
 def test_errors_are_one_line_and_value_errors(estimator: Any, X: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as error:
-        estimator.fit(X)
-    assert "\n" not in str(error.value)
+    for begin in (estimator.fit, estimator.partial_fit):
+        with pytest.raises(ValueError, match=said) as error:
+            begin(X)
+        assert "\n" not in str(error.value)
     with pytest.raises(NotFittedError):
         estimator.transform(X)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,17 +146,6 @@ def test_merged_stores_of_other_words(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         open_moments(tmp_path / "a-m").cooccurrence(), expected, atol=2e-7 * expected.max()
     )
-
-
-def test_a_damaged_matrix_is_counted_again(corpus_path: Path, store: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "m"
-    shutil.copytree(store, broken)
-    chunk = broken / "cooccurrence" / "c" / "0" / "0"
-    chunk.write_bytes(chunk.read_bytes()[:-100])
-    with pytest.raises(StoreError, match=r"cooccurrence.*scan CORPUS"):
-        open_moments(broken).cooccurrence()
-    scanned(corpus_path, broken, EXACT)
-    assert digests(broken) == digests(store)
 
 
 def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(

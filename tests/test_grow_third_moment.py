@@ -19,8 +19,7 @@ from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.moments.scan import Changes, scan
 from tests import processes
 from tests.corpora import as_lists, planted, write_corpus, write_lists
-from tests.stores import SMALL, SYNCHRONOUS, changed, digests, scanned
-from tests.test_stod_stage import require_moments
+from tests.stores import SMALL, SYNCHRONOUS, changed, digests, require_moments, scanned
 
 THIRD = replace(SMALL, third_moment=True)
 COUNTS = planted(500, 60, 4, length=30).counts
@@ -51,17 +50,6 @@ def copy(folder: Path, tmp_path: Path) -> Callable[[str], Path]:
 def command(folder: Path, store: Path, *options: str) -> int:
     paths = [str(folder / option) if (folder / option).exists() else option for option in options]
     return run(["scan", str(folder / "a"), str(store), *paths, "--scheduler", "synchronous"])
-
-
-def test_settings_in_python_may_ask_for_it_too(folder: Path, copy: Callable[[str], Path]) -> None:
-    store, changes = copy("plain-of-a"), Changes(add=[str(folder / "b")])
-    for wrong in (replace(THIRD, seed=1), ScanSettings(third_moment=True)):
-        with pytest.raises(InputError, match=re.escape(str(store))):
-            scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
-    # A corpus that is open is the one at its path.
-    moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
-    assert moments.settings == replace(THIRD, range_finder="factors")
-    assert digests(store) == digests(folder / "third-of-both")
 
 
 def test_a_bad_corpus_leaves_a_store_without_it(

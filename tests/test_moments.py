@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, TooFewFactorsError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
@@ -27,7 +27,6 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
-from tests.damage import SOME, Damage
 from tests.stores import SMALL, SYNCHRONOUS, dense, half, scanned
 
 
@@ -194,22 +193,3 @@ def test_projected_memory_does_not_grow_with_documents(documents: Planted, tmp_p
         partitions = plan_partitions(list_units(open_corpus(path)), 3000)
         sizes.append(scan_memory(120, SMALL, partitions, 2))
     assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
-
-
-@pytest.mark.parametrize("damage", SOME)
-def test_damage_to_a_final_array_is_named(damage: Damage, corpus_path: Path, tmp_path: Path) -> None:
-    scanned(corpus_path, tmp_path / "m")
-    damage(tmp_path / "m" / "row_sum" / "c" / "0")
-    with pytest.raises(StoreError, match="row_sum"):
-        _ = open_moments(tmp_path / "m").row_sum
-
-
-def test_a_partial_that_was_damaged_before_its_fold_is_named(corpus_path: Path, tmp_path: Path) -> None:
-    store = scanned(corpus_path, tmp_path / "m", replace(SMALL, scans=1), keep=False)
-    checkpoints, key = store.checkpoints("range"), store.manifest.part_keys[0]
-    partition = plan_partitions(list_units(open_corpus(corpus_path)), 3000)[0]
-    checkpoints.commit_part(key, RangeReduction(120, SMALL).compute(partition), {})
-    [attempt] = (tmp_path / "m" / "partials").glob(f"range-part-{key}-*")
-    (attempt / "factor" / "c" / "0" / "0").unlink()
-    with pytest.raises(StoreError, match="factor"):
-        checkpoints.read_part(key)

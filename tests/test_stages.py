@@ -1,7 +1,12 @@
-"""A stage that the package does not have: a module of its own and an entry of the registry make it whole."""
+"""The contract of all stages, and of one that the package does not have, in every kind of store.
+
+The results are those of the documents, whatever was added, removed, interrupted or damaged before.
+"""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,21 +19,24 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments import stages
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
-from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.base import SumStage, Variable
-from tests.corpora import planted, words, write_corpus
-from tests.stores import SMALL, changed, digests, rename_words, scanned
+from tests import reference
+from tests.cases import each_once
+from tests.corpora import as_lists, planted, words, write_corpus, write_lists
+from tests.damage import SOME, Damage
+from tests.stores import SMALL, changed, dense, digests, half, rename_words, require_moments, scanned
 
-CLASSES = 8
-SETTINGS = replace(SMALL, partition_nonzeros=2000)
+#: Classes of lengths; the seed of the stores that have the stage.
+CLASSES, SEED = 8, 7
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ class LengthStage(SumStage):
     name = "length"
     variables: ClassVar = {"length_count": Variable(("word", "length"), "tokens by length of the document")}
 
+    def wanted(self, settings: ScanSettings) -> bool:
+        """True in the stores of its kind."""
+        return settings.seed == SEED
+
     def reduction(self, store: Moments) -> LengthReduction:
         return LengthReduction(store.n_words)
 
@@ -73,88 +85,236 @@ def length_class(lengths: NDArray[Any]) -> NDArray[np.int64]:
     return np.minimum(np.log2(np.maximum(lengths, 1)).astype(np.int64), CLASSES - 1)
 
 
-COUNTS = planted(300, 50, 3, seed=5).counts
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "corpus", COUNTS, row_group_rows=25)
-
-
-@pytest.fixture
-def with_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "STAGES", (*stages.STAGES, LengthStage()))
-
-
-def expected(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def length_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     classes = length_class(counts.sum(axis=1))
     return np.stack([counts[classes == c].sum(axis=0) for c in range(CLASSES)], axis=1)
 
 
-@pytest.mark.usefixtures("with_length")
-def test_it_is_scanned_described_and_goes_on_where_it_was_cut_off(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+PLAIN = replace(SMALL, partition_nonzeros=2000)
+
+#: Settings of each kind of store, and the error of its eigenpairs.
+KINDS = {
+    "factors": (replace(PLAIN, third_moment=True), 0.01),
+    "one scan": (replace(PLAIN, scans=1), 0.05),
+    "halko": (replace(PLAIN, range_finder="halko"), 0.1),
+    "exact": (replace(PLAIN, exact=True, third_moment=True), 1e-4),
+    "sample": (replace(PLAIN, range_finder="sample", sample_share=0.4, third_moment=True), 0.05),
+    "another stage": (replace(PLAIN, seed=SEED), 0.01),
+}
+COUNTS = planted(500, 60, 5, length=30, seed=8).counts
+
+
+@pytest.fixture(scope="module", autouse=True)
+def another_stage() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "STAGES", (*stages.STAGES, LengthStage()))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora a and b; the stores of a are made when they are asked for (``made``)."""
+    root = tmp_path_factory.mktemp("stages")
+    write_corpus(root / "a", COUNTS[:300], row_group_rows=40)
+    write_corpus(root / "b", COUNTS[300:], shards=2, row_group_rows=40)
+    return root
+
+
+def made(kind: str, folder: Path) -> Path:
+    store = folder / kind
+    if not store.exists():
+        scanned(folder / "a", store, KINDS[kind][0])
+    return store
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store(kind: str, folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made(kind, folder), tmp_path / "m"))
+
+
+def require_oracle(moments: Moments, counts: NDArray[np.int64], bound: float) -> None:
+    c = dense(counts)
+    np.testing.assert_allclose(moments.row_sum, c.sum(axis=1), atol=1e-15)
+    np.testing.assert_array_equal(moments.document_frequency, (counts > 0).sum(axis=0))
+    expected = reference.truncated_eig(c, 5)
+    assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < bound
+    names = {stage.name for stage in moments.stages}
+    if "cooccurrence" in names:
+        np.testing.assert_allclose(moments.cooccurrence(), c, atol=2e-7 * c.max())
+    if "projection" in names:
+        basis, product = moments.read("basis"), moments.read("projection")
+        np.testing.assert_allclose(product, c @ basis, atol=1e-6 * np.abs(product).max())
+    if "third_moment" in names:
+        require_moments(moments, counts)
+    if "length" in names:
+        np.testing.assert_array_equal(moments.read("length_count"), length_counts(counts))
+
+
+def test_every_stage_has_a_kind_of_store(folder: Path) -> None:
+    found = {stage.name for kind in KINDS for stage in read_store(made(kind, folder)).stages}
+    assert found == {stage.name for stage in stages.STAGES}
+
+
+def test_what_a_store_holds_and_what_is_added_and_removed(kind: str, store: Path, folder: Path) -> None:
+    before, bound = digests(store), KINDS[kind][1]
+    require_oracle(read_store(store), COUNTS[:300], bound)
+    require_oracle(changed(folder / "a", store, add=[folder / "b"]), COUNTS, bound)
+    require_intact(read_store(store))
+    changed(folder / "a", store, remove=[folder / "b"])
+    assert digests(store) == before
+    require_intact(read_store(store))
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
+    ids=lambda execution: execution.scheduler,
+)
+def test_the_scheduler_changes_no_bit(execution: Execution, kind: str, folder: Path, tmp_path: Path) -> None:
+    if (kind, execution.scheduler) == ("another stage", "processes"):
+        pytest.skip("other processes do not have the stage")
+    scanned(folder / "a", tmp_path / "n", KINDS[kind][0], execution=execution)
+    assert digests(tmp_path / "n") == digests(made(kind, folder))
+
+
+def scans(kind: str) -> list[str]:
+    """The stages of a kind of store that read the corpora."""
+    third = ["third_moment"] if KINDS[kind][0].third_moment else []
+    second = {"one scan": [], "exact": ["cooccurrence"], "another stage": ["projection", "length"]}
+    return ["range", *second.get(kind, ["projection"]), *third]
+
+
+INTERRUPTED = [
+    pytest.param(kind, stage, add, marks=pytest.mark.slow if add and kind != "sample" else ())
+    for kind in KINDS
+    for stage in scans(kind)
+    for add in (False, True)
+]
+
+
+@pytest.mark.parametrize(("kind", "stage", "add"), INTERRUPTED)
+def test_what_was_cut_off_goes_on_where_it_was(
+    kind: str, stage: str, add: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute, seen = LengthReduction.compute, []
+    store, whole, settings = tmp_path / "m", made(kind, folder), KINDS[kind][0]
 
-    def failing(reduction: LengthReduction, partition: Partition) -> PartialResult:
-        seen.append(partition.index)
-        if len(seen) == 3:
-            raise KeyboardInterrupt
-        return compute(reduction, partition)
+    def command(path: Path) -> None:
+        if add:
+            changed(folder / "a", path, add=[folder / "b"])
+        else:
+            scanned(folder / "a", path, settings)
 
-    monkeypatch.setattr(LengthReduction, "compute", failing)
-    with pytest.raises(KeyboardInterrupt):
-        scanned(corpus, tmp_path / "m", SETTINGS)
-    store = scan(corpus, tmp_path / "m", SETTINGS, Execution(workers=2), keep_partitions=True)
-    assert len(seen) == len(store.manifest.partitions) + 1
-    found = store.read("length_count")
-    np.testing.assert_array_equal(found, expected(COUNTS))
-    assert (found.sum(axis=0) > 0).sum() > 1
-    assert store.outcome("length")["history"][2]["rows"] > 0  # type: ignore[index]
+    if add:
+        shutil.copytree(whole, store)
+        whole = Path(shutil.copytree(whole, tmp_path / "whole"))
+        command(whole)
+    [scan, *_] = next(each for each in read_store(whole).stages if each.name == stage).scans(
+        read_store(whole)
+    )
+    reduction, done, limit = type(scan.reduction), list[str](), [1 if add else 2]
+    compute = reduction.compute
+
+    def failing(self: Any, partition: Partition) -> PartialResult:
+        if len(done) == limit[0]:
+            raise OSError("no space left")
+        done.append(partition.content)
+        return compute(self, partition)
+
+    monkeypatch.setattr(reduction, "compute", failing)
+    with pytest.raises(OSError, match="no space left"):
+        command(store)
+    assert stage in read_store(store).missing_stages
+    limit[0] = -1
+    command(store)
+    assert len(done) > 1
+    assert len(set(done)) == len(done), "computed again"
+    assert digests(store) == digests(whole)
+    require_intact(read_store(store))
 
 
-def test_a_store_of_before_gets_it_and_keeps_its_other_bits(
-    corpus: Path, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize("bad", ["record", "truncated"])
+def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, store: Path, folder: Path, tmp_path: Path) -> None:
+    before, manifest = digests(store), read_store(store).manifest
+    last = sorted(shutil.copytree(folder / "b", tmp_path / "bad").glob("*.parquet"))[-1]
+    if bad == "record":
+        ids, counts = as_lists(COUNTS[400:])
+        counts[-1][0] = -3
+        write_lists(last, ids, counts)
+    else:
+        # A page in the middle: the footer is whole, so that the damage is met by a task.
+        data = bytearray(last.read_bytes())
+        data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40
+        last.write_bytes(bytes(data))
+    with pytest.raises(
+        (InputError, StoreError), match=f"{last.name}.*{'-3' if bad == 'record' else ''}"
+    ) as error:
+        changed(folder / "a", store, add=[last.parent])
+    assert "\n" not in str(error.value)
+    assert digests(store) == before
+    assert read_store(store).manifest == manifest
+    require_intact(read_store(store))
+
+
+DAMAGED = [
+    *each_once(["factors"], ["word_mean", "pair_projection", "third_moment"], SOME),
+    *each_once(["halko"], ["sketch"], SOME),
+    *each_once(["exact"], ["cooccurrence", "third_moment"], SOME),
+    *each_once(["sample"], ["sample_words", "basis", "projection", "eigenvectors"], SOME),
+    *each_once(["another stage"], ["length_count"], SOME),
+    ("sample", "records/third_moment", Path.unlink),
+    ("sample", "records/projection-fold-*", Path.unlink),
+]
+
+
+@pytest.mark.parametrize(("kind", "part", "damage"), DAMAGED)
+def test_what_is_damaged_is_named_and_made_again(
+    kind: str, part: str, damage: Damage, store: Path, folder: Path
 ) -> None:
-    scanned(corpus, tmp_path / "m", SETTINGS)
+    before = digests(store)
+    files = store.glob(f"{part}/zarr.json" if part.startswith("records") else f"{part}/c/**/*")
+    damage(next(path for path in files if path.is_file()))
+    if part != "records/third_moment":
+        # A stage without a record is one that was not finished.
+        with pytest.raises(StoreError, match="last fold" if "fold" in part else part):
+            require_intact(read_store(store))
+    scanned(folder / "a", store, KINDS[kind][0])
+    assert digests(store) == before
+    require_intact(read_store(store))
+
+
+@pytest.mark.parametrize("kind", [name for name, (settings, _) in KINDS.items() if settings.third_moment])
+def test_the_third_moment_is_added_in_one_pass(
+    kind: str, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = KINDS[kind][0]
+    scanned(folder / "a", tmp_path / "m", replace(settings, third_moment=False))
     before = digests(tmp_path / "m")
-    request.getfixturevalue("with_length")
-    store = scanned(corpus, tmp_path / "m", SETTINGS)
+    caplog.clear()
+    scanned(folder / "a", tmp_path / "m", settings)
+    assert digests(tmp_path / "m") == digests(made(kind, folder))
     assert digests(tmp_path / "m").items() > before.items()
-    np.testing.assert_array_equal(store.read("length_count"), expected(COUNTS))
+    assert not re.search("(range|projection|cooccurrence): partition", caplog.text), "one pass"
 
 
-@pytest.mark.usefixtures("with_length")
-def test_it_is_checked_and_mended(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = scanned(corpus, tmp_path / "m", SETTINGS)
-    before = digests(tmp_path / "m")
-    chunk = tmp_path / "m" / "length_count" / "c" / "0" / "0"
-    chunk.write_bytes(chunk.read_bytes()[:-8] + b"\xff" * 8)
-    with pytest.raises(StoreError, match="length_count"):
-        require_intact(store)
-    scanned(corpus, tmp_path / "m", SETTINGS)
-    assert "length_count" in caplog.text
-    assert digests(tmp_path / "m") == before
-    require_intact(store)
+def test_another_stage_follows_a_store_that_grows_by_other_words(folder: Path, tmp_path: Path) -> None:
+    more, (settings, _) = planted(200, 50, 5, seed=6).counts, KINDS["another stage"]
+    other = rename_words(write_corpus(tmp_path / "other", more), words(60)[59:9:-1])
+    scanned(folder / "a", tmp_path / "m", settings)
+    scanned(other, tmp_path / "n", settings)
+    moments = changed(folder / "a", tmp_path / "m", merge=[tmp_path / "n"])
+    both = length_counts(COUNTS[:300])
+    both[59:9:-1] += length_counts(more)
+    np.testing.assert_array_equal(moments.read("length_count"), both)
 
 
-@pytest.mark.usefixtures("with_length")
-def test_it_follows_a_store_that_grows_by_other_words(corpus: Path, tmp_path: Path) -> None:
-    more = planted(200, 40, 3, seed=6).counts
-    other = rename_words(write_corpus(tmp_path / "other", more, row_group_rows=25), words(50)[49:9:-1])
-    scanned(corpus, tmp_path / "m", SETTINGS)
-    scanned(other, tmp_path / "n", SETTINGS)
-    store = changed(corpus, tmp_path / "m", merge=[tmp_path / "n"])
-    both = expected(COUNTS)
-    both[49:9:-1] += expected(more)
-    np.testing.assert_array_equal(store.read("length_count"), both)
-
-
-@pytest.mark.usefixtures("with_length")
-def test_its_memory_is_planned(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = replace(SETTINGS, max_topics=1)
-    partitions = plan_partitions(list_units(open_corpus(corpus)), 2000)
+def test_its_memory_is_planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(KINDS["another stage"][0], max_topics=1)
+    partitions = plan_partitions(list_units(open_corpus(folder / "a")), 2000)
     without = scan_memory(50, settings, partitions, 1)
     most = stages.STAGES[0].task_memory(50, settings)
     monkeypatch.setattr(LengthStage, "task_memory", lambda *_: most + 12_345_678)

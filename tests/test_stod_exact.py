@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
@@ -19,10 +18,9 @@ from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.topics.infer import fit_moments
 from tests.corpora import write_corpus
-from tests.damage import truncated
 from tests.outcomes import Command, refused
-from tests.stores import SMALL, changed, digests, scanned
-from tests.test_stod_stage import COUNTS, require_moments
+from tests.stores import SMALL, changed, digests, require_moments, scanned
+from tests.test_stod_stage import COUNTS
 
 EXACT = replace(SMALL, exact=True, third_moment=True)
 
@@ -78,13 +76,6 @@ def test_the_error_names_a_command_that_adds_it(
     assert invoke(*infer).code == 0
 
 
-def test_growing_and_shrinking(folder: Path, tmp_path: Path) -> None:
-    store = Path(shutil.copytree(folder / "exact", tmp_path / "m"))
-    require_moments(changed(folder / "a", store, add=[folder / "b"]), COUNTS)
-    changed(folder / "a", store, remove=[folder / "b"])
-    assert digests(store) == digests(folder / "exact")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [EXACT, replace(SMALL, scans=1, third_moment=True)], ids=["exact", "one scan"]
@@ -103,15 +94,6 @@ def test_a_missing_corpus_is_named_before_anything_changes(
     after = read_store(tmp_path / "m")
     assert after.manifest == before
     assert after.missing_stages == ()
-
-
-@pytest.mark.parametrize("array", ["cooccurrence", "third_moment"])
-def test_damaged_arrays_are_repaired(array: str, folder: Path, tmp_path: Path) -> None:
-    store = Path(shutil.copytree(folder / "exact", tmp_path / "m"))
-    truncated(next(path for path in (store / array / "c").rglob("*") if path.is_file()))
-    assert run(["info", str(store), "--json"]) == 3
-    scanned(folder / "a", store, EXACT)
-    assert digests(store) == digests(folder / "exact")
 
 
 def test_the_memory_is_that_of_the_largest_stage(folder: Path) -> None:

@@ -10,25 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from streaming_jsmf import STOD
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.store import commit_stage, read_store
 from streaming_jsmf.topics.infer import model_fingerprint
-from tests import reference_stod
-from tests.cases import each_once
 from tests.corpora import planted, words, write_corpus
-from tests.damage import Damage, truncated
 from tests.outcomes import Command, refused
 from tests.processes import command, finished, killed
-from tests.stores import SMALL, changed, digests, rename_words, scanned
+from tests.stores import SMALL, changed, digests, rename_words, require_moments, scanned
 
 PLAIN = replace(SMALL, partition_nonzeros=2000)
 THIRD = replace(PLAIN, third_moment=True)
@@ -51,19 +46,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(folder: Path, tmp_path: Path) -> Callable[[str], Path]:
     return lambda name: Path(shutil.copytree(folder / name, tmp_path / name))
-
-
-def require_moments(moments: Moments, counts: NDArray[np.int64]) -> None:
-    """The stored moments are those of the documents, in the basis of the store."""
-    weights = reference_stod.tensor_weights(counts, moments.settings.document_weights)
-    exact, read = reference_stod.dense_moments(counts, weights), moments.tensor_moments()
-    basis, found = read.basis, read.moments
-    third = np.einsum("xyz,xi,yj,zk->ijk", exact.third, basis, basis, basis, optimize=True)
-    np.testing.assert_allclose(found.word_mean, exact.first, rtol=1e-6)
-    projected = exact.second @ basis
-    assert np.linalg.norm(found.pair_projection - projected) < 1e-6 * np.linalg.norm(projected)
-    difference = unpacked(found.third, basis.shape[1]) - third
-    assert np.linalg.norm(difference) < 1e-6 * np.linalg.norm(third)
 
 
 def test_a_store_holds_the_moments_of_its_documents(folder: Path, tmp_path: Path) -> None:
@@ -140,33 +122,12 @@ def test_merging_over_other_words(folder: Path, tmp_path: Path) -> None:
     assert not changed(folder / "a", without, merge=[tmp_path / "second1"]).settings.third_moment
 
 
-def test_threads_change_no_bit(folder: Path, tmp_path: Path) -> None:
-    scanned(folder / "a", tmp_path / "m", THIRD, execution=Execution("threads", 3))
-    assert digests(tmp_path / "m") == digests(folder / "with")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["threads", "processes", "cluster"])
 def test_the_scheduler_changes_no_bit(scheduler: str, folder: Path, tmp_path: Path) -> None:
     line = command("scan", folder / "a", tmp_path / "m", *OPTIONS, "--workers", "2", "--scheduler", scheduler)
     finished(line, OPENBLAS_NUM_THREADS="3")
     assert digests(tmp_path / "m") == digests(folder / "with")
-
-
-@pytest.mark.parametrize(("array", "damage"), each_once((*ARRAYS, "record"), (truncated, Path.unlink)))
-def test_what_is_damaged_is_named_and_mended(
-    array: str, damage: Damage, folder: Path, copy: Callable[[str], Path], invoke: Command
-) -> None:
-    store = copy("with")
-    record = store / "records" / "third_moment" / "zarr.json"
-    damage(record if array == "record" else next(p for p in (store / array / "c").rglob("*") if p.is_file()))
-    if not (array == "record" and damage is Path.unlink):
-        refused(invoke("info", store, "--verify"), 3, "third_moment" if array == "record" else array)
-    outcome = invoke("scan", folder / "a", store, *OPTIONS, "--scheduler", "synchronous")
-    assert outcome.code == 0
-    assert "third_moment: partition 0 committed" in outcome.err
-    assert "range: partition" not in outcome.err
-    assert digests(store) == digests(folder / "with")
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import topic_frame
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
+from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model
 
@@ -143,6 +144,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
+                require_feasible(corpus, settings.n_topics, settings, exact=scan_settings.exact)
                 store = store_path(
                     folder / "moments" if self.store is None else self.store, "a moments store"
                 )
@@ -182,6 +184,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with kept.place_of_next() as place:
                 if rows is None:
                     corpus = self._corpus(X, place)
+                    require_feasible(corpus, settings.n_topics, settings, exact=scan_settings.exact)
                 else:
                     corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
                 kept, moments = kept.added(corpus, scan_settings, execution)

@@ -17,7 +17,7 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.errors import InputError, TooFewFactorsError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.counts import COUNTED, counts_of
@@ -34,6 +34,7 @@ from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import write_alone
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
+from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model
@@ -132,12 +133,7 @@ def _scan(
     execution: Execution,
     listener: Listener,
 ) -> Moments:
-    most = min(corpus.n_documents, corpus.n_words)
-    if largest > most:
-        raise TooFewFactorsError(
-            f"{corpus.root}: {corpus.n_documents:,} documents and {corpus.n_words:,} words carry {most:,} topics at "
-            f"most, {largest:,} were asked for; lower --topics"
-        )
+    require_feasible(corpus, largest, InferSettings(largest))
     settings = ScanSettings(max_topics=largest, seed=seed)
     if replicas:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)

@@ -37,7 +37,9 @@ def fit_anchor_words(
     ``lap`` is called with the name of each completed stage. Raises ``InputError`` as ``anchor_rules`` and ``rectify``;
     ``TooFewFactorsError`` if there are fewer eigenvalues or anchor words than topics.
     """
-    anchor_rules(moments, settings)  # rejects given anchors before the rectification
+    # Refuse given anchors and too many topics before the rectification.
+    anchor_rules(moments, settings)
+    require_candidates(settings.n_topics, settings, moments.document_frequency, moments.n_documents)
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
@@ -118,6 +120,19 @@ def given_anchors(
         except RejectedAnchorError as error:
             raise _rejected(source, words, error) from error
     return given
+
+
+def require_candidates(
+    n_topics: int, settings: InferSettings, document_frequency: NDArray[np.int64], n_documents: int
+) -> None:
+    """Raise ``TooFewFactorsError`` if fewer words than topics are frequent enough for an anchor."""
+    least = settings.anchor_floor(n_documents)
+    candidates = int((document_frequency >= least).sum())
+    if n_topics > candidates:
+        raise TooFewFactorsError(
+            f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
+            f"there are {candidates:,}; lower --topics or --anchor-min-df"
+        )
 
 
 def _rejected(source: str, words: Sequence[str], error: RejectedAnchorError) -> InputError:

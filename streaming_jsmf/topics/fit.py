@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.config import (
+    ENGINE_SETTINGS,
     Curation,
     InferSettings,
     IngestRequest,
@@ -33,7 +34,7 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, local_path, store_path
 from streaming_jsmf.storage.replace import remove_store
-from streaming_jsmf.topics.anchor_words import given_anchors
+from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
 from streaming_jsmf.topics.rectify import announce_cost
@@ -65,8 +66,8 @@ def beside(model: StorePath, kind: str) -> StorePath:
     TextReading,
     ScanSettings,
     PolishSettings,
+    *ENGINE_SETTINGS,
     Execution,
-    engine=True,
     without=("max_topics", "third_moment"),
 )
 def fit(
@@ -106,7 +107,7 @@ def fit(
         if made_for is not None:
             request = replace(request or IngestRequest(), made_for=made_for)
         corpus = _corpus(spooled, target, request, execution, listener, overwrite)
-    _require_feasible(corpus, max(topics), base, scan_settings)
+    require_feasible(corpus, max(topics), base, exact=scan_settings.exact)
     announce_cost(corpus.n_words, wanted[max(topics)], threads)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
     scan_settings = replace(scan_settings, max_topics=max(topics), third_moment=third_moment)
@@ -173,31 +174,3 @@ def _corpus(
     )
     logger.info("%s: the corpus of %s, which later runs reuse", target, source)
     return found
-
-
-def _require_feasible(
-    corpus: Corpus, n_topics: int, engine: InferSettings | StodSettings, scan_settings: ScanSettings
-) -> None:
-    """Refuse, before the scan, too many topics, rejected anchors, and a rectification that needs the whole C."""
-    n_documents, n_words = corpus.n_documents, corpus.n_words
-    if n_topics > min(n_documents, n_words):
-        raise InputError(
-            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words, which "
-            f"support at most {min(n_documents, n_words):,} topics, and far fewer meaningful ones; lower --topics"
-        )
-    if not isinstance(engine, InferSettings):
-        return
-    vocabulary, least = corpus.vocabulary(), engine.anchor_floor(n_documents)
-    candidates = int((vocabulary.document_frequency >= least).sum())
-    if vocabulary.counted and n_topics > candidates:
-        raise InputError(
-            f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
-            f"there are {candidates:,}; lower --topics or --anchor-min-df"
-        )
-    counted = vocabulary.document_frequency if vocabulary.counted else None
-    given_anchors(engine, vocabulary.words, counted, n_documents, corpus.root)
-    if engine.rectify in ("ap", "dykstra", "dc") and not scan_settings.exact:
-        raise InputError(
-            f"--rectify {engine.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
-            "palm"
-        )
