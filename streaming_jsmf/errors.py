@@ -6,8 +6,55 @@ Every message states in one line what is wrong, where (file, row group, row, key
 from __future__ import annotations
 
 import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from streaming_jsmf.display import location
+
+#: An option in a message, and its value if that is a number, in capitals, or a choice that messages recommend.
+_OPTION = re.compile(
+    r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
+    r"(?: (\d[\d.]*\d%?|\d%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine|sample|factors)(?![\w=,]))?"
+)
+
+#: Options whose keyword argument has another name, and options without a value.
+_RENAMED = {"topics": "n_topics", "range": "range_finder", "stod-alpha0": "alpha0"}
+_FLAGS = frozenset({"exact", "keep-partitions", "overwrite", "third-moment"})
+
+_on_command_line = False
+
+
+@contextmanager
+def options_named() -> Iterator[None]:
+    """In the block messages name options (``--min-df 5``); elsewhere they name keyword arguments (``min_df=5``)."""
+    global _on_command_line
+    before, _on_command_line = _on_command_line, True
+    try:
+        yield
+    finally:
+        _on_command_line = before
+
+
+def in_python(message: str) -> str:
+    """Name options as keyword arguments.
+
+    Examples
+    --------
+    >>> in_python("it exists; use --overwrite, lower --min-df 5, or use --rectify enn")
+    "it exists; use overwrite=True, lower min_df=5, or use rectify='enn'"
+    """
+
+    def keyword(option: re.Match[str]) -> str:
+        name, value = option.groups()
+        if name in _FLAGS:
+            return f"{name.replace('-', '_')}=True" + (f" {value}" if value else "")
+        argument = _RENAMED.get(name, name.replace("-", "_"))
+        if value is None:
+            return argument
+        return f"{argument}={value if value.isupper() or value[-1].isdigit() else repr(value)}"
+
+    return _OPTION.sub(keyword, message)
 
 
 class StreamingJSMFError(Exception):
@@ -17,6 +64,10 @@ class StreamingJSMFError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(location(message))
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if _on_command_line else in_python(message)
 
 
 class InputError(StreamingJSMFError):

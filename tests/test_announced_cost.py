@@ -25,7 +25,7 @@ def test_very_many_topics_are_announced_with_numbers(caplog: pytest.LogCaptureFi
 def test_more_than_the_machine_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rectify, "machine_memory", lambda: 1 << 30)
     with pytest.raises(
-        InputError, match=r"--topics is 1,500, which takes about 1\.16 GiB .* this machine has 1\.00 GiB"
+        InputError, match=r"n_topics is 1,500, which takes about 1\.16 GiB .* this machine has 1\.00 GiB"
     ):
         rectify.announce_cost(6_906, InferSettings(1_500))
 

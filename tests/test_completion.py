@@ -251,6 +251,6 @@ def test_a_model_without_a_prior_says_so(models: Path, corpus_path: Path, tmp_pa
 
 
 def test_more_memory_than_allowed_is_refused(models: Path, corpus_path: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the completion of documents needs about .*--memory allows"):
+    with pytest.raises(InputError, match=r"the completion of documents needs about .*memory allows"):
         completed(topics_of(models / "stod"), corpus_path, tmp_path / "work", Execution("threads", 2, 10**6))
     assert not (tmp_path / "work").exists()

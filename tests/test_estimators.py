@@ -445,7 +445,7 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
         (LRJSMF(3, anchor_words=["x150"]), COUNTS, "lacks the anchor word 'x150'"),
         (STOD(3, random_state=-1), COUNTS, "seed is -1"),
         (STOD(50, **ONE), COUNTS[:, :30], "30 words, which support at most 30 topics"),
-        (LRJSMF(3, rectify="ap"), COUNTS, "--rectify ap .*--exact"),
+        (LRJSMF(3, rectify="ap"), COUNTS, "rectify='ap' .*exact=True"),
         (LRJSMF(9, anchor_min_df=len(COUNTS)), COUNTS, "topics is 9 .* anchor word in at least"),
         (LRJSMF(20, **ONE), np.repeat(COUNTS[:1], 30, axis=0), "positive eigenvalues, 20 topics were asked for"),
         (LRJSMF(3), -COUNTS, "Negative values in data passed to X in LRJSMF"),

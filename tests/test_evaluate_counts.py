@@ -255,7 +255,7 @@ def test_damaged_counts_are_named(model_path: Path, corpus_path: Path) -> None:
     for damage in damages:
         data = chunk.read_bytes()
         damage()
-        with pytest.raises(StoreError, match="evaluate with --corpus") as caught:
+        with pytest.raises(StoreError, match="evaluate with corpus") as caught:
             read_training_counts(model_path, model)
         assert str(group) in str(caught.value)
         assert "\n" not in str(caught.value)

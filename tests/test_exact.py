@@ -151,7 +151,7 @@ def test_merged_stores_of_other_words(tmp_path: Path) -> None:
 def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(
     corpus_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"--exact needs about .*MiB.*--memory allows 95.37 MiB; .*enn"):
+    with pytest.raises(InputError, match=r"exact=True needs about .*MiB.*memory allows 95.37 MiB; .*enn"):
         scanned(corpus_path, tmp_path / "m", EXACT, execution=Execution("synchronous", memory=100_000_000))
     monkeypatch.setattr(stage_module, "machine_memory", lambda: 10_000_000)
     with pytest.raises(InputError, match=r"120 x 120 co-occurrences and this machine has 9.54 MiB"):
@@ -161,7 +161,7 @@ def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(
 
 def test_a_store_without_it_says_how_to_get_it(corpus_path: Path, tmp_path: Path) -> None:
     moments = scanned(corpus_path, tmp_path / "m")
-    with pytest.raises(InputError, match=r"--exact, or use --rectify enn"):
+    with pytest.raises(InputError, match=r"exact=True, or use rectify='enn'"):
         moments.cooccurrence()
     with pytest.raises(SettingsMismatchError, match="exact: stored None, asked True"):
         scanned(corpus_path, tmp_path / "m", EXACT)
@@ -183,7 +183,7 @@ def test_some_partitions_have_no_matrix_of_their_own(tmp_path: Path) -> None:
     pq.write_table(table.append_column("year", pa.array([1990 + i % 2 for i in range(120)])), shard)
     settings = replace(EXACT, max_topics=3, partition_by="year")
     selected = select_partitions(scanned(corpus, tmp_path / "m", settings), "1990")
-    with pytest.raises(InputError, match=r"not of 1990; use --rectify enn"):
+    with pytest.raises(InputError, match=r"not of 1990; use rectify='enn'"):
         selected.cooccurrence()
     assert selected.cooccurrence_rows([1, 2]).shape == (2, 60)
     assert selected.eigenpairs(3).positive >= 3

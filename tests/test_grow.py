@@ -228,7 +228,7 @@ def test_a_changed_store_is_that_of_its_own_corpora_and_settings(
     folder: Path, both: Path, tmp_path: Path
 ) -> None:
     other = write_corpus(tmp_path / "c", COUNTS[:50], names=words(60)[::-1])
-    with pytest.raises(InputError, match="--merge") as error:
+    with pytest.raises(InputError, match="merge") as error:
         changed(folder / "a", both, add=[other])
     assert str(other) in one_line(error)
     with pytest.raises(SettingsMismatchError, match=re.escape(str(other))):
@@ -238,7 +238,7 @@ def test_a_changed_store_is_that_of_its_own_corpora_and_settings(
         scan(folder / "a", both, ScanSettings(seed=1), SYNCHRONOUS, changes=changes)
     require_untouched(both, digests(folder / "of-both"))
     scanned(folder / "a", tmp_path / "m", keep=False)
-    with pytest.raises(SettingsMismatchError, match="--keep-partitions"):
+    with pytest.raises(SettingsMismatchError, match="keep_partitions=True"):
         scan(folder / "a", tmp_path / "m", None, SYNCHRONOUS, keep_partitions=True, changes=changes)
 
 

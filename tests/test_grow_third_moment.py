@@ -70,7 +70,7 @@ def test_what_cannot_be_added_leaves_the_store_complete(
     folder: Path, copy: Callable[[str], Path], tmp_path: Path
 ) -> None:
     store, of_gone, gone = copy("plain-of-both"), tmp_path / "of-gone", tmp_path / "gone"
-    with pytest.raises(InputError, match="--memory"):
+    with pytest.raises(InputError, match="memory"):
         scanned(folder / "a", store, THIRD, execution=Execution("synchronous", memory=2**28))
     shutil.copytree(folder / "b", gone)
     changed(folder / "a", shutil.copytree(folder / "plain-of-a", of_gone), add=[gone])

@@ -141,7 +141,7 @@ def test_a_damaged_model_is_not_called_complete(
     chunk = targets[0] / "topic_topic" / "c" / "0" / "0"
     whole = chunk.read_bytes()
     damage(chunk)
-    with pytest.raises(StoreError, match=r"k=3/topic_topic.*; make the model again with --overwrite"):
+    with pytest.raises(StoreError, match=r"k=3/topic_topic.*; make the model again with overwrite=True"):
         infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
     infer_each(moments, tmp_path / "out", [3, 4], SETTINGS, overwrite=True)
     assert chunk.read_bytes() == whole

@@ -415,8 +415,8 @@ def test_what_a_corpus_cannot_carry_is_refused_before_the_scan(model: Path, tmp_
         transform(model, corpus, tmp_path / "o.parquet", reading=IngestRequest("text"))
     for n_topics, settings, says in (
         (5000, None, r"240 documents and 60 words.* 60 topics"),
-        (9, InferSettings(9, anchor_min_df=239), "--topics is 9 .* 239 documents"),
-        (3, InferSettings(3, rectify="ap"), "--rectify ap .*--exact"),
+        (9, InferSettings(9, anchor_min_df=239), "n_topics is 9 .* 239 documents"),
+        (3, InferSettings(3, rectify="ap"), "rectify='ap' .*exact=True"),
     ):
         with pytest.raises(InputError, match=says):
             fit(corpus, tmp_path / "m", [n_topics], infer_settings=settings)

@@ -182,7 +182,7 @@ def test_strings_are_selected_by_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("expression", ["", " , ", "1990..", "a..b", "1990..1995..2000"])
 def test_an_expression_that_names_nothing(expression: str) -> None:
-    with pytest.raises(InputError, match="--partitions"):
+    with pytest.raises(InputError, match="partitions"):
         Labels(expression)
 
 

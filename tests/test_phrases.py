@@ -237,7 +237,7 @@ def test_new_texts_are_joined_as_those_of_the_model(source: Path, corpus: Corpus
         (["--phrases", "1.5"], "--phrases"),
         (["--phrases", "0.5", "--ngrams", "2"], "give one of them"),
         (["--phrases", "missing.txt"], "missing.txt"),
-        (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave --phrases out"),
+        (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave phrases out"),
         (["--read", "phrases=one two three,a b"], "'one two three'"),
     ],
 )
@@ -252,5 +252,5 @@ def test_what_cannot_be_is_one_line(
 
 def test_words_that_are_given_have_no_phrases(tmp_path: Path) -> None:
     (tmp_path / "ratings.csv").write_text("userId,movieId,rating\n1,2,3\n")
-    with pytest.raises(InputError, match=r"ratings .*; leave --phrases out"):
+    with pytest.raises(InputError, match=r"ratings .*; leave phrases out"):
         ingested(tmp_path / "ratings.csv", tmp_path / "c")

@@ -206,7 +206,7 @@ def test_what_cannot_be_polished(tmp_path, starts, corpus):
         polish(starts["lr-jsmf"], nothing, tmp_path / "out")
     with pytest.raises(InputError, match="exists already"):
         polish(starts["lr-jsmf"], corpus, starts["stod"])
-    with pytest.raises(InputError, match="--memory"):
+    with pytest.raises(InputError, match="memory"):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", execution=Execution("synchronous", memory=2**20))
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["nothing"]
     with pytest.raises(InputError, match="steps is 0; give a whole number of at least 1"):

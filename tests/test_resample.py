@@ -77,7 +77,7 @@ def test_a_sample_has_the_moments_of_the_documents_drawn(moments: Moments, docum
 
 
 def test_moments_that_cannot_be_drawn_from_say_why(corpus: Path) -> None:
-    with pytest.raises(InputError, match="keeps no partitions; scan with --keep-partitions"):
+    with pytest.raises(InputError, match="keeps no partitions; scan with keep_partitions=True"):
         resampled(scanned(corpus, "dropped", keep=False), 0, 0)
     with pytest.raises(InputError, match="has 1 partitions, 4 are needed"):
         resampled(scanned(corpus, "one", partition_nonzeros=10**6), 0, 0)

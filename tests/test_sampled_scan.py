@@ -384,7 +384,7 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
         patch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
         scanned(other, tmp_path / "of-b", settings)
         scanned(corpus, tmp_path / "sampled", settings)
-    with pytest.raises(InputError, match="the same --sample-share"):
+    with pytest.raises(InputError, match="the same sample_share"):
         changed(corpus, tmp_path / "sampled", merge=[tmp_path / "of-b"])
     assert not read_store(tmp_path / "sampled").missing_stages
 

@@ -120,6 +120,6 @@ def test_without_anchor_words_alpha0_must_be_given(tmp_path: Path) -> None:
     counts = np.zeros((1000, 600), np.int64)
     for document, row in enumerate(counts):
         row[document % 200 * 3 : document % 200 * 3 + 3] = 2
-    with pytest.raises(TooFewFactorsError, match=r"\b0 words .* 4 topics.*--stod-alpha0") as caught:
+    with pytest.raises(TooFewFactorsError, match=r"\b0 words .* 4 topics.*alpha0") as caught:
         fit_moments(scanned_third(counts, 4, tmp_path), StodSettings(4), threads=1)
     assert "\n" not in str(caught.value)

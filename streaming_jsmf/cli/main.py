@@ -27,6 +27,7 @@ from streaming_jsmf.cli.simulate import simulate
 from streaming_jsmf.cli.topics import topics
 from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.display import location, printable, spelled
+from streaming_jsmf.errors import options_named
 
 COMMANDS = (
     ingest,
@@ -71,7 +72,7 @@ for _command in COMMANDS:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; messages go to standard error."""
-    with escaped_streams():
+    with escaped_streams(), options_named():
         return _run(arguments)
 
 

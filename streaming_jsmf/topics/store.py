@@ -302,6 +302,9 @@ def open_model(path: AnyModel) -> xr.Dataset:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=zarr.errors.UnstableSpecificationWarning)
         opened = xr.open_zarr(zarr_store(path), consolidated=False)
+    # NumPy cannot cast Zarr's strings of variable width to str, and pandas has no such dtype.
+    words = opened.variables["word"]
+    opened = opened.assign_coords(word=("word", words.values.astype(object), words.attrs))
     opened.attrs = _as_json_attributes(opened.attrs)
     opened.encoding["source"] = str(path)  # as xarray does for files
     return opened
