@@ -15,7 +15,7 @@ from streaming_jsmf.display import location
 #: An option in a message, and its value if that is a number, in capitals, or a choice that messages recommend.
 _OPTION = re.compile(
     r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
-    r"(?: (\d[\d.]*\d%?|\d%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine|sample|factors)(?![\w=,]))?"
+    r"(?: (\d[\d.]*\d%?|\d%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine|sample|factors)(?![\w=]|,\d))?"
 )
 
 #: Options whose keyword argument has another name, and options without a value.
