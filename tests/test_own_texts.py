@@ -392,8 +392,8 @@ def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("tokens", "says"),
     [
-        ({"tokenizer": "evil:run"}, "'evil:run'; .* --vocabulary MODEL"),
-        ({"tokenizer": "arrow", "stemmer": "english", "stop_words": "file"}, "--stop-words"),
+        ({"tokenizer": "evil:run"}, "'evil:run'; .* vocabulary=MODEL"),
+        ({"tokenizer": "arrow", "stemmer": "english", "stop_words": "file"}, "stop_words"),
         (None, "does not know how its texts became words"),
     ],
 )

@@ -237,7 +237,7 @@ def test_new_texts_are_joined_as_those_of_the_model(source: Path, corpus: Corpus
         (["--phrases", "1.5"], "--phrases"),
         (["--phrases", "0.5", "--ngrams", "2"], "give one of them"),
         (["--phrases", "missing.txt"], "missing.txt"),
-        (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave phrases out"),
+        (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave --phrases out"),
         (["--read", "phrases=one two three,a b"], "'one two three'"),
     ],
 )
