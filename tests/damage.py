@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import fingerprint
+from streaming_jsmf.fingerprint import fingerprint
 
 Damage = Callable[[Path], None]
 

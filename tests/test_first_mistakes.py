@@ -87,7 +87,7 @@ MISTAKES = [
     ("sj.open_corpus(model)", "is a model, not a corpus"),
     ("sj.transform(model, 'some text', new)", "give texts as a list"),
     ("sj.shares_by(model, TABLE)", "topic shares is named by its path or URL"),
-    ("sj.documents_of_topic(model, shares, '1')", "'1' is no topic; give"),
+    ("sj.documents_of_topic(model, shares, '1')", "topic is '1'; give a whole number"),
     ("sj.choose_k(corpus, 5)", "--topics has one number; give several"),
     ("sj.ingest(TABLE, new, {'text': 'body'})", r"\(dict\); give IngestRequest\("),
     ("sj.to_dask_array(TABLE)", "not as a DataFrame; make a corpus of it"),

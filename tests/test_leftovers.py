@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import store as moments_store

@@ -25,8 +25,9 @@ import pytest
 
 from streaming_jsmf.cli.log_json import JsonLog
 from streaming_jsmf.cli.progress import Lines, Meter
-from streaming_jsmf.config import IngestRequest, fingerprint
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, LogError, StoreError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import (
     Cost,

@@ -18,12 +18,13 @@ from scipy.sparse import csr_array
 
 from benchmarks.sample_error import Law
 from streaming_jsmf.cli.main import cli
-from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS, SAMPLED_NONZEROS
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs

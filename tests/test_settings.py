@@ -34,7 +34,6 @@ from streaming_jsmf.config import (
     TopicsRequest,
     declared,
     engine_settings_of,
-    fingerprint,
     parse_memory,
     request_of,
     settings_of,
@@ -42,6 +41,7 @@ from streaming_jsmf.config import (
 from streaming_jsmf.config.fields import Field
 from streaming_jsmf.corpus.curation import TEXT_CURATION
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 
 #: The verbs that have the options of each settings class.
 KINDS: dict[type[Settings], tuple[str, ...]] = {

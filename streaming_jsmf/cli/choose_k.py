@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 @json_option()
 @execution_options
 def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) -> str:
-    """Compare numbers of topics K from one scan, and suggest one.
+    """Compare several numbers of topics K from one scan and suggest one.
 
-    Each K gets a model, which is kept. Perplexity is measured on documents held out of polish; stability is the
-    agreement with models of resampled documents; the loss sums how far a K is behind the best of each column.
+    The model of each K is kept. Perplexity is measured on documents held out of polish; stability is the agreement
+    with models of resampled documents; the loss sums how far a K falls behind the best value of each column.
     """
     from streaming_jsmf.evaluation.choice import fields_of
     from streaming_jsmf.reporting.choose_k import choose_k as run

@@ -13,7 +13,7 @@ from streaming_jsmf.config import DocumentQuery
 from streaming_jsmf.display import cell_text, csv_text, table
 from streaming_jsmf.errors import InputError
 
-ANSWER = "Answer"
+ANSWER = "Output"
 
 
 @verb(
@@ -26,7 +26,7 @@ ANSWER = "Answer"
 @csv_options(group=ANSWER)
 @json_option(group=ANSWER)
 @option("--out", group=ANSWER, type=click.Path(path_type=Path), default=None, metavar="FILE.parquet",
-        help="Write the answer to a file.  [default: print it]")  # fmt: skip
+        help="Write the result to a file.  [default: print it]")  # fmt: skip
 def documents(
     model: str,
     shares: str,

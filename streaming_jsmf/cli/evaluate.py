@@ -24,10 +24,10 @@ from streaming_jsmf.display import table, wrapped
 @json_option()
 @execution_options
 def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
-    """Print the quality of the topics of MODEL by all available metrics; of several K in one table.
+    """Evaluate the topics of MODEL by all available metrics; several K are compared in one table.
 
-    MODEL records its moments store. Metrics of documents require --corpus once. An interrupted count is completed by
-    running the command again. docs/evaluation.md explains the metrics.
+    MODEL records the path of its moments store. Metrics of documents require --corpus once. Run the same command again
+    to resume after an interruption. docs/evaluation.md explains the metrics.
     """
     from streaming_jsmf.evaluation.evaluate import evaluate as run
     from streaming_jsmf.topics.store import models_at

@@ -41,16 +41,16 @@ from streaming_jsmf.config.scan import SCAN
 @options_of(ScanSettings, without=("max_topics", "third_moment"))
 @engine_options
 @option("--polish/--no-polish", group=POLISH, default=None,
-        help="Whether topics are polished by passes over the documents.  [default: with engine lr-jsmf]")  # fmt: skip
+        help="Whether to polish topics by passes over the documents.  [default: only with lr-jsmf]")  # fmt: skip
 @options_of(PolishSettings, without=("seed",))
 @overwrite_option
 @quiet_option(rare=True)
 @execution_options
 def fit(source: str, model: str, topics: str, **options: Any) -> Callable[[], None]:
-    """Fit MODEL to SOURCE, which is a corpus or anything that ingest reads.
+    """Fit MODEL to SOURCE, a corpus or anything that ingest reads.
 
-    The corpus made from texts or tables is kept as MODEL.corpus, and the scan as MODEL.moments; both are reused by
-    later runs. Several K are written to MODEL/k=5, MODEL/k=10, ...
+    The corpus made from texts or tables is kept as MODEL.corpus, and the scan as MODEL.moments; later runs reuse both.
+    Models of several K are written to MODEL/k=5, MODEL/k=10, ...
     """
     from streaming_jsmf.topics.fit import fit as run
 

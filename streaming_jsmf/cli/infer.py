@@ -36,14 +36,14 @@ from streaming_jsmf.config.execution import EXECUTION
              "--partition-by and --keep-partitions.  [default: all]")  # fmt: skip
 @overwrite_option
 @option("--workers", group=EXECUTION, type=int, default=None,
-        help="Number of threads.  [default: one for each core]")  # fmt: skip
+        help="Number of threads.  [default: one per core]")  # fmt: skip
 @log_option
 def infer(
     moments: str, model: str, topics: str, workers: int | None = None, *, listener: Any, **options: Any
 ) -> Callable[[], None]:
-    """Fit a model of K topics from MOMENTS into MODEL, without reading the corpus.
+    """Infer MODEL with K topics from MOMENTS, without reading the corpus.
 
-    Several K are written to MODEL/k=5, MODEL/k=10, ...
+    Models of several K are written to MODEL/k=5, MODEL/k=10, ...
     """
     from streaming_jsmf.topics.infer import infer_each
 

@@ -23,11 +23,11 @@ _OMITTED = {
 
 @verb("streaming-jsmf info MODEL", "streaming-jsmf info MOMENTS --json", long=False)
 @click.argument("path")
-@json_option(help="Print everything that is known as JSON instead of a page.")
+@json_option(help="Print all information as JSON instead of a page.")
 @option(
     "--verify",
     is_flag=True,
-    help="Read a corpus completely and compare it with its hashes; stores always are.",
+    help="Read a corpus completely and verify its hashes; those of stores are always verified.",
 )
 def info(path: str, as_json: bool = False, verify: bool = False) -> str:
     """Describe the corpus, moments store or model at PATH: whether it is complete and intact, and how it was made."""

@@ -30,9 +30,9 @@ from streaming_jsmf.cli.verb import (
 @quiet_option()
 @execution_options
 def ingest(source: str, corpus: str, **options: Any) -> str:
-    """Make CORPUS from SOURCE: a spec (.toml), a file, directory, glob or URL.
+    """Build CORPUS from SOURCE: a spec (.toml), file, directory, glob pattern or URL.
 
-    Ends with a table of what was dropped. Run an interrupted ingest again to complete it.
+    Ends with a table of what was dropped. Run the same command again to resume after an interruption.
     """
     from streaming_jsmf.ingestion.ingest import ingest as run
 

@@ -21,9 +21,10 @@ from streaming_jsmf.config import PolishSettings
 @overwrite_option
 @execution_options
 def polish(model: str, corpus: str, out: str, **options: Any) -> Callable[[], None]:
-    """Polish the topics of MODEL by passes over the documents of CORPUS, into the model OUT.
+    """Polish the topics of MODEL with passes over CORPUS, and write them to the model OUT.
 
-    Polished topics are more coherent and predict documents better. An interrupted run is completed by running it again.
+    Polished topics are more coherent and predict documents better. Run the same command again to resume after an
+    interruption.
     """
     from streaming_jsmf.topics.polish import polish as run
 

@@ -33,7 +33,7 @@ def report(model: str, out: str, **options: Any) -> str:
 def view(model: str, **options: Any) -> str:
     """Open the report of MODEL in the browser.
 
-    The page is written to the directory for temporary files.
+    The page is written to a temporary directory.
     """
     from streaming_jsmf.reporting.report import view as run
 

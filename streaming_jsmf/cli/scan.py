@@ -30,7 +30,7 @@ CHANGES = "Changing an existing store"
 @option("--merge", group=CHANGES, multiple=True, type=click.Path(), metavar="MOMENTS2",
         help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
 @option("--rebase", group=CHANGES, is_flag=True,
-        help="After --add to a store with a sample: draw a sample of all documents, and scan again.")  # fmt: skip
+        help="After --add to a store with a sample: draw a new sample of all documents and scan again.")  # fmt: skip
 @execution_options
 def scan(
     corpus: str,

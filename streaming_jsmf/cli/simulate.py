@@ -14,10 +14,10 @@ from streaming_jsmf.config import SimulationSettings
 @options_of(SimulationSettings)
 @execution_options
 def simulate(corpus: str, **options: Any) -> str:
-    """Draw CORPUS from latent Dirichlet allocation, and store its topics in CORPUS/truth.zarr.
+    """Simulate CORPUS from latent Dirichlet allocation, with its topics in CORPUS/truth.zarr.
 
-    The same options give the same bytes with any scheduler and number of workers. An interrupted simulation is
-    completed by running it again.
+    The same options give the same bytes with any scheduler and number of workers. Run the same command again to resume
+    after an interruption.
     """
     from streaming_jsmf.ingestion.simulation import simulate_lda
 

@@ -33,8 +33,8 @@ def topics(
 ) -> str | Callable[[], None]:
     """Print the topics of MODEL, or of each model in a directory of several K.
 
-    Labels, merged and hidden topics are stored with MODEL and used by documents and reports, too; its arrays do not
-    change.
+    Labels, merged and hidden topics are stored with MODEL and also apply to documents and reports; the arrays of MODEL
+    do not change.
     """
     from streaming_jsmf.topics.edits import edit_topics
     from streaming_jsmf.topics.store import model_path, models_at, read_model

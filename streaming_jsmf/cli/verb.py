@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from streaming_jsmf.config import (
+    ENGINE_SETTINGS,
     Curation,
     ExecutionOptions,
-    InferSettings,
     IngestRequest,
-    StodSettings,
     TextReading,
     declared,
 )
@@ -190,15 +189,10 @@ def _attributes(field: Field) -> dict[str, Any]:
 
 topics_option = option(
     "--topics", required=True, metavar="K[,K...]",
-    help="Number of topics K; several, such as 5,10,20, give one model each.",
+    help="Number of topics K, or several, such as 5,10,20, for one model each.",
 )  # fmt: skip
 
-engine_options = together(
-    option("--engine", type=click.Choice((InferSettings.engine, StodSettings.engine)), default=InferSettings.engine,
-           show_default=True,
-           help="lr-jsmf: anchor words. stod: tensor decomposition."),
-    options_of(StodSettings, InferSettings, without=("seed",)),
-)  # fmt: skip
+engine_options = options_of(*ENGINE_SETTINGS, without=("seed",))
 
 overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
 json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -209,7 +203,7 @@ def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) ->
     return together(
         option("--csv", "as_csv", is_flag=True, help=help, **settings),
         option("--raw", is_flag=True, **settings,
-               help="With --csv: no apostrophe before texts that a spreadsheet would evaluate, such as =2+3."),
+               help="With --csv: no apostrophe before text that a spreadsheet would evaluate, such as =2+3."),
     )  # fmt: skip
 
 
@@ -217,7 +211,7 @@ quiet_option = partial(option, "--quiet", is_flag=True, help="Print only the res
 
 log_option = option(
     "--log-json", group=EXECUTION, default=None, metavar="FILE",
-    help="Append one line of JSON per event to FILE, or to standard error for -.  [default: none]",
+    help="Append each event to FILE as one line of JSON; - writes to standard error.  [default: none]",
 )  # fmt: skip
 
 execution_options = together(options_of(ExecutionOptions), log_option)

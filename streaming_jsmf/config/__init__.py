@@ -9,8 +9,6 @@ from streaming_jsmf.config.execution import parse_memory as parse_memory
 from streaming_jsmf.config.fields import Settings as Settings
 from streaming_jsmf.config.fields import declared as declared
 from streaming_jsmf.config.fields import fields_given as fields_given
-from streaming_jsmf.config.fingerprint import differences as differences
-from streaming_jsmf.config.fingerprint import fingerprint as fingerprint
 from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
 from streaming_jsmf.config.inference import AUTO as AUTO
 from streaming_jsmf.config.inference import LARGEST_ALPHA0 as LARGEST_ALPHA0
@@ -33,6 +31,7 @@ from streaming_jsmf.config.ingest import Preset as Preset
 from streaming_jsmf.config.ingest import ReaderName as ReaderName
 from streaming_jsmf.config.ingest import TextReading as TextReading
 from streaming_jsmf.config.ingest import request_of as request_of
+from streaming_jsmf.config.keywords import ENGINE_SETTINGS as ENGINE_SETTINGS
 from streaming_jsmf.config.keywords import engine_settings_of as engine_settings_of
 from streaming_jsmf.config.keywords import require_kind as require_kind
 from streaming_jsmf.config.keywords import settings_of as settings_of

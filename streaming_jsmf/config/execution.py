@@ -48,17 +48,19 @@ class ExecutionOptions(Settings):
     Parameters
     ----------
     scheduler
-        Dask scheduler: threads, processes, synchronous, cluster (local processes), or an address: tcp://HOST:PORT.
+        Dask scheduler: threads, processes, synchronous, cluster (local processes), or the address of a
+        running one, such as tcp://HOST:PORT.
     workers
         Number of concurrent tasks.
     memory
-        Memory limit of all workers together, such as 4GB.
+        Memory limit for all workers together, such as 4GB.
     performance_report
-        HTML file for Dask's performance report. Requires scheduler cluster or an address, and bokeh there.
+        Write Dask's performance report to this HTML file. Requires scheduler cluster or an address, with
+        bokeh installed.
     """
 
     scheduler: str = _setting("threads")
-    workers: int | None = _setting(None, absent="one for each core", ge=1)
+    workers: int | None = _setting(None, absent="one per core", ge=1)
     memory: int | None = _setting(None, absent="no limit", metavar="SIZE", parse=parse_memory)
     performance_report: Path | None = _setting(
         None, absent="none", metavar="FILE.html", rare=True, parse=_path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import operator
 import re
 import textwrap
 import typing
@@ -24,6 +25,13 @@ BASIC = "Basic"
 
 #: Largest seed: the largest signed integer of 64 bits.
 LARGEST_SEED = 2**63 - 1
+
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "above"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "below"),
+}
 
 
 @dataclass(frozen=True)
@@ -112,20 +120,14 @@ class Field:
         if self.number is None:
             return f"one of {', '.join(self.choices)}" if self.choices else ""
         kind = "a whole number" if self.number is int else "a number"
-        return ", or ".join([*([", ".join(self.choices)] if self.choices else []), f"{kind}{self._bounds()}"])
+        bounds = " and ".join(f"{word} {_bound_text(bound)}" for _, word, bound in self._bounds)
+        number = f"{kind} {bounds.replace('at', 'of at', 1) if bounds.startswith('at') else bounds}".rstrip()
+        return ", or ".join([*([", ".join(self.choices)] if self.choices else []), number])
 
-    def _bounds(self) -> str:
-        at_least, above, at_most, below = self.about.ge, self.about.gt, self.about.le, self.about.lt
-        lower = (
-            f"from {at_least:g}" if at_least is not None else f"above {above:g}" if above is not None else ""
-        )
-        if at_most is not None:
-            power = int(at_most).bit_length()  # the largest seeds and ids are 2^n - 1
-            upper = f"2^{power} - 1" if power > 30 else f"{at_most:g}"
-            return f" {lower} to {upper}" if at_least is not None else f" {lower} and up to {upper}"
-        if below is not None:
-            return f" {lower} to below {below:g}"
-        return f" {lower.replace('from', 'of at least')}" if lower else ""
+    @property
+    def _bounds(self) -> list[tuple[Callable[[Any, Any], bool], str, float]]:
+        bounds = ((compare, word, getattr(self.about, name)) for name, (compare, word) in _BOUNDS.items())
+        return [bound for bound in bounds if bound[2] is not None]
 
     def checked(self, value: Any) -> Any:
         """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed."""
@@ -148,13 +150,12 @@ class Field:
             return False
         if not math.isfinite(value) or (self.number is int and not isinstance(value, int)):
             return False
-        bounds = self.about
-        return (
-            (bounds.ge is None or value >= bounds.ge)
-            and (bounds.gt is None or value > bounds.gt)
-            and (bounds.le is None or value <= bounds.le)
-            and (bounds.lt is None or value < bounds.lt)
-        )
+        return all(compare(value, bound) for compare, _, bound in self._bounds)
+
+
+def _bound_text(bound: float) -> str:
+    power = int(bound).bit_length()  # the largest seeds and ids are 2^n - 1
+    return f"2^{power} - 1" if power > 30 else f"{bound:g}"
 
 
 _DECLARED: dict[type, Mapping[str, Field]] = {}

@@ -73,6 +73,19 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
+class EngineChoice(Settings):
+    """Which engine infers the topics.
+
+    Parameters
+    ----------
+    engine
+        Inference engine. lr-jsmf: anchor words. stod: tensor decomposition.
+    """
+
+    engine: Literal["lr-jsmf", "stod"] = setting("lr-jsmf")
+
+
+@dataclass(frozen=True)
 class InferSettings(Settings):
     """Settings of LR-JSMF for one number of topics.
 
@@ -88,37 +101,38 @@ class InferSettings(Settings):
     max_iterations
         Maximum number of rectification steps.
     tolerance
-        Relative change of the matrix in one step below which rectification stops.
+        Stop rectification when the relative change of the matrix in one step is below this value.
     anchor_min_df
-        Document frequency that an anchor word must have: a number of documents, or below 1 a share of them. 0
+        Minimum document frequency of an anchor word: a number of documents, or a share of them if below 1. 0
         allows any word, as in the papers.
     acceleration
-        Acceleration of enn. momentum: the same limit in a quarter of the steps. none: the steps of the paper.
+        Acceleration of enn. momentum: reach the same limit in a quarter of the steps. none: the steps of the
+        paper.
     missing_mass
         How enn distributes the missing probability mass: uniform, as in the paper, or marginals, in
         proportion to the row sums.
     left_out
-        Let enn check more rows until the rows left out hold at most this share of the Frobenius norm.
+        Check more rows in enn until the rows left out hold at most this share of the Frobenius norm.
     anchors
-        How anchor words are found. pivoted-qr: rows farthest from the span of those already chosen (LR-JSMF,
+        How to find anchor words. pivoted-qr: rows farthest from the span of those already chosen (LR-JSMF,
         Algorithm 5). soft-clique: words that hardly co-occur (He et al.).
     anchor_shrinkage
-        How strongly frequent words are preferred as anchors, in documents. 0 disables it, as in the papers.
+        How strongly to prefer frequent words as anchors, in documents. 0 disables this, as in the papers.
     anchor_words
         Words to use as anchors, one entry per topic; the remaining anchors are found. Several words in one entry, or on
         one line of a FILE, form a single anchor.
     anchor_row_sum
         Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.
     simplex
-        Solver that writes words as mixtures of anchors. auto: active-set.
-        exponentiated-gradient: as in the papers, less exact.
+        Solver that expresses words as mixtures of anchors. auto: active-set. exponentiated-gradient: as in
+        the papers, less accurate.
     correlations
-        Topic correlations. diagonal: from the rows of the anchors, as in the papers. refined: the
-        non-negative matrix of sum 1 that fits all words best.
+        How to estimate topic correlations. diagonal: from the rows of the anchors, as in the papers. refined:
+        the non-negative matrix of sum 1 that best fits all words.
     cliques
-        Number of searches of soft-clique, from different words. The model lists all cliques found.
+        Number of searches for soft cliques, from different words. The model lists all cliques found.
     clique
-        Which clique provides the anchors; 1 is the lightest.
+        Which clique to use as anchors; 1 is the lightest.
     """
 
     engine: ClassVar[str] = "lr-jsmf"
@@ -209,19 +223,19 @@ class StodSettings(Settings):
     n_topics
         Number of topics K.
     alpha0
-        Sum of the Dirichlet prior of the document-topic shares. auto: estimated from the topic correlations
-        of LR-JSMF, for any K; often slightly too large. shares: such that the topic shares of the tensor sum
-        to 1; accurate only if K is the true number of topics. A value three times too small costs 1.5 to 2.7
-        times the error, one three times too large 1.2 to 1.6 times.
+        Sum of the parameters of the Dirichlet prior of topic shares. auto: estimated from the topic
+        correlations of LR-JSMF, for any K; often slightly too large. shares: chosen so that the topic shares
+        of the tensor sum to 1; accurate only if K is the true number of topics. A value three times too small
+        multiplies the error by 1.5 to 2.7, one three times too large by 1.2 to 1.6.
     restarts
-        Random starts of the power method for each topic.
+        Number of random starts of the power method per topic.
     iterations
-        Maximum number of steps of each start.
+        Maximum number of iterations per start.
     threshold
-        Word lists rank words by the part of their probability above this multiple of its noise. 0: by the
-        probability itself. The topics do not depend on it.
+        Rank words in lists by the part of their probability that exceeds this multiple of its noise; 0 ranks
+        by the probability itself. Does not affect the topics.
     refine
-        Refinement of the components. als: alternating least squares, which need not be orthogonal.
+        Refinement of the components. als: alternating least squares, without orthogonality.
     seed
         Seed of the random starts of stod.
     """
@@ -261,14 +275,14 @@ class PolishSettings(Settings):
     Parameters
     ----------
     steps
-        Number of passes. All but the last five read a sample of a large corpus. 40 are thorough.
+        Number of passes; on large corpora, all but the last five read a sample. 40 passes are thorough.
     rounds
-        Iterations of CVB0 within each document at each step. More lower the perplexity slightly, and make
-        topics overlap more.
+        Number of CVB0 iterations within each document at each step. More iterations lower the perplexity
+        slightly but make topics overlap more.
     held_out
-        Number of documents held out to measure the perplexity, at most a fiftieth of all. 0: no perplexity.
+        Number of documents held out to measure the perplexity, at most a fiftieth of all. 0 disables it.
     seed
-        Seed of the draws of documents.
+        Seed for sampling documents.
     """
 
     steps: int = setting(20, group=POLISH, ge=1)

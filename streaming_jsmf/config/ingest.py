@@ -93,21 +93,21 @@ class Curation(Settings):
         Stop words to remove: auto (those of the detected language), languages such as german,french, a FILE of words,
         or none.
     numbers
-        Whether words without a letter are kept.
+        Whether to keep words without letters.
     min_word_length
-        Minimum number of characters of a word.
+        Minimum number of characters in a word.
     min_document_frequency
         Minimum document frequency of a word.
     max_document_frequency
         Maximum document frequency of a word. 100% removes the limit.
     vocabulary_size
-        Number of words to keep, by tf-idf.
+        Keep only this many words, those with the largest tf-idf.
     duplicates
-        Whether documents with the same words as an earlier document are kept.
+        Whether to keep documents whose words equal those of an earlier document.
     min_distinct_words
-        Minimum number of distinct words of a document. 0 disables the rule.
+        Minimum number of distinct words in a document. 0 disables this filter.
     min_tokens
-        Minimum number of tokens of a document, counting kept words only. 0 disables the rule.
+        Minimum number of tokens in a document, counting kept words only. 0 disables this filter.
     """
 
     stop_words: str = _curation(
@@ -157,17 +157,17 @@ class TextReading(Settings):
     Parameters
     ----------
     encoding
-        Encoding of the texts, such as cp1252, or several that are tried in turn: utf-8,cp1252.
+        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     ngrams
-        Length of the longest n-grams that are counted as words.
+        Maximum length of n-grams to count as words.
     stemmer
         Language of the Snowball stemmer, such as english.
     boilerplate
-        Whether mail headers, quoted lines, signatures, tags and addresses are kept.
+        Whether to keep mail headers, quoted lines, signatures, tags and addresses.
     """
 
     encoding: str | None = _reading(
-        None, absent="utf-8, or according to the byte order mark", metavar="NAME,NAME", rare=True
+        None, absent="utf-8, or as the byte order mark says", metavar="NAME,NAME", rare=True
     )
     ngrams: int | None = _texts(
         None,
@@ -187,37 +187,38 @@ class IngestRequest(Settings):
     Parameters
     ----------
     reader
-        Reader: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad or
-        bag-of-words-parquet.
+        Reader to use: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
+        or bag-of-words-parquet.
     read
-        Option of the reader, such as text=body, id=url or metadata=year,country (may be repeated).
+        Reader option, such as text=body, id=url or metadata=year,country (may be repeated).
     curation
         Fields of ``Curation`` by name.
     preset
-        Starting point for texts. text: the defaults listed here. papers: only stop words are removed.
+        Preset for texts. text: the defaults listed here. papers: remove only stop words.
     vocabulary
-        Keep exactly these words, to match a store or model.
+        Use exactly these words, for example to match an existing store or model.
     tokenizer
-        Tokenizer of texts: arrow, sklearn, chinese, japanese, or your own callable as MODULE:FUNCTION.
+        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION.
     phrases
-        Neighbouring words to join into one word, such as new york: those whose NPMI is at least this number
-        between 0 and 1 (0.5 finds names, 0.3 finds more), or those listed.
+        Join adjacent words into phrases such as new york: all pairs with at least this NPMI, from 0 to 1 (0.5
+        finds names, 0.3 more), or those listed.
     tokens_per_shard
-        Number of tokens per shard, a file of the corpus.
+        Target number of tokens per shard, a file of the corpus.
     on_bad_record
-        fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet and continue.
+        fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet
+        and continue.
     files
-        Directory of the files of a spec. Missing files are downloaded to it.
+        Directory with the files of a spec; missing files are downloaded there.
     made_for
         Hash by which a function recognizes the corpus that it made.
     """
 
-    reader: ReaderName | None = _reading(None, absent="by file names and columns", metavar="NAME")
+    reader: ReaderName | None = _reading(None, absent="chosen by file names and columns", metavar="NAME")
     read: Mapping[str, Any] = _reading(factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs)
     curation: Mapping[str, Any] = setting(factory=dict, option=False)
     preset: Preset | None = _curation(None, absent="text", rare=True)
     vocabulary: str | Path | Sequence[str] | None = _curation(
-        None, absent="words are chosen", metavar="FILE|CORPUS|MODEL"
+        None, absent="chosen", metavar="FILE|CORPUS|MODEL"
     )
     tokenizer: str | None = _texts(None, absent="arrow", metavar="NAME")
     phrases: float | str | Path | Sequence[str] | None = _texts(
@@ -225,7 +226,7 @@ class IngestRequest(Settings):
     )
     tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
     on_bad_record: OnBadRecord = _reading("fail")
-    files: str | Path | None = _reading(None, absent="the user's cache", metavar="PATH", rare=True)
+    files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
 
 

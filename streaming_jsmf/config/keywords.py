@@ -10,17 +10,20 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from streaming_jsmf.config.fields import Settings, declared, fields_given, parameters_text
-from streaming_jsmf.config.fingerprint import LONGEST_VALUE
-from streaming_jsmf.config.inference import InferSettings, StodSettings
+from streaming_jsmf.config.inference import EngineChoice, InferSettings, StodSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import LONGEST_VALUE
 
 S = TypeVar("S", bound=Settings)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Settings of each engine.
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+
+#: Settings of each engine, and all that a function takes that infers topics.
 ENGINES: Mapping[str, type[InferSettings] | type[StodSettings]] = {
     kind.engine: kind for kind in (InferSettings, StodSettings)
 }
+ENGINE_SETTINGS = (EngineChoice, *ENGINES.values())
 
 
 def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> None:
@@ -30,15 +33,12 @@ def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> No
         raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
 
 
-def takes(
-    *kinds: type[Settings], engine: bool = False, without: Collection[str] = ()
-) -> Callable[[Function], Function]:
+def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Function], Function]:
     """A decorator: a function with ``**options`` takes the fields of these settings as keyword arguments.
 
-    It refuses other keywords and shows the fields in its signature; the function reads them with ``settings_of``.
-    With ``engine`` the settings of both engines are among them, and ``engine`` chooses one.
+    It refuses other keywords, and shows the fields in the signature and the docstring of the function, which reads them
+    with ``settings_of`` or ``Settings.of``.
     """
-    kinds = (*kinds, *(ENGINES.values() if engine else ()))
     fields = {
         name: field
         for kind in kinds
@@ -51,11 +51,7 @@ def takes(
         own = {
             name: value for name, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD
         }
-        defaults = {
-            name: inspect.Parameter.empty if field.required else field.shown_default
-            for name, field in fields.items()
-        } | ({"engine": InferSettings.engine} if engine else {})
-        known = {*own, *defaults, *(name for field in fields.values() for name in field.names)}
+        known = {*own, *(name for field in fields.values() for name in field.names)}
 
         @wraps(function)
         def checked(*arguments: Any, **options: Any) -> Any:
@@ -66,8 +62,10 @@ def takes(
             return function(*arguments, **options)
 
         keywords = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-            for name, default in defaults.items()
+            inspect.Parameter(
+                name, KEYWORD_ONLY, default=inspect.Parameter.empty if field.required else field.shown_default
+            )
+            for name, field in fields.items()
             if name not in own
         ]
         others = parameters_text(fields.values(), "Other Parameters")
@@ -116,10 +114,9 @@ def engine_settings_of(
         If the engine is unknown, for an option of the other engine, or if a field is out of range.
     """
     require_kind(name, settings, *ENGINES.values())
-    engine = options.get("engine", InferSettings.engine if settings is None else settings.engine)
-    if engine not in ENGINES or (settings is not None and engine != settings.engine):
-        wanted = ", ".join(ENGINES) if settings is None else settings.engine
-        raise InputError(f"engine is {engine!r}; give {wanted}")
+    engine = EngineChoice.of(options).engine if settings is None else settings.engine
+    if options.get("engine", engine) != engine:
+        raise InputError(f"engine is {options['engine']!r} and {name} is for {engine}; leave one out")
     for other in ENGINES.keys() - {engine}:
         foreign = sorted(fields_given(ENGINES[other], options).keys() - {*shared})
         if foreign:

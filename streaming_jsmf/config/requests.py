@@ -20,7 +20,7 @@ MOST_WORDS = 2**31 - 1
 DEFAULT_WORDS = DEFAULT_NUMBER = 10
 
 _distribution = partial(setting, group="Distributions")
-_question = partial(setting, group="Question")
+_question = partial(setting, group="Query")
 _edit = partial(setting, group="Editing topics (stored beside the model's arrays)", multiple=True)
 
 
@@ -60,7 +60,7 @@ class SimulationSettings(Settings):
     beta: float | None = _distribution(None, absent="200/N", gt=0)
     mean_length: float = _distribution(100, gt=0, le=1_000_000)
     separable: bool = _distribution(False)
-    zipf: float | None = _distribution(None, absent="all words are alike", metavar="S", ge=0)
+    zipf: float | None = _distribution(None, absent="all words alike", metavar="S", ge=0)
     documents_per_shard: int | None = setting(None, absent="about 20 M tokens", ge=1)
 
     def __post_init__(self) -> None:
@@ -78,11 +78,11 @@ class ComparisonRequest(Settings):
     Parameters
     ----------
     out
-        Directory of the models, the page choose-k.html and the scan.
+        Directory for the models, the page choose-k.html and the scan.
     corpus
         Corpus of MOMENTS, for perplexity and NPMI.
     replicas
-        Number of models of resampled partitions that measure the stability; 0 disables it.
+        Number of models of resampled partitions for measuring stability; 0 disables it.
     seed
         Seed of all random draws.
     """
@@ -100,17 +100,17 @@ class EvaluationRequest(Settings):
     Parameters
     ----------
     corpus
-        Corpus in which the words of the model are counted and whose documents are predicted. The results are
-        kept with the model.
+        Corpus in which to count the words of the model and whose documents to predict. The results are stored
+        with the model.
     moments
         Moments store from which the model was inferred.
     truth
-        Simulated corpus whose topics the model should have recovered.
+        Simulated corpus whose topics the model should recover.
     replicas
-        Number of models of resampled partitions that measure the stability; requires a store that keeps its
+        Number of models of resampled partitions for measuring stability; requires a store that keeps its
         partitions.
     seed
-        Seed of the resampling and of estimated metrics.
+        Seed for resampling and for estimated metrics.
     words
         List each topic with its NPMI and this many words.
     """
@@ -134,9 +134,9 @@ class ReportRequest(Settings):
     shares
         Topic shares that transform wrote with MODEL; adds the top documents of each topic.
     by
-        Column of SHARES that groups the documents.
+        Column of SHARES by which to group documents.
     topics
-        Which model of a directory of several to show.
+        Which model to show from a directory of several K.
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
@@ -161,7 +161,7 @@ class TopicsRequest(Settings):
     order
         Sort by decreasing share of the corpus, or by number.
     characteristic
-        Also print the words that co-occur most with the anchor; --csv and --json always do.
+        Also print the words that co-occur most with the anchor; --csv and --json always include them.
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
@@ -201,8 +201,8 @@ class TopicChanges(Settings):
     label
         Name topic K; an empty name removes the label (may be repeated).
     merge
-        Show several topics as one, under the first number: shares are added, and word probabilities averaged by
-        share (may be repeated).
+        Show several topics as one, under the first number: shares are added, and word probabilities are
+        averaged by share (may be repeated).
     unmerge
         Show the parts of the merged topic K separately again.
     hide
@@ -227,7 +227,7 @@ class ShareSettings(Settings):
     top
         Keep only the N largest shares of each document, with their topics.
     method
-        How shares are estimated. map: the most probable shares. cvb0: better for short documents.
+        How to estimate shares. map: the most probable ones. cvb0: better for short documents.
     """
 
     top: int | None = setting(None, absent="all", metavar="N", ge=1)
@@ -241,13 +241,13 @@ class DocumentQuery(Settings):
     Parameters
     ----------
     topic
-        Documents with the largest shares of topic K, counted from 0.
+        List the documents with the largest shares of topic K (numbered from 0).
     by
-        Mean topic shares, or those of --topic, by the values of a metadata column.
+        Mean topic shares, or the share of --topic, for each value of a metadata column.
     similar
-        Documents with the shares most similar to those of this document.
+        List the documents whose shares are most similar to those of this document.
     number
-        Number of documents.
+        Number of documents to list.
     """
 
     topic: int | None = _question(None, absent="all topics", metavar="K")

@@ -43,34 +43,35 @@ class ScanSettings(Settings):
     Parameters
     ----------
     max_topics
-        Largest number of topics K for which the store can be used; determines its width.
+        Largest number of topics K that can be inferred from the store; determines its width.
     scans
-        Passes over the documents. The second pass halves the error of the eigenpairs at about a tenth of the
-        cost of the first.
+        Number of passes over the documents. The second pass halves the error of the eigenpairs at about a
+        tenth of the cost of the first.
     range_finder
-        How the range of the co-occurrence matrix is found. factors: from factors of all partitions, merged.
-        sample: from a random sample of the documents, which the store keeps. auto: sample for large corpora,
+        How to find the range of the co-occurrence matrix. factors: from factors of all partitions, merged.
+        sample: from a random sample of the documents, which the store keeps. auto: sample for large corpora
         unless partitions are kept, otherwise factors. halko: the single-view sketch of Halko et al. (2011),
         for comparison.
     document_weights
         Weight of a document. capped: its length in tokens, but at most 200. uniform: 1, as in the papers.
         length: its length.
     partition_nonzeros
-        Nonzeros of a partition, the unit of work and of resuming.
+        Number of nonzeros per partition, the unit of work and of resuming.
     power_steps
-        Power iterations on each partition, or on the sample. More reduce the error and take longer.
+        Number of power iterations on each partition, or on the sample. More iterations reduce the error but
+        take longer.
     seed
         Seed of all random draws. The same seed gives the same topics.
     partition_by
-        Metadata column, such as year. Each of its values gets its own partitions.
+        Metadata column, such as year, each of whose values gets its own partitions.
     exact
-        Count the whole co-occurrence matrix, words x words in 8 bytes each, which must fit in memory.
+        Compute the full co-occurrence matrix (words x words, 8 bytes each), which must fit in memory.
         Required by rectify ap, dykstra and dc.
     third_moment
-        Also compute the third moment, which engine stod requires, in one more pass. Can be added to an
+        Also compute the third moment, which engine stod requires, in an additional pass. Can be added to an
         existing store.
     sample_share
-        Size of the sample as a share of all documents. Requires range_finder sample.
+        Sample size as a share of all documents. Requires range_finder sample.
     """
 
     max_topics: int = setting(50, ge=1)

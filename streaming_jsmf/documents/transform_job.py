@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod, fingerprint
+from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -38,6 +38,7 @@ from streaming_jsmf.documents.share_files import (
 )
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, TOPICS, About, Totals, to_lists
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent

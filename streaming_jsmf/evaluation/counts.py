@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, Integers, RowSketch, SelectedCounts
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
@@ -25,9 +26,10 @@ from streaming_jsmf.moments.word_counts import CountRequest, SketchProbes, WordS
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
+    create_sealed_group,
     digest,
     read_array,
-    read_attributes,
+    read_sealed,
     write_array,
 )
 from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_writer, work_place
@@ -201,8 +203,6 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
     of_model = {"model": model.provenance.get("fingerprint")}
     with store_written(path, overwrite=node_exists(path)) as beside:
         attributes = {
-            "kind": KIND,
-            "format_version": FORMAT_VERSION,
             "selection": _selection_digest(model),
             "corpus": dict(counts.corpus),
             "n_documents": counts.n_documents,
@@ -214,7 +214,7 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
                 if values is not None
             },
         }
-        create_group(beside, {**attributes, "sha256": fingerprint(attributes)})
+        create_sealed_group(beside, KIND, FORMAT_VERSION, attributes)
 
 
 def _write_variable(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:
@@ -268,20 +268,7 @@ def read_counts(
 
 
 def _read_attributes(path: StorePath) -> dict[str, Any]:
-    try:
-        attributes = read_attributes(path)
-        stored = attributes.pop("sha256", None)
-        intact = attributes.get("kind") == KIND and stored == fingerprint(attributes)
-    except StreamingJSMFError:
-        intact = False
-    if not intact:
-        raise StoreError(f"{path}/zarr.json: metadata are damaged; {_hint(path)}")
-    if attributes["format_version"] != FORMAT_VERSION:
-        raise StoreError(
-            f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}; "
-            f"{_hint(path)}"
-        )
-    return attributes
+    return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint=_hint(path))
 
 
 def _hint(path: StorePath) -> str:

@@ -14,8 +14,8 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import differences, fingerprint
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
+from streaming_jsmf.fingerprint import differences, fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor

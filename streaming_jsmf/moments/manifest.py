@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field, ValidationError
 
-from streaming_jsmf.config import ScanSettings, fingerprint
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.units import Partition, distinct, list_units, plan_partitions, shard_name
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.storage.arrays import read_attributes

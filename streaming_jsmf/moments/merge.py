@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.manifest import Manifest, WordIds
 from streaming_jsmf.moments.memory import require_scan_memory

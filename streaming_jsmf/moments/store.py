@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import differences
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, forget_record, write_record
 from streaming_jsmf.moments.manifest import Manifest, WordIds, refuse_lost_root, root_attributes
 from streaming_jsmf.moments.reader import WORDS, Moments, read_store, variables_of

@@ -22,6 +22,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
+from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath, inside
 
@@ -105,6 +106,30 @@ def read_attributes(path: StorePath, *, hint: str = "make the store again") -> d
         pass_on_machine(error)
         reason = " ".join(str(error).split())
         raise StoreError(f"{path}/zarr.json: metadata are damaged ({reason}); {hint}") from error
+    return attributes
+
+
+def create_sealed_group(path: StorePath, kind: str, version: int, attributes: Mapping[str, Any]) -> None:
+    """Create a group with its kind, format version and attributes, whose fingerprint ``read_sealed`` checks."""
+    create_group(path, sealed({"kind": kind, "format_version": version, **attributes}))
+
+
+def read_sealed(path: StorePath, kind: str, version: int, *, what: str, hint: str) -> dict[str, Any]:
+    """Return the attributes of a group made by ``create_sealed_group``.
+
+    Raises ``StoreError`` if they were changed, are damaged, or have another kind or version. The message names
+    ``what`` is damaged and ends with ``hint``.
+    """
+    try:
+        attributes = unsealed(read_attributes(path))
+        if attributes["kind"] != kind:
+            raise ValueError(f"its kind is {attributes['kind']!r}")
+    except (StoreError, KeyError, ValueError) as error:
+        raise StoreError(f"{path}/zarr.json: {what} are damaged; {hint}") from error
+    if attributes["format_version"] != version:
+        raise StoreError(
+            f"{path}: format version {attributes['format_version']} is unknown; this release reads {version}; {hint}"
+        )
     return attributes
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest, fingerprint
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
+from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.arrays import read_sealed
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists, write_json
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels
@@ -166,20 +167,8 @@ def read_edits(path: StorePath, model: Model) -> TopicEdits:
     n_topics, place = int(model.arrays["topic_probability"].size), path / EDITS
     if not node_exists(place):
         return TopicEdits(n_topics)
-    try:
-        stored = read_attributes(place)
-        sha256 = stored.pop("sha256", None)
-        intact = stored.get("kind") == KIND and sha256 == fingerprint(stored)
-    except StreamingJSMFError:
-        intact = False
-    if not intact:
-        raise StoreError(
-            f"{place}/zarr.json: the edits of topics are damaged; delete {place} and make them again"
-        )
-    if stored["format_version"] != FORMAT_VERSION:
-        raise StoreError(
-            f"{place}: format version {stored['format_version']} is unknown; this release reads {FORMAT_VERSION}"
-        )
+    hint = f"delete {place} and make them again"
+    stored = read_sealed(place, KIND, FORMAT_VERSION, what="the edits of topics", hint=hint)
     if stored["model"] != model.provenance.get("fingerprint"):
         return TopicEdits(n_topics)
     labels = {int(topic): str(name) for topic, name in stored["labels"].items()}
@@ -202,8 +191,9 @@ def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], To
             **edits.fields(),
         }
         make_directory(place)
-        attributes = {**stored, "sha256": fingerprint(stored)}
-        write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
+        write_json(
+            place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": sealed(stored)}
+        )
     return edits
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.config import (
+    ENGINE_SETTINGS,
     Curation,
     InferSettings,
     IngestRequest,
@@ -65,8 +66,8 @@ def beside(model: StorePath, kind: str) -> StorePath:
     TextReading,
     ScanSettings,
     PolishSettings,
+    *ENGINE_SETTINGS,
     Execution,
-    engine=True,
     without=("max_topics", "third_moment"),
 )
 def fit(

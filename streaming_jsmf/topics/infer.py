@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import InferSettings, StodSettings, engine_settings_of, fingerprint, takes
+from streaming_jsmf.config import ENGINE_SETTINGS, InferSettings, StodSettings, engine_settings_of, takes
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.memory import peak_memory
@@ -36,7 +37,7 @@ from streaming_jsmf.topics.tensor import fit_tensor
 STOD_ALGORITHM = 2
 
 
-@takes(engine=True)
+@takes(*ENGINE_SETTINGS)
 def infer(
     moments: str | Path | StorePath | Moments,
     model: str | Path | StorePath,

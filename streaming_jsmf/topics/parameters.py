@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import fingerprint
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.topics.store import Model

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import PolishSettings, fingerprint, settings_of, takes
+from streaming_jsmf.config import PolishSettings, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.display import location
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import Step, first_topics, next_topics
 from streaming_jsmf.inference.words import label_words, prominent_words

@@ -15,8 +15,8 @@ import zarr
 from numpy.typing import NDArray
 from upath import UPath
 
-from streaming_jsmf.config import fingerprint
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
@@ -227,7 +227,7 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
             digests[name] = written.fields()
         attributes = {**model.attributes(), "digests": digests}
         attributes["provenance"]["committed"] = utc_now()
-        create_group(group, {**attributes, "sha256": fingerprint(attributes)})
+        create_group(group, sealed(attributes))
 
 
 def _read_attributes(path: StorePath) -> dict[str, Any]:
@@ -245,9 +245,10 @@ def _read_attributes(path: StorePath) -> dict[str, Any]:
         raise InputError(
             f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"
         )
-    if attributes.pop("sha256") != fingerprint(attributes):
-        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again")
-    return attributes
+    try:
+        return unsealed(attributes)
+    except ValueError as error:
+        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again") from error
 
 
 def read_model(

@@ -17,6 +17,19 @@ def fingerprint(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``values`` with their fingerprint as ``sha256``, which detects changed and damaged metadata."""
+    return {**values, "sha256": fingerprint(values)}
+
+
+def unsealed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Inverse of ``sealed``; raise ``ValueError`` if the values differ from their fingerprint."""
+    values = {key: value for key, value in stored.items() if key != "sha256"}
+    if stored.get("sha256") != fingerprint(values):
+        raise ValueError("its contents differ from its sha256")
+    return values
+
+
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Name the fields that differ, with both values where these are short; empty if none does."""
     missing = object()
