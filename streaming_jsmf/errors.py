@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from streaming_jsmf.display import location
 
 #: An option in a message, and its value if that is a number, in capitals, or a choice that messages recommend.
+#: Complete commands are matched, too, because they stay as they are.
 _OPTION = re.compile(
-    r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
+    r"streaming-jsmf [^,;]*|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
     r"(?: (\d[\d.]*\d%?|\d%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine|sample|factors)(?![\w=]|,\d))?"
 )
 
@@ -47,6 +48,8 @@ def in_python(message: str) -> str:
 
     def keyword(option: re.Match[str]) -> str:
         name, value = option.groups()
+        if name is None:
+            return option[0]
         if name in _FLAGS:
             return f"{name.replace('-', '_')}=True" + (f" {value}" if value else "")
         argument = _RENAMED.get(name, name.replace("-", "_"))

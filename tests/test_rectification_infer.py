@@ -75,7 +75,7 @@ def test_topics_are_proper_and_the_bits_do_not_depend_on_threads(name: str, exac
 
 @pytest.mark.parametrize("name", NEED_THE_WHOLE)
 def test_a_store_without_the_whole_matrix_says_what_adds_it(name: str, usual: Moments) -> None:
-    wanted = rf"{usual.path}: rectify='{name}' needs the whole co-occurrences; .*--exact, or use rectify='enn' or palm"
+    wanted = rf"{usual.path}: rectify='{name}' needs the whole co-occurrences; .* --exact, or use rectify='enn' or palm"
     with pytest.raises(InputError, match=wanted) as raised:
         fitted(usual, name)
     assert "\n" not in str(raised.value)
