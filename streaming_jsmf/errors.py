@@ -15,7 +15,7 @@ from streaming_jsmf.display import location
 #: An option in a message, and its value if that is a number, in capitals, or a choice that messages recommend.
 #: Complete commands are matched, too, because they stay as they are.
 _OPTION = re.compile(
-    r"streaming-jsmf [^,;]*|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
+    r"streaming-jsmf [^,;]*|(?<![^\s(])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
     r"(?: (\d[\d.]*\d%?|\d%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine|sample|factors)(?![\w=]|,\d))?"
 )
 

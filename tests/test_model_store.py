@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -51,6 +52,15 @@ def test_xarray_opens_a_labelled_model_without_this_package(model_path: Path) ->
     assert data["word_topic"].sel(word="word0003").shape == (5,)
     assert data["word_topic"].attrs["symbol"] == "B"
     xr.testing.assert_identical(data.load(), open_model(model_path).load())
+
+
+def test_words_cast_join_and_index_as_in_pandas(model_path: Path) -> None:
+    opened = open_model(model_path)
+    words = [f"word{number:04d}" for number in range(len(opened.word))]
+    assert opened.word.values.astype(str).tolist() == opened.word.astype(str).values.tolist() == words
+    frame = opened.word_topic.to_pandas()
+    chosen = pd.DataFrame({"mine": [1, 2]}, index=["word0007", "word0002"]).join(frame)
+    np.testing.assert_array_equal(chosen[[0, 1]], opened.word_topic.values[[7, 2]][:, :2])
 
 
 def test_a_model_is_written_as_netcdf(model_path: Path, tmp_path: Path) -> None:

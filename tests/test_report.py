@@ -257,6 +257,7 @@ def test_wrong_input_ends_in_one_line(
         (anchored, tmp_path, (), [str(tmp_path / "topics.html")]),
         (anchored, tmp_path / "no" / "page.html", (), [str(tmp_path / "no")]),
         (anchored, anchored / "page.html", (), [str(anchored), "model"]),
+        (anchored, tmp_path / "page.pdf", (), ["as .pdf", ".html"]),
         (anchored, "nowhere://bucket/page.html", (), ["nowhere:"]),
         (anchored, "file:page.html", (), ["file:page.html"]),
     ):

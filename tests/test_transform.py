@@ -275,6 +275,13 @@ def test_bad_requests(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_format_that_is_not_written_is_refused(
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command
+) -> None:
+    refused(invoke("transform", model, corpus, tmp_path / "s.csv"), 2, "as .csv", ".parquet", ".zarr")
+    assert not list(tmp_path.iterdir())
+
+
 def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
     for name in ("texts.txt", "texts.jsonl"):
         (tmp_path / name).write_text("one\ntwo\n")

@@ -26,8 +26,8 @@ def transform(model: str, source: str, out: str, **options: Any) -> str:
 
     SOURCE is a corpus or anything that ingest reads; texts are tokenized as those of MODEL were.
 
-    OUT.parquet is one file, OUT.zarr an array of documents x topics, and any other OUT a directory of Parquet files.
-    Run the same command again to resume after an interruption.
+    OUT.parquet is one file, OUT.zarr an array of documents x topics, and OUT without a suffix a directory of Parquet
+    files. Run the same command again to resume after an interruption.
     """
     from streaming_jsmf.documents.transform import transform as run
 

@@ -23,10 +23,13 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import local_path, normalise
+from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
 from streaming_jsmf.storage.replace import require_outside
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
+
+#: Suffixes of the formats of topic shares; a name without one is a directory.
+SUFFIXES = (".parquet", ".zarr")
 
 
 @takes(ShareSettings, Execution)
@@ -55,8 +58,8 @@ def transform(
         A corpus that shares words with the model, or any source that ``ingest`` reads. Texts are tokenized as for the
         model, all documents are kept, and their corpus is stored next to ``out`` until the end.
     out
-        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Otherwise: a directory of
-        Parquet files, which is fastest.
+        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Without a suffix: a
+        directory of Parquet files, which is fastest.
     reading
         Reader, its options (``read``) and the treatment of bad records if ``corpus`` is a source; everything else is as
         for the model.
@@ -69,8 +72,8 @@ def transform(
     Raises
     ------
     InputError
-        If ``out`` exists, the corpus has none of the model's words or a bad record, an argument is out of range, or
-        memory is too small.
+        If ``out`` exists or has another suffix, the corpus has none of the model's words or a bad record, an argument
+        is out of range, or memory is too small.
     StoreError
         If the model, a shard, or the work of an interrupted run is damaged.
 
@@ -81,6 +84,7 @@ def transform(
     execution = settings_of("execution", Execution, execution, options)
     wanted = ShareSettings.of(options)
     target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
+    require_suffix(target, "topic shares", SUFFIXES)
     if overwrite or not is_left(target):
         _require_free(target, overwrite)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)

@@ -16,7 +16,7 @@ from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of
 from streaming_jsmf.storage.lock import is_left, write_alone
-from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, store_path
+from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, require_suffix, store_path
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
@@ -28,8 +28,8 @@ def report(
 
     The page needs no network, and the same model and shares give the same bytes. Memory does not grow with N x K. No
     pass over documents; up to three passes over ``shares``. Raises ``InputError`` if there is no model, it lists too
-    few words, the shares are from another model or lack the column, or the page cannot be written to ``out``;
-    ``StoreError`` if the model, its counts or the shares are damaged.
+    few words, the shares are from another model or lack the column, or ``out`` cannot be written or has a suffix other
+    than .html; ``StoreError`` if the model, its counts or the shares are damaged.
 
     Parameters
     ----------
@@ -46,6 +46,7 @@ def report(
     >>> report("models", "topics.html", shares="shares.parquet")  # doctest: +SKIP
     """
     source, target = model_path(model), store_path(out, "a report")
+    require_suffix(target, "a report", (".html", ".htm"))
     _require_place(source, target)
     if not is_left(target):
         _require_free(target, overwrite)

@@ -105,6 +105,16 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     return Path(_without_scheme(text))
 
 
+def require_suffix(path: StorePath, what: str, known: Sequence[str]) -> None:
+    """Raise ``InputError`` if the name of an output has a suffix that is not ``known``; it may have none."""
+    suffix = path.suffix.lower()
+    if suffix and suffix not in known:
+        raise InputError(
+            f"{path}: {what} cannot be written as {suffix}; give a name that ends in {' or '.join(known)}, or without "
+            "a suffix"
+        )
+
+
 def local_path(path: AnyPath | UPath, what: str) -> Path:
     """As ``store_path``, but raise ``InputError`` for a URL."""
     if is_url(path):
