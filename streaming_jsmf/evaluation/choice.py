@@ -114,6 +114,8 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
         if 0 <= place + step < len(rows):
             other = rows[place + step]
             said.append(f"{other.n_topics} topics, {name}, {_against(rows[place], other, compared)}")
+        elif rows[place].n_topics + step > 1:
+            said.append(f"it has the {'fewest' if step < 0 else 'most'} topics of all, so also compare {name}")
     return "; ".join(said)
 
 
