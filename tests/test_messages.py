@@ -32,6 +32,28 @@ def test_options_become_keyword_arguments(message: str, said: str) -> None:
     assert str(error) == said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ingest", "neews.csv", "c"), "no files at {}/neews.csv: no such file; did you mean news.csv?"),
+        (
+            ("fit", "neews.csv", "m", "--topics", "3"),
+            "no corpus at {}/neews.csv: no such file; did you mean news.csv?",
+        ),
+        (("topics", "modell"), "modell: no model is here; did you mean model?"),
+        (("ingest", "other.txt", "c"), "no files at {}/other.txt: no such file; check the path"),
+    ],
+)
+def test_a_missing_path_suggests_similar_names(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "news.csv").touch()
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    refused(invoke(*arguments), 2, said.format(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "news.csv"]
+
+
 def test_each_interface_speaks_its_own_language(tmp_path: Path, invoke: Command) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(InputError, match="overwrite=True to replace"):

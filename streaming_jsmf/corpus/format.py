@@ -35,6 +35,7 @@ from streaming_jsmf.storage.paths import (
     normalise,
     read_bytes,
     sha256_of,
+    similar_names,
 )
 
 DOCUMENTS = "documents"
@@ -155,7 +156,9 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     """
     root = corpus_root(path)
     if not exists(root):
-        raise InputError(f"there is no corpus at {root}; check the path")
+        raise InputError(
+            f"there is no corpus at {root}: no such file; {similar_names(root) or 'check the path'}"
+        )
     if is_file(root):
         raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
     require_no_store(root)

@@ -115,7 +115,9 @@ def _reason(rows: Sequence[Measures], place: int, best: Mapping[str, float | Non
             other = rows[place + step]
             said.append(f"{other.n_topics} topics, {name}, {_against(rows[place], other, compared)}")
         elif rows[place].n_topics + step > 1:
-            said.append(f"it has the {'fewest' if step < 0 else 'most'} topics of all, so also compare {name}")
+            said.append(
+                f"it has the {'fewest' if step < 0 else 'most'} topics of all, so also compare {name}"
+            )
     return "; ".join(said)
 
 

@@ -14,7 +14,8 @@ import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
@@ -224,6 +225,16 @@ def exists(path: AnyPath) -> bool:
     fs, inner = object_store.file_system(path)
     with object_store.reaching(path):
         return bool(fs.exists(inner))
+
+
+def similar_names(path: AnyPath | UPath) -> str:
+    """A question that suggests up to three similar names in the directory of a missing local path; empty if none is."""
+    local = _on_disk(path)
+    names: list[str] = []
+    with suppress(OSError):
+        names = [] if local is None else [found.name for found in local.parent.iterdir()]
+    near = [] if local is None else get_close_matches(local.name, names, 3)
+    return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 
 
 def is_file(path: AnyPath) -> bool:

@@ -27,7 +27,15 @@ from streaming_jsmf.storage.arrays import (
     zarr_store,
 )
 from streaming_jsmf.storage.lock import announce_commit, is_left, work_place
-from streaming_jsmf.storage.paths import AnyPath, StorePath, child_names, is_free, node_exists, store_path
+from streaming_jsmf.storage.paths import (
+    AnyPath,
+    StorePath,
+    child_names,
+    is_free,
+    node_exists,
+    similar_names,
+    store_path,
+)
 from streaming_jsmf.storage.provenance import utc_now
 from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
@@ -233,7 +241,11 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
 def _read_attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
         children = model_names(path)
-        hint = f"it holds models {', '.join(children)}" if children else "fit and infer make one"
+        hint = (
+            f"it holds models {', '.join(children)}"
+            if children
+            else similar_names(path) or "fit and infer make one"
+        )
         raise InputError(f"{path}: no model is here; {hint}")
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:

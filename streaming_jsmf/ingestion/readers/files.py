@@ -32,6 +32,7 @@ from streaming_jsmf.storage.paths import (
     is_url,
     normalise,
     open_file,
+    similar_names,
 )
 
 _WILDCARDS = "*?["
@@ -83,7 +84,8 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
         if not is_hidden(name)
     ]
     if not kept:
-        raise InputError(f"there are no files at {root}; check the path")
+        why = "" if fs.exists(inner) or is_glob else ": no such file"
+        raise InputError(f"there are no files at {root}{why}; {similar_names(root) or 'check the path'}")
     return tuple(kept)
 
 
