@@ -487,7 +487,7 @@ REFUSED: list[tuple[str, ...]] = [
         for option, *named in (
             ("--topics=0", "--topics is '0'"),
             ("--tolerance=nan", "tolerance is nan"),
-            ("--anchor-min-df=1e9", "0 words may be anchors"),
+            ("--anchor-min-df=1e9", "1e+09 documents"),
             ("--workers=-2", "workers is -2"),
             ("--topics=x", "--topics", "see --help"),
             ("--rectify=pca", "--rectify", "see --help"),
