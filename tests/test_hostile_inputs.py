@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
 import sys
 import threading
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -41,53 +38,6 @@ def refused(invoke: Command, tmp_path: Path) -> Callable[..., None]:
         assert not list(tmp_path.glob("made*"))
 
     return call
-
-
-def _npy(values: Any) -> bytes:
-    sink = io.BytesIO()
-    np.save(sink, np.asarray(values))
-    return sink.getvalue()
-
-
-def _rewritten(folder: Path, method: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
-    """An .npz of the tests with other members."""
-    path = BY_NAME["npz"].write(folder, documents())
-    with zipfile.ZipFile(path) as archive:
-        held = {name: archive.read(name) for name in archive.namelist()}
-    held |= {f"{name}.npy": data for name, data in members.items()}
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, data in held.items():
-            archive.writestr(name, data)
-    return path
-
-
-DEEP = b"{'descr': '<i4', 'fortran_order': False, 'shape': " + b"(" * 4000 + b")" * 4000 + b"}"
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        {"shape": _npy([np.nan, 22.0])},
-        {"shape": _npy([np.inf, 22.0])},
-        {"shape": _npy(["24", "words"])},
-        {"format": _npy("csr\u00e9")},
-        {"format": _npy(b"cs\xe9")},
-        {"data": b"\x93NUMPY\x01\x00" + len(DEEP).to_bytes(2, "little") + DEEP},
-        {"indptr": b"\x93NUMPY\x09\x00" + bytes(20)},
-    ],
-    ids=["nan", "inf", "text", "not ASCII", "no text", "deep", "version"],
-)
-def test_matrices_of_scipy(tmp_path: Path, refused: Callable[..., None], members: dict[str, bytes]) -> None:
-    refused(_rewritten(tmp_path / "x", **members), "t.npz")
-
-
-def test_a_damaged_lzma_member(tmp_path: Path, refused: Callable[..., None]) -> None:
-    path = _rewritten(tmp_path / "x", zipfile.ZIP_LZMA)
-    data = bytearray(path.read_bytes())
-    place = data.index(b"indices.npy") + len("indices.npy") + 4
-    data[place : place + 12] = b"\xff" * 12
-    path.write_bytes(data)
-    refused(path, "t.npz", "damaged")
 
 
 @pytest.fixture

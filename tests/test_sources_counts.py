@@ -484,26 +484,43 @@ def rewrite(path, compression=zipfile.ZIP_DEFLATED, **arrays):
         members = {name: archive.read(name) for name in archive.namelist()}
     for name, array in arrays.items():
         stream = io.BytesIO()
-        np.lib.format.write_array(stream, np.asarray(array), allow_pickle=True)
-        members[f"{name}.npy"] = stream.getvalue()
+        if not isinstance(array, bytes):
+            np.lib.format.write_array(stream, np.asarray(array), allow_pickle=True)
+        members[f"{name}.npy"] = stream.getvalue() or array
     with zipfile.ZipFile(path, "w", compression) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "reason"),
-    [
-        ({"data": np.array([1, 2, 3, 4, 5], object)}, "'data' of type object"),
-        ({"data": np.arange(5) * 1j}, "'data' of type complex128"),
-        ({"format": np.array("csr", object)}, "Object arrays cannot be loaded"),
-    ],
-)
-def test_python_objects_are_not_read(tmp_path, arrays, reason):
+DEEP = b"{'descr': '<i4', 'fortran_order': False, 'shape': " + b"(" * 4000 + b")" * 4000 + b"}"
+NO_ARRAYS = [
+    ("data", np.array([1, 2, 3, 4, 5], object), "'data' of type object"),
+    ("data", np.arange(5) * 1j, "'data' of type complex128"),
+    ("data", b"\x93NUMPY\x01\x00" + len(DEEP).to_bytes(2, "little") + DEEP, "damaged"),
+    ("format", np.array("csr", object), "Object arrays cannot be loaded"),
+    ("format", "csr\u00e9", "damaged"),
+    ("format", np.array(b"cs\xe9"), "format, which cannot be read"),
+    *(("shape", shape, "damaged") for shape in ([np.nan, 5.0], [np.inf, 5.0], ["3", "words"])),
+    ("indptr", b"\x93NUMPY\x09\x00" + bytes(20), "damaged"),
+]
+
+
+@pytest.mark.parametrize(("name", "array", "reason"), NO_ARRAYS, ids=range(len(NO_ARRAYS)))
+def test_arrays_of_no_numbers_and_python_objects_are_not_read(tmp_path, name, array, reason):
     source = npz_file(tmp_path, np.array(TRUTH))
-    rewrite(source.files[0], **arrays)
-    with pytest.raises(InputError, match=reason):
+    rewrite(source.files[0], **{name: array})
+    with pytest.raises(InputError, match=rf"x\.npz.*{reason}"):
         Read(source)
+
+
+def test_a_damaged_lzma_member(tmp_path):
+    source = npz_file(tmp_path, np.array(TRUTH))
+    rewrite(source.files[0], zipfile.ZIP_LZMA)
+    data = bytearray(Path(source.files[0]).read_bytes())
+    at = data.index(b"indices.npy") + len("indices.npy") + 4
+    data[at : at + 12] = b"\xff" * 12
+    Path(source.files[0]).write_bytes(data)
+    refused_by(source, "x.npz", "damaged")
 
 
 INDPTRS = ([0, 3, 2, 5], [0, 3, 3, 6], [0, 3, 5], [-1, 3, 3, 5], [0, 3, 3, 4], [0, 3, 3, 5, 5])

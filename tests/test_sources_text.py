@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import text, text_files
+from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
@@ -406,12 +406,6 @@ def test_files_that_disappear_cannot_be_opened(tmp_path, kind):
     assert "No such file" in bad.records[0].reason
 
 
-def test_a_file_that_is_blank_for_longer_than_a_unit(tmp_path):
-    late = put(tmp_path / "late.jsonl", b"\n" * 50 + b'{"text": "late"}')
-    with small(unit=20):
-        assert Read(texts(late)).words == ["late"]
-
-
 # CSV
 
 
@@ -424,9 +418,6 @@ def test_csv_fields(tmp_path):
         assert read.ids == ["1", "2", "3"]
         assert read.metadata == {"note": ["x", "", "y,z"]}
         assert read.places == [f"{path}, line {i}" for i in (3, 5, 6)]
-    with small(unit=1, batch=1):
-        cut = Read(texts(path))
-    assert (len(cut.units), len(cut.batches), cut.bags) == (1, 3, read.bags)
     tabs = put(tmp_path / "a.TSV", "text\tn\na,b\t1\n")
     assert Read(texts(tabs)).bags == [{"a": 1, "b": 1}]
     latin = put(tmp_path / "b.csv", "text,größe\ncafé,1\n".encode("latin-1"))
@@ -537,17 +528,13 @@ ARCHIVES = ["docs.tar", "docs.tar.gz", "docs.tgz", "docs.tar.bz2", "docs.tar.xz"
 
 
 @pytest.mark.parametrize("kind", ["folder", *ARCHIVES])
-def test_text_files(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(text_files, "UNIT_FILES", 3)
+def test_text_files(tmp_path, kind):
     root = laid_out(tmp_path / "_work", kind, FILES)
     read = Read(files_of(root))
-    assert len(read.units) == (2 if kind == "folder" else 1)
     assert read.ids == SEEN
     assert read.bags == [{"zwei": 1}, {"one": 2}, {}, {"top": 1}]
     assert read.metadata == {"label": ["de", "en", "deep", ""]}
     assert read.rows == [0, 1, 2, 3]
-    with small(batch=1):
-        assert len(Read(files_of(root)).batches) == 4
     named = Read(files_of(root, members="en/*", name_pattern=r"(?P<year>\d{4})_(?P<who>\w+)"))
     assert named.ids == ["en/1999_a.txt", "en/deep/c.md"]
     assert named.metadata == {"label": ["en", "deep"], "year": ["1999", None], "who": ["a", None]}
@@ -629,9 +616,6 @@ def test_names_of_text_files(tmp_path):
     assert Read(files_of(one)).ids == ["one.txt"]
     assert Read(files_of(put(tmp_path / "_asked.txt", b"for"))).ids == ["_asked.txt"]
     assert Read(files_of(tmp_path / "x" / "*.txt")).ids == ["one.txt"]
-    fsspec.filesystem("memory").pipe({"/docs_t/en/a.txt": b"A", "/docs_t/.b.txt": b"B"})
-    memory = Read(files_of("memory://docs_t"))
-    assert (memory.ids, memory.metadata) == (["en/a.txt"], {"label": ["en"]})
 
 
 # Baskets
@@ -639,11 +623,9 @@ def test_names_of_text_files(tmp_path):
 
 def test_baskets_of_lines(tmp_path):
     path = put(tmp_path / "a.dat", "\ufeffb a b\r\n\r\n  é\tc\u3000x \nlast".encode())
-    for unit in (1 << 20, 1, 5, 9):
-        with small(unit=unit, batch=1):
-            read = Read(baskets(path))
-        assert read.bags == [{"b": 2, "a": 1}, {}, {"é": 1, "c": 1, "x": 1}, {"last": 1}]
-        assert read.places == [f"{path}, line {i}" for i in range(1, 5)]
+    read = Read(baskets(path))
+    assert read.bags == [{"b": 2, "a": 1}, {}, {"é": 1, "c": 1, "x": 1}, {"last": 1}]
+    assert read.places == [f"{path}, line {i}" for i in range(1, 5)]
     path = put(tmp_path / "b.dat", "new york; boston ;;new york\n;\nx\n")
     assert Read(baskets(path, separator=";")).bags == [{"new york": 2, "boston": 1}, {}, {"x": 1}]
     for separator in ("york", "; "):
@@ -658,14 +640,12 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
         values = [v and [None if i is None else f"i{i}" for i in v] for v in values]
     path = put_parquet(tmp_path / "a.parquet", {"basket": pa.array(values, make(kind))}, row_group_size=2)
     source = baskets(path, items="basket")
-    for sizes in ({}, {"unit": 1, "batch": 1}):
-        with small(**sizes):
-            read = refused_by(source, f"{path}, row group 1, row 0 from 0", "the list is null")
-        good = [values[i] for i in (0, 1, 4, 5)]
-        assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
-        assert read.rows == [0, 1, 4, 5]
-        assert [bad[:2] for bad in read.bad] == [(2, "the list is null"), (3, "the list holds a null")]
-        assert [bad[2] for bad in read.bad] == [None, json.dumps(values[3]).encode()]
+    read = refused_by(source, f"{path}, row group 1, row 0 from 0", "the list is null")
+    good = [values[i] for i in (0, 1, 4, 5)]
+    assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
+    assert read.rows == [0, 1, 4, 5]
+    assert [bad[:2] for bad in read.bad] == [(2, "the list is null"), (3, "the list holds a null")]
+    assert [bad[2] for bad in read.bad] == [None, json.dumps(values[3]).encode()]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,9 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
         selection = match_words(counts, ingest.vocabulary)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
-        selection = select_words(counts, n_documents, ingest.curation, stop_words, ngrams=ingest.ngrams)
+        selection = select_words(
+            counts, n_documents, ingest.curation, stop_words, ngrams=ingest.source.tokenizer.ngrams > 1
+        )
     chosen = selection.counts.words
     if words is None:
         write_table(ingest.folder.root / "vocabulary.arrow", pa.table({"word": chosen}))

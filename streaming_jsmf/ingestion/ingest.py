@@ -152,7 +152,7 @@ def _ingest(
 ) -> None:
     """Run the steps: phrases, read, choose, write, commit; ``words`` is the vocabulary of the source."""
     folder, target = ingest.folder, ingest.folder.target
-    if ingest.phrases is not None:
+    if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor, units)
     read = read_source(ingest, executor, units)
     pieces = [

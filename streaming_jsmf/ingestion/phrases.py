@@ -52,7 +52,7 @@ class _WithNeighbours:
 def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> Ingest:
     """Find phrases in the source; return the ingest with them in its tokenizer, and with its language detected.
 
-    A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``ingest.phrases``
+    A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``source.phrases``
     (Bouma, Normalized (pointwise) mutual information in collocation extraction, 2009), where p are shares of all
     tokens. Both words must pass the rules for single words, and the pair must occur in twice as many documents as a
     word must by ``min_document_frequency`` or ``automatic_minimum``, whichever is more.
@@ -60,7 +60,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]
     Makes one pass over the source. Counts are exact and merged from sorted files. Memory: the words and pairs that are
     frequent enough, and ``choose.MERGE_ROWS`` rows.
     """
-    threshold = ingest.phrases
+    threshold = ingest.source.phrases
     assert threshold is not None
     groups = group_units(units)
     ingest.folder.save("units", units)

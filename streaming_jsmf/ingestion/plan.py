@@ -17,16 +17,16 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers.base import Unit
+from streaming_jsmf.ingestion.readers.base import Reader, Unit
 from streaming_jsmf.ingestion.readers.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
-    OpenedSource,
     check_options,
     default_curation,
     open_source,
     reads_texts,
+    source_settings,
 )
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
@@ -81,21 +81,19 @@ def plan_ingest(
             raise InputError(f"--vocabulary gives the words to keep; leave {names} out")
     marked = {} if request.made_for is None else {"made_for": request.made_for}
     ingest = Ingest(
-        opened.source,
+        opened,
         curation,
         IngestFolder.beside(target),
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
-        opened.ngrams,
-        opened.phrases,
         words,
     )
-    return ingest, replace(origin, settings={**opened.settings, **marked})
+    return ingest, replace(origin, settings={**source_settings(opened), **marked})
 
 
 def _from_spec(
     spec: CorpusSpec, request: IngestRequest, progress: bool
-) -> tuple[OpenedSource, Curation, Origin, float]:
+) -> tuple[Reader, Curation, Origin, float]:
     if request.reader is not None or request.read:
         given = ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
         raise InputError(
@@ -138,7 +136,7 @@ def _cache(name: str) -> Path:
     return Path(pooch.os_cache("streaming-jsmf")) / name
 
 
-def _from_source(source: str | Path, request: IngestRequest) -> tuple[OpenedSource, Curation, Origin]:
+def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Curation, Origin]:
     if request.files is not None:
         raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
     guess = guess_source(source, request.reader, request.read)

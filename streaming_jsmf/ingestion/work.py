@@ -137,10 +137,6 @@ class Ingest:
         A shard ends with the document that reaches this number of tokens.
     on_bad_record
         "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
-    ngrams
-        Whether the words of the source may be n-grams.
-    phrases
-        Minimum NPMI of neighbouring words to be joined (``ingestion.phrases``); None disables the search.
     vocabulary
         Exactly the words to keep, in this order; None lets the curation choose.
     n_words
@@ -154,8 +150,6 @@ class Ingest:
     folder: IngestFolder
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
-    ngrams: bool = False
-    phrases: float | None = None
     vocabulary: tuple[str, ...] | None = None
     n_words: int | None = None
     buckets: int = 0
@@ -163,7 +157,7 @@ class Ingest:
     @property
     def rereads(self) -> bool:
         """Whether documents are read again from the source instead of from copies of their bags."""
-        return bool(getattr(self.source, "rereads", False))
+        return bool(self.source.rereads)
 
     def run(
         self,

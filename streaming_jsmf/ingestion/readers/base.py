@@ -171,6 +171,12 @@ class Reader(ABC):
         return cls(root, files, options, tokenizer)
 
     @property
+    def phrases(self) -> float | None:
+        """Minimum NPMI of neighbouring words to be joined (``ingestion.phrases``); None disables the search."""
+        found = getattr(self.options, "phrases", None)
+        return found if isinstance(found, float) else None
+
+    @property
     def vocabulary(self) -> Sequence[str] | None:
         """The words if the source defines them; None if they are collected while reading."""
         return None

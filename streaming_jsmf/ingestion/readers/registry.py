@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -52,19 +51,6 @@ READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
 }
 
 
-@dataclass(frozen=True)
-class OpenedSource:
-    """A source ready for ingestion, with its reader and options for the manifest (without paths).
-
-    ``ngrams``: whether words may be n-grams. ``phrases``: minimum NPMI of adjacent words to join, or None to disable.
-    """
-
-    source: Source | TriplesSource
-    settings: Mapping[str, Json]
-    ngrams: bool
-    phrases: float | None = None
-
-
 def reads_texts(reader: ReaderName) -> bool:
     """Return whether the reader tokenizes texts, rather than reading named words."""
     return issubclass(READERS[reader].options_type, TokenOptions)
@@ -105,7 +91,7 @@ def open_source(
     files: Sequence[str] | None = None,
     tokenizer: str | None = None,
     stop_words: str = NONE,
-) -> OpenedSource:
+) -> Source | TriplesSource:
     """Find the files and open the reader on them. Raises InputError if there is nothing to read or a column is missing.
 
     Parameters
@@ -121,40 +107,37 @@ def open_source(
     stop_words
         Words that the stemmer leaves unchanged.
     """
-    words, phrases = Tokenizer(), None
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
     root, found = _find(normalise(location), READERS[reader], path, files, beside)
+    words = Tokenizer()
     if isinstance(options, TokenOptions):
-        listed = options.phrases if isinstance(options.phrases, tuple) else ()
-        phrases = None if isinstance(options.phrases, tuple) else options.phrases
         words = Tokenizer(
             tokenizer or options.tokenizer,
             options.ngrams,
             options.stemmer,
             NONE if options.stemmer is None else stop_words,
             options.boilerplate,
-            listed,
+            options.phrases if isinstance(options.phrases, tuple) else (),
         )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
-    source = READERS[reader].open(root, found, options, words)
-    settings = _settings(reader, options)
-    if tokenizer is not None:
-        settings["read_tokenizer"] = tokenizer
-    if isinstance(source, BagSource) and source.fingerprint is not None:
-        settings["source_fingerprint"] = source.fingerprint
-    return OpenedSource(source, settings, words.ngrams > 1, phrases)
+    return READERS[reader].open(root, found, options, words)
 
 
-def _settings(reader: ReaderName, options: Strict) -> dict[str, Json]:
-    settings: dict[str, Json] = {"reader": reader}
-    for key, value in options.model_dump().items():
+def source_settings(source: Reader) -> dict[str, Json]:
+    """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
+    settings: dict[str, Json] = {"reader": source.reader}
+    for key, value in source.options.model_dump().items():
         # Omit the default boilerplate, as in corpora that predate the option, and a list of phrases, which is
         # stored with the phrases found.
         if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
             continue
         if key not in PATH_OPTIONS and value is not None:
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+    if isinstance(source.options, TokenOptions):
+        settings["read_tokenizer"] = source.tokenizer.name
+    if isinstance(source, BagSource) and source.fingerprint is not None:
+        settings["source_fingerprint"] = source.fingerprint
     return settings
 
 

@@ -162,7 +162,7 @@ class TextFilesSource(Source):
             try:
                 with open_raw(file.path) as stream:
                     data = stream.read(limits.LARGEST_FILE + 1)
-            except DamagedError as error:
+            except UnreadableError as error:
                 yield _File(file.name, None, str(error))
             else:
                 yield _bounded(file.name, data)
