@@ -498,7 +498,7 @@ REFUSED: list[tuple[str, ...]] = [
         for option, *named in (
             ("--topics=0", "--topics is '0'"),
             ("--tolerance=nan", "tolerance is nan"),
-            ("--anchor-min-df=1e9", "0 words may be anchors"),
+            ("--anchor-min-df=1e9", "of which there are 0; lower --topics"),
             ("--workers=-2", "workers is -2"),
             ("--topics=x", "--topics", "see --help"),
             ("--no-such-option", "--no-such-option", "see --help"),
