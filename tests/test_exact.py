@@ -9,17 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streaming_jsmf.cli.main import run
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import dense as dense_module
 from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
 from tests import reference
-from tests.corpora import Planted, planted, words, write_corpus
-from tests.processes import command, finished, killed
-from tests.stores import SMALL, changed, dense, digests, partial_names, rename_words, scanned
+from tests.corpora import Planted, planted, write_corpus
+from tests.stores import SMALL, dense, digests, partial_names, scanned
 
 EXACT = replace(SMALL, exact=True)
 
@@ -92,59 +90,6 @@ def test_documents_multiplied_in_several_chunks(
     expected = dense(documents.counts)
     np.testing.assert_allclose(
         open_moments(tmp_path / "m").cooccurrence(), expected, atol=2e-7 * expected.max()
-    )
-
-
-@pytest.mark.slow
-def test_a_killed_scan_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    corpus = write_corpus(
-        tmp_path / "corpus", planted(600, 500, 10, length=60, seed=3).counts, row_group_rows=25
-    )
-    options = ["--exact", "--max-topics", "5", "--partition-nonzeros", "3000", "--scheduler", "synchronous"]
-    assert run(["scan", str(corpus), str(tmp_path / "whole"), *options]) == 0
-    store = tmp_path / "killed"
-    line = command("scan", corpus, store, *options)
-    with killed(line, lambda: bool(list(store.glob("records/cooccurrence-part-*/zarr.json")))):
-        pass
-    with pytest.raises(StoreError, match="missing cooccurrence, basis"):
-        open_moments(store)
-    assert "were committed by an earlier run" in finished(line)
-    assert digests(store) == digests(tmp_path / "whole")
-
-
-def test_adding_and_removing_count_again(tmp_path: Path) -> None:
-    first, second = (
-        write_corpus(tmp_path / name, planted(200, 90, 5, seed=seed).counts)
-        for name, seed in (("a", 1), ("b", 2))
-    )
-    scanned(first, tmp_path / "grown", EXACT)
-    scanned(second, tmp_path / "other", EXACT)
-    alone = digests(tmp_path / "grown")
-    changed(first, tmp_path / "grown", add=[second])
-    both = np.vstack([planted(200, 90, 5, seed=seed).counts for seed in (1, 2)])
-    expected = dense(both)
-    np.testing.assert_allclose(
-        open_moments(tmp_path / "grown").cooccurrence(), expected, atol=2e-7 * expected.max()
-    )
-    changed(first, tmp_path / "grown", remove=[second])
-    assert digests(tmp_path / "grown") == alone
-
-
-def test_merged_stores_of_other_words(tmp_path: Path) -> None:
-    counts = [planted(200, 90, 5, seed=seed).counts for seed in (1, 2)]
-    first, second = (write_corpus(tmp_path / name, c) for name, c in zip("ab", counts, strict=True))
-    # The second has 30 words of its own, and the others in another order.
-    rename_words(second, [*words(90)[59::-1], *(f"own{i}" for i in range(30))])
-    for corpus in (first, second):
-        scanned(corpus, tmp_path / f"{corpus.name}-m", EXACT)
-    changed(first, tmp_path / "a-m", merge=[tmp_path / "b-m"])
-    wide = np.zeros((400, 120), dtype=np.int64)
-    wide[:200, :90] = counts[0]
-    wide[200:, 59::-1] = counts[1][:, :60]
-    wide[200:, 90:] = counts[1][:, 60:]
-    expected = dense(wide)
-    np.testing.assert_allclose(
-        open_moments(tmp_path / "a-m").cooccurrence(), expected, atol=2e-7 * expected.max()
     )
 
 

@@ -15,7 +15,6 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.moments.scan import Changes, scan
-from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.stores import SYNCHRONOUS, changed, digests, partial_names, scanned
 
@@ -195,33 +194,6 @@ def test_a_shard_name_of_two_corpora_needs_its_path(folder: Path, both: Path) ->
         changed(folder / "a", both, remove=["part-00000.parquet"])
     for corpus in ("a", "b"):
         assert str(folder / corpus / "part-00000.parquet") in one_line(error)
-
-
-@pytest.mark.parametrize(("kind", "keep"), each_once(["record", "truncated"], [True, False]))
-def test_a_bad_corpus_leaves_the_store_as_it_was(kind: str, keep: bool, folder: Path, tmp_path: Path) -> None:
-    store, bad = tmp_path / "m", shutil.copytree(folder / "b", tmp_path / "bad")
-    scanned(folder / "a", store, keep=keep)
-    last = sorted(bad.glob("*.parquet"))[-1]
-    if kind == "record":
-        ids, counts = as_lists(COUNTS[700:])
-        counts[-1][0] = -3
-        write_lists(last, ids, counts)
-        refused = pytest.raises(InputError, match="-3")
-    else:
-        # A page in the middle: the footer is whole, so that the damage is met by a task.
-        data = bytearray(last.read_bytes())
-        data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40
-        last.write_bytes(bytes(data))
-        refused = pytest.raises((InputError, StoreError), match=last.name)
-    before = partial_names(store)
-    with refused as error:
-        changed(folder / "a", store, add=[bad])
-    one_line(error)
-    require_untouched(store, digests(folder / "of-a"))
-    assert read_store(store).manifest.corpora == read_store(folder / "of-a").manifest.corpora
-    assert partial_names(store) == before
-    changed(folder / "a", store, add=[folder / "b"])
-    assert digests(store) == digests(folder / "of-both")
 
 
 def test_a_changed_store_is_that_of_its_own_corpora_and_settings(

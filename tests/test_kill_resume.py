@@ -16,7 +16,7 @@ from tests.outcomes import described
 from tests.processes import command, finished, killed
 
 #: Wide factors, so that a partition takes long enough to be hit.
-SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "5000")
+SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "5000", "--third-moment")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Moment:
 
 
 EARLY, LATE, PROJECTION = Moment("range", 0), Moment("range", 0.7), Moment("projection", 0)
+THIRD = Moment("third_moment", 0.1)
+STAGES = ("range", "projection", "third_moment")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def require_nothing_left(store: Path) -> None:
     [partial] = [path.name for path in (store / "partials").iterdir() if path.is_dir()]
     assert partial.startswith(fold)
     records = {path.name for path in (store / "records").iterdir()}
-    assert records == {"basis", "projection", "range", "words", "zarr.json", fold}
+    assert records == {"basis", *STAGES, "words", "zarr.json", fold}
     assert [str(path) for path in store.parent.rglob(".*")] == []
     assert [path.name for path in store.parent.iterdir()] == [store.name]
 
@@ -114,9 +116,10 @@ def require_nothing_left(store: Path) -> None:
         pytest.param("threads", EARLY, marks=pytest.mark.slow),
         pytest.param("threads", LATE, marks=pytest.mark.slow),
         ("threads", PROJECTION),
+        pytest.param("threads", THIRD, marks=pytest.mark.slow),
         pytest.param("processes", LATE, marks=pytest.mark.slow),
     ],
-    ids=["early", "late", "projection", "processes"],
+    ids=["early", "late", "projection", "third", "processes"],
 )
 def test_a_killed_scan_is_finished_by_the_same_command(
     scheduler: str,
@@ -131,10 +134,10 @@ def test_a_killed_scan_is_finished_by_the_same_command(
     line = scan_command(corpus, store, scheduler)
     with killed(line, lambda: moment.reached(store, partitions)):
         left = described(store, capsys)
-        before = {stage: notes(store, stage) for stage in ("range", "projection")}
+        before = {stage: notes(store, stage) for stage in STAGES}
         log = finished(line)
-    assert (left["complete"], left["missing"][-1]) == (False, "projection")
-    assert ("range" in left["missing"]) == (moment.stage == "range")
+    assert not left["complete"]
+    assert [stage for stage in left["missing"] if stage in STAGES] == [*STAGES[STAGES.index(moment.stage) :]]
     kept = before[moment.stage]
     assert 0 < len(kept) < partitions, "killed in the middle"
     require_kept(log, moment.stage, set(kept), partitions, orphans=2 if scheduler == "processes" else 0)
@@ -153,7 +156,7 @@ def test_a_scan_killed_again_and_again_ends_with_the_same_bits(
     corpus: Path, undisturbed: Path, partitions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "moments"
-    moments = [EARLY, LATE, PROJECTION]
+    moments = [EARLY, LATE, PROJECTION, THIRD]
     # Each run is started with another number of workers than the one before.
     for number, moment in enumerate(moments):
         line = [*scan_command(corpus, store, "threads"), "--workers", str(1 + number % 3)]

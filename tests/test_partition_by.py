@@ -19,7 +19,6 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import Labels, select_partitions
@@ -99,16 +98,6 @@ def test_the_sums_are_those_without_the_column(name: str, folder: Path) -> None:
     np.testing.assert_array_equal(by.document_frequency, plain.document_frequency)
     assert by.n_documents == plain.n_documents
     assert yy_error(half(by, 4), half(plain, 4)) < 1e-4
-
-
-@pytest.mark.parametrize(
-    "execution",
-    [Execution("threads", 3), pytest.param(Execution("processes", 2), marks=pytest.mark.slow)],
-    ids=lambda e: e.scheduler,
-)
-def test_the_scheduler_changes_no_bit(execution: Execution, folder: Path, tmp_path: Path) -> None:
-    scanned(folder / "c", tmp_path / "m", BY_YEAR, execution=execution)
-    assert digests(tmp_path / "m") == digests(folder / "years")
 
 
 @pytest.mark.parametrize(

@@ -389,19 +389,6 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
     assert not read_store(tmp_path / "sampled").missing_stages
 
 
-@pytest.mark.slow
-def test_stores_of_other_words_are_merged_with_their_samples(tmp_path: Path) -> None:
-    mine, other = COUNTS[:500, :100], COUNTS[500:, 20:]
-    a = write_corpus(tmp_path / "a", mine, names=words(120)[:100])
-    b = write_corpus(tmp_path / "b", other, names=words(120)[20:])
-    for corpus in (a, b):
-        scanned(corpus, tmp_path / f"of-{corpus.name}", SAMPLED)
-    moments = changed(a, tmp_path / "of-a", merge=[tmp_path / "of-b"])
-    padded = np.vstack([np.pad(mine, ((0, 0), (0, 20))), np.pad(other, ((0, 0), (20, 0)))])
-    require_product(moments, padded)
-    assert yy_error(half(moments, K), exact_half(padded)) < 0.02
-
-
 def test_the_store_says_what_it_holds(undisturbed: Path) -> None:
     with xr.open_zarr(undisturbed, consolidated=False) as opened:
         assert opened["eigenvectors"].dims == ("word", "eigenpair")

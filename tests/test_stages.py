@@ -33,7 +33,7 @@ from tests import reference
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.damage import SOME, Damage
-from tests.stores import SMALL, changed, dense, digests, half, rename_words, require_moments, scanned
+from tests.stores import SMALL, changed, dense, digests, half, partial_names, require_moments, scanned
 
 #: Classes of lengths; the seed of the stores that have the stage.
 CLASSES, SEED = 8, 7
@@ -238,8 +238,10 @@ def test_what_was_cut_off_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize("bad", ["record", "truncated"])
-def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, store: Path, folder: Path, tmp_path: Path) -> None:
-    before, manifest = digests(store), read_store(store).manifest
+def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, kind: str, folder: Path, tmp_path: Path) -> None:
+    store, (settings, bound) = tmp_path / "m", KINDS[kind]
+    scanned(folder / "a", store, settings, keep=bad == "record")
+    before, manifest, names = digests(store), read_store(store).manifest, partial_names(store, "")
     last = sorted(shutil.copytree(folder / "b", tmp_path / "bad").glob("*.parquet"))[-1]
     if bad == "record":
         ids, counts = as_lists(COUNTS[400:])
@@ -257,7 +259,9 @@ def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, store: Path, folder: 
     assert "\n" not in str(error.value)
     assert digests(store) == before
     assert read_store(store).manifest == manifest
+    assert partial_names(store, "") == names
     require_intact(read_store(store))
+    require_oracle(changed(folder / "a", store, add=[folder / "b"]), COUNTS, bound)
 
 
 DAMAGED = [
@@ -301,15 +305,19 @@ def test_the_third_moment_is_added_in_one_pass(
     assert not re.search("(range|projection|cooccurrence): partition", caplog.text), "one pass"
 
 
-def test_another_stage_follows_a_store_that_grows_by_other_words(folder: Path, tmp_path: Path) -> None:
-    more, (settings, _) = planted(200, 50, 5, seed=6).counts, KINDS["another stage"]
-    other = rename_words(write_corpus(tmp_path / "other", more), words(60)[59:9:-1])
-    scanned(folder / "a", tmp_path / "m", settings)
-    scanned(other, tmp_path / "n", settings)
-    moments = changed(folder / "a", tmp_path / "m", merge=[tmp_path / "n"])
-    both = length_counts(COUNTS[:300])
-    both[59:9:-1] += length_counts(more)
-    np.testing.assert_array_equal(moments.read("length_count"), both)
+@pytest.mark.parametrize("kind", [name for name in KINDS if name != "halko"])
+def test_a_store_of_other_words_is_merged(kind: str, store: Path, folder: Path, tmp_path: Path) -> None:
+    more, (settings, bound) = planted(200, 50, 5, seed=6).counts, KINDS[kind]
+    # Some words are in both, in another order.
+    names = words(70)[69:19:-1]
+    scanned(write_corpus(tmp_path / "other", more, names=names), tmp_path / "n", settings)
+    moments = changed(folder / "a", store, merge=[tmp_path / "n"])
+    assert sorted(moments.words) == sorted(words(70))
+    both = np.zeros((500, 70), dtype=np.int64)
+    both[:300, [moments.words.index(word) for word in words(60)]] = COUNTS[:300]
+    both[300:, [moments.words.index(word) for word in names]] = more
+    require_oracle(moments, both, bound)
+    require_intact(read_store(store))
 
 
 def test_its_memory_is_planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
