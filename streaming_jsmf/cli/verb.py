@@ -1,4 +1,4 @@
-"""Commands of the command line: options in groups, rare ones on a page of their own, examples, and shared options."""
+"""The command class of all verbs, with option groups, ``--help-all`` and examples; and the options that verbs share."""
 
 from __future__ import annotations
 
