@@ -20,7 +20,7 @@ def main() -> None:
     _open_closed_streams()
     interrupts.end_at_once()
     _require_address_space()
-    from streaming_jsmf.cli.main import run, say_how_it_ended
+    from streaming_jsmf.cli.main import report_outcome, run
 
     # If no thread can be started, Zarr leaves a coroutine unawaited and joins the thread at interpreter exit.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
@@ -31,7 +31,7 @@ def main() -> None:
             sys.unraisablehook = lambda _: None
         interrupts.end(code)
     except KeyboardInterrupt as late:  # a signal arrived while the command reported its outcome
-        interrupts.end(say_how_it_ended(late))
+        interrupts.end(report_outcome(late))
 
 
 def _open_closed_streams() -> None:

@@ -304,9 +304,11 @@ def test_both_parsers_accept_blanks_and_zeros(monkeypatch, tmp_path, lines, size
 
 def test_the_same_document_again_is_put_aside_line_by_line(tmp_path):
     source = docword_file(tmp_path, ["3", "5", "5", "1 1 1", "2 1 1", "1 2 1", "1 3 1", "3 1 1"])
-    read = Read(source, "quarantine")
-    assert [record for _, _, record in read.bad] == [b"1 2 1", b"1 3 1"]
-    assert read.bags == [{"ant": 1}] * 3
+    for size in (6, 18, 8 << 20):
+        with small_blocks(size, 10):
+            read = Read(source, "quarantine")
+        assert [record for _, _, record in read.bad] == [b"1 2 1", b"1 3 1"]
+        assert read.bags == [{"ant": 1}] * 3
 
 
 @pytest.mark.parametrize("said", [4, 6])

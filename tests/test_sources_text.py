@@ -612,6 +612,9 @@ def test_names_of_text_files(tmp_path):
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
         archive.addfile(data, io.BytesIO())
     assert Read(files_of(put(tmp_path / "a.tar", stream.getvalue()))).ids == [r"caf\xe9.txt"]
+    # A message is one line, whatever a member is called.
+    lined = put(tmp_path / "a.zip", in_zip({"a\nb.txt": b"\xff", "c.txt": b"c"}))
+    assert refused_by(files_of(lined), r"a\nb.txt: byte 0 of the file").ids == ["c.txt"]
     one = put(tmp_path / "x" / "one.txt", b"One")
     assert Read(files_of(one)).ids == ["one.txt"]
     assert Read(files_of(put(tmp_path / "_asked.txt", b"for"))).ids == ["_asked.txt"]
@@ -737,6 +740,7 @@ GUESSES = [
     ("a.parquet", "text", {"text": ["a"], "n": [1]}),
     ("b.parquet", "text", {"n": [1], "Body": ["a"]}),
     ("c.parquet", "text", {"n": [1], "what": ["some words that make a text"]}),
+    ("h.parquet", "text", {"n": [1], "what": [b"some words that make a text"]}),
     ("d.parquet", "bag-of-words-parquet", {"ids": [[1]], "counts": [[1]]}),
     ("e.parquet", "ratings", {"user": [1], "item": [1], "rating": [1]}),
     ("f.parquet", "triples", {"document": [1], "word": ["a"], "count": [1]}),

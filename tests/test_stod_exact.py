@@ -97,7 +97,7 @@ def test_a_missing_corpus_is_named_before_anything_changes(
 
 
 def test_the_memory_is_that_of_the_largest_stage(folder: Path) -> None:
-    partitions = load_partitions(read_store(folder / "exact").manifest, str(folder / "exact"))
+    partitions = load_partitions(read_store(folder / "exact").manifest, folder / "exact")
 
     def needed(n_words: int, **changes: bool) -> int:
         return scan_memory(n_words, ScanSettings(max_topics=100, **changes), partitions, len(partitions))

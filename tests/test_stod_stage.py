@@ -108,7 +108,7 @@ def test_partitions_change_the_moments_by_rounding_only(folder: Path, tmp_path: 
 
 
 def test_the_memory_of_the_pass_is_planned(folder: Path) -> None:
-    partitions = load_partitions(read_store(folder / "with").manifest, str(folder / "with"))
+    partitions = load_partitions(read_store(folder / "with").manifest, folder / "with")
     workers = len(partitions)
     assert workers > 2, "with one or two the basis takes more than they"
     settings = ScanSettings(max_topics=100, third_moment=True)

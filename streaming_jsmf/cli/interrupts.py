@@ -1,12 +1,12 @@
-"""Ctrl-C and SIGTERM: an interrupted command ends in order if it can, and within seconds in any case.
+"""Ctrl-C and SIGTERM: an interrupted command shuts down in order if it can, and within seconds in any case.
 
-The first signal raises ``KeyboardInterrupt`` in the main thread: tasks at work come to their end and commit, temporary
-files are removed and locks released. This may take forever: an interrupt can hit a lock or a thread pool of a library
-between two of its steps, and is seen by nobody while the main thread waits in compiled code. So a thread, told by the
-C handler of the signal, ends the process after ``GRACE`` seconds, or at the second signal, with all its threads and
-worker processes. The store is then as after a kill: the system releases the lock, and the next command clears up.
+The first signal raises ``KeyboardInterrupt`` in the main thread: running tasks finish and commit, temporary files are
+removed and locks released. This may never complete: an interrupt can leave a lock or a thread pool of a library in an
+inconsistent state, and it is not delivered while the main thread waits in compiled code. A thread, notified by the C
+handler of the signal, therefore ends the process with all its threads and worker processes after ``GRACE`` seconds, or
+at the second signal. The store is then as after a kill: the system releases the lock, and the next command cleans up.
 
-Imports nothing heavy: ``__main__`` needs this module before everything else.
+This module has no heavy imports, because ``__main__`` imports it before everything else.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-#: What a command does at a signal, and what the system does by itself.
+#: How the outcome of a command is named after each signal, and the default handlers.
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _DEFAULTS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
-#: Seconds for an orderly end, and for the last words after that.
+#: Seconds for an orderly shutdown, and for calling ``last_words`` after it.
 GRACE, LAST_WORDS = 5.0, 1.0
 
-#: Seconds within which a second signal is the first one once more: a wrapper passes on what the terminal sends to all.
+#: Seconds within which a second signal counts as the first: wrappers forward what a terminal sends to all processes.
 _ONE = 1.0
 
-#: Seconds after which the main thread is interrupted again if the interrupt was lost or had to wait.
+#: Seconds after which the main thread is interrupted again if the interrupt was lost or deferred.
 _AGAIN = 0.05
 
-#: Called, the last one first, if the process is ended by force.
+#: Called in reverse order if the process is ended by force.
 last_words: list[Callable[[], None]] = []
 
 _ours: list[signal.Signals] = []
@@ -52,23 +52,23 @@ def received() -> int | None:
 
 
 def line(number: int) -> str:
-    """What a command says at the end after a signal."""
+    """The last line of a command after a signal."""
     return f"{SIGNALS[signal.Signals(number)]}; run the same command again to go on from what is committed"
 
 
 def end_at_once() -> None:
-    """End the process at a signal: nothing has begun, and an import may turn an exception into any other.
+    """From now on, end the process at a signal: no work has begun, and imports may replace exceptions by others.
 
-    A signal that whoever started the process wants to be ignored stays ignored.
+    A signal that the parent process set to be ignored stays ignored.
     """
     _ours[:] = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) == default]
     _handle(lambda number, _frame: _leave(number))
-    # Called last: the interpreter then forgets its handlers, and a late signal would kill a command that is done.
+    # Runs last. The interpreter then resets its handlers, and a late signal would kill a command that has finished.
     atexit.register(_ignore_late_signals)
 
 
 def end_in_order() -> None:
-    """From now on, raise ``KeyboardInterrupt`` at a signal, and end the process if that is of no use."""
+    """From now on, raise ``KeyboardInterrupt`` at a signal, and end the process if that has no effect."""
     signals, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -78,7 +78,7 @@ def end_in_order() -> None:
 
 
 def end(code: int) -> NoReturn:
-    """End the process with ``code``, of which all is said; after a signal without waiting for any thread."""
+    """End the process with ``code``; after a signal, without waiting for other threads."""
     _handle(lambda _number, _frame: os._exit(code))
     _flush()
     if _received is None:
@@ -88,7 +88,7 @@ def end(code: int) -> NoReturn:
 
 
 def _ignore_late_signals() -> None:
-    if threading.current_thread() is threading.main_thread():  # the watching thread runs exit functions, too
+    if threading.current_thread() is threading.main_thread():  # the watching thread also runs exit functions
         _handle(signal.SIG_IGN)
 
 
@@ -98,14 +98,14 @@ def _handle(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Interrupt the main thread, as soon as no module is being imported; be quick about it at the second signal."""
+    """Interrupt the main thread as soon as no module is being imported; a second signal makes it urgent."""
     global _received, _raised, _is_urgent
     _received = _received or number
     if _raised is not None:
         _is_urgent = time.monotonic() - _raised > _ONE
     elif not _is_import(frame):
         _raised = time.monotonic()
-        # What is left half made may fail once more while it is thrown away, which is no news to anybody.
+        # Discarding unfinished objects may raise further errors, which are not worth reporting.
         sys.unraisablehook = _lost
         threading.excepthook = lambda _: None
         warnings.simplefilter("ignore")
@@ -122,14 +122,14 @@ def _is_import(frame: FrameType | None) -> bool:
 
 
 def _lost(failed: sys.UnraisableHookArgs) -> None:
-    """Have an interrupt raised again that hit code which lets no exception out, such as a finalizer."""
+    """Raise an interrupt again if it occurred where exceptions are ignored, such as in a finalizer."""
     global _raised
     if issubclass(failed.exc_type, KeyboardInterrupt):
         _raised = None
 
 
 def _watch(signals: int) -> None:
-    """Wait for a signal, and end the process when it is time."""
+    """Wait for a signal, and end the process after ``GRACE`` seconds or a second signal."""
     global _received
     while (number := os.read(signals, 1)[0]) not in _ours:
         pass
@@ -139,7 +139,7 @@ def _watch(signals: int) -> None:
         time.sleep(_AGAIN)
         if _raised is None:
             signal.raise_signal(number)
-    # Whoever holds a lock of a log or a stream may never release it.
+    # The lock of a log or a stream may never be released.
     words = threading.Thread(target=_say_all, daemon=True)
     words.start()
     words.join(LAST_WORDS)
@@ -173,7 +173,7 @@ def _flush() -> None:
 
 
 def _clean() -> None:
-    """What the interpreter does at its end, but for waiting: temporary directories and worker processes go."""
+    """Do what the interpreter does on exit, except for waiting: remove temporary directories, end worker processes."""
     processes = sys.modules.get("multiprocessing")
     for child in processes.active_children() if processes is not None else ():
         child.kill()

@@ -1,4 +1,4 @@
-"""Progress for programs: one JSON object per line and event."""
+"""The JSON log: one object per line and event."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class JsonLog:
 
 
 class MessageLog(logging.Handler):
-    """Writes the messages of the package to a ``JsonLog``, except for progress, which it has as events."""
+    """Writes the messages of the package to a ``JsonLog``, except for progress, which is logged as events."""
 
     def __init__(self, log: JsonLog) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class MessageLog(logging.Handler):
 
 
 def _opened(target: str) -> BinaryIO:
-    """The target, opened at the start of a line: a killed run may have left an incomplete one."""
+    """Open the target at the start of a line, since a killed run may have left an incomplete one."""
     if target == STANDARD_ERROR:
         sys.stderr.flush()
         return sys.stderr.buffer
@@ -123,7 +123,7 @@ def _opened(target: str) -> BinaryIO:
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    """An unbuffered file may accept only a part of the data, such as the last bytes of a disk."""
+    """Write all data, since an unbuffered file may accept only part of it."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) or 0 :]

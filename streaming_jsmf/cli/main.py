@@ -81,12 +81,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
     except BaseException as error:
-        return say_how_it_ended(error)
+        return report_outcome(error)
     return 0
 
 
-def say_how_it_ended(error: BaseException) -> int:
-    """Say on standard error why a command ended, and return its exit code; a fault of the program is raised again."""
+def report_outcome(error: BaseException) -> int:
+    """Print why a command ended to standard error and return its exit code; bugs are raised again."""
     outcome = outcome_of(error)
     if outcome is None:
         raise error
@@ -98,7 +98,7 @@ def say_how_it_ended(error: BaseException) -> int:
 
 
 def _log_to_standard_error() -> None:
-    """Print the messages of this package as plain lines; those of other libraries are left to them."""
+    """Print the log messages of this package as plain lines on standard error."""
     logger = logging.getLogger("streaming_jsmf")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine())
@@ -143,7 +143,7 @@ def escaped_streams() -> Iterator[None]:
         if sys.stdout is not None:
             stack.enter_context(redirect_stdout(Escaped(sys.stdout, keep="\n\t")))
         if sys.stderr is not None:
-            # A bar is redrawn on its own line.
+            # Progress bars are redrawn in place.
             stack.enter_context(redirect_stderr(Escaped(sys.stderr, keep="\n\t\r")))
         yield
 

@@ -1,4 +1,4 @@
-"""Observation of a long command: progress on standard error, and the JSON log."""
+"""Progress of a long command on standard error, and its JSON log."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
-    """Yield the listener of the verb that runs in the block.
-
-    Raises ``LogError`` if the log cannot be written.
+    """Yield the listener for the verb that runs in the block; raises ``LogError`` if the log cannot be written.
 
     Parameters
     ----------
     log_json
-        File for JSON lines, or ``-`` for standard error, which then gets nothing else. None: no log.
+        File for JSON lines, or ``-`` for standard error, to which nothing else is then written. None: no log.
     quiet
-        Print only warnings and errors on standard error; the JSON log has everything.
+        Print only warnings and errors to standard error; the JSON log contains everything.
     """
     listeners: list[Lines | Bars | JsonLog] = []
     with ExitStack() as stack:
@@ -84,7 +82,7 @@ def _logged(target: str) -> Iterator[JsonLog]:
 
 @contextmanager
 def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
-    """Write the messages of the package to the log, too, or to the log alone."""
+    """Also write the messages of the package to the log, or only to the log."""
     package = logging.getLogger("streaming_jsmf")
     handlers = package.handlers
     package.handlers = [MessageLog(log)] if alone else [*handlers, MessageLog(log)]
@@ -96,7 +94,7 @@ def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
 
 @contextmanager
 def _warned_of_missing_report() -> Iterator[None]:
-    """Warn if there is no new performance report, since a job that is already complete starts no cluster."""
+    """Warn if no performance report was written because the job was already complete."""
     name = click.get_current_context().params.get("performance_report")
 
     def modified() -> int | None:

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line for people and logs. Imports no library but click."""
+"""How a command ends: its exit code and message. Imports no library but click."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USAGE = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ends; ``line`` says what went wrong and what to do, and is empty after success."""
+    """How a command ends; ``line`` says what went wrong and what to do, and is empty on success."""
 
     name: Literal["done", "error", "interrupted"]
     exit_code: int
@@ -25,7 +25,7 @@ class Outcome:
 
 def outcome_of(error: BaseException) -> Outcome | None:
     """How a command ends with ``error``; None for a bug, which keeps its traceback."""
-    # Libraries turn an interrupt into errors of their own, and worker processes may get the signal before we do.
+    # Libraries convert interrupts to their own errors, and worker processes may receive the signal first.
     if interrupts.received() is not None or isinstance(error, KeyboardInterrupt | click.Abort):
         return interrupted()
     if is_of_machine(error) and not isinstance(error, MachineError):

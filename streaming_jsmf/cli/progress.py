@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal, a plain line for each commit elsewhere."""
+"""Progress on standard error: a bar on a terminal, otherwise a line for each commit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, Sta
 
 logger = logging.getLogger("streaming_jsmf.progress")
 
-#: Without a terminal, every how many iterations a line is printed.
-TOLD_EVERY = 25
+#: Number of iterations between lines without a terminal.
+LINE_EVERY = 25
 
 Clock = Callable[[], float]
 
@@ -25,8 +25,8 @@ Clock = Callable[[], float]
 class Meter:
     """Counts the parts or iterations of the current stage (``done`` of ``total``) and their sizes in ``unit``.
 
-    Parts of earlier runs, and the first iteration, count as done but not for the rate, since they took no time. The
-    total of iterations is an upper bound. ``peak_memory`` (bytes) is the largest of the processes in this run, or None.
+    Parts of earlier runs and the first iteration count as done but are excluded from the rate. The total of iterations
+    is an upper bound. ``peak_memory`` is the largest of any process in this run in bytes, or None.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -89,14 +89,14 @@ class Lines:
                 logger.info("%s: %s %d committed (%s)", event.stage, self.meter.part, event.index, facts)
             case StageFinished():
                 logger.info("%s: finished in %.1f s", event.stage, event.seconds)
-            case Iteration() if event.number % TOLD_EVERY == 0:
+            case Iteration() if event.number % LINE_EVERY == 0:
                 steps = f"step {event.number} of at most {event.limit}"
                 logger.info("%s: %s (%s)", event.stage, steps, _measures(event))
             case _:
                 pass
 
     def close(self) -> None:
-        """Do nothing: lines need no end."""
+        """Do nothing; there is nothing to close."""
 
 
 class Bars:
@@ -136,7 +136,7 @@ class Bars:
             unit=f" {unit}",
             unit_scale=unit != "steps",
             initial=self.meter.done_size,
-            smoothing=0,  # commits come in bursts, so that a moving average means little
+            smoothing=0,  # commits come in bursts, which make a moving average meaningless
         )
         self._closed = threading.Event()
         threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True).start()
@@ -152,7 +152,7 @@ class Bars:
             self.bar.refresh()
 
     def close(self) -> None:
-        """Leave the bar in its last state and end its line."""
+        """Close the bar in its last state."""
         self._closed.set()
         if self.bar is not None:
             self.bar.close()

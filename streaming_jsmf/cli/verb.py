@@ -1,4 +1,4 @@
-"""Commands of the command line: options in groups, rare ones on a page of their own, examples, and shared options."""
+"""The command class of all verbs, with option groups, ``--help-all`` and examples; and the options that verbs share."""
 
 from __future__ import annotations
 
@@ -196,6 +196,13 @@ engine_options = options_of(*ENGINE_SETTINGS, without=("seed",))
 
 overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
 json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def json_text(value: Any, *, allow_nan: bool = True) -> str:
+    """What ``--json`` prints; dates become text."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=1, default=str)
 
 
 def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) -> Decorator:

@@ -54,7 +54,7 @@ def change_corpora(
             f"{store.path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into "
             "another store (with --keep-partitions, to remove from that one later)"
         )
-    after = without(store.manifest, names) if names else store.manifest
+    after = _without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
         if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
             raise InputError(
@@ -80,7 +80,7 @@ def _switched(store: Moments, after: Manifest, executor: Executor, corpora: Sequ
     """Replace the manifest and run the missing stages; restore the old manifest if the input is bad."""
     if store.reads_twice:
         # Detect a moved corpus now, not after scan 1.
-        load_partitions(after, str(store.path), corpora)
+        load_partitions(after, store.path, corpora)
     before, store = store, replace_manifest(store, after)
     try:
         run_stages(store, executor, corpora)
@@ -106,25 +106,20 @@ def add_third_moment(store: Moments, execution: Execution, executor: Executor, *
     require_scan_memory(after, store.path, execution)
     if not store.settings.third_moment:
         # Detect a moved corpus before the store becomes incomplete.
-        load_partitions(after, str(store.path))
+        load_partitions(after, store.path)
     store = replace_manifest(store, after)
     run_stages(store, executor)
     return store
 
 
-def is_part(store: Moments, corpus: Corpus) -> bool:
-    """Whether a corpus with this fingerprint is in the store."""
-    return any(entry.fingerprint == corpus.fingerprint for entry in store.manifest.corpora)
-
-
-def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
+def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
     """The manifest without the named corpora and shards (paths of corpora, names or hashes of shards).
 
     Raises ``InputError`` if a name is unknown, or a removed shard shares a partition with one that stays.
     """
     gone: set[tuple[int, str]] = set()
     for name in names:
-        found = shards_named(manifest, name)
+        found = _shards_named(manifest, name)
         if not found:
             raise InputError(f"{name} is not in the store; it has {', '.join(manifest.paths)}")
         gone |= found
@@ -143,7 +138,7 @@ def without(manifest: Manifest, names: Sequence[str]) -> Manifest:
     return _renumbered(manifest.with_new_basis().changed(partitions=kept, parts=tuple(parts)))
 
 
-def shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
+def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
     """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
     path = location(normalise(name))
     found, named = set(), []

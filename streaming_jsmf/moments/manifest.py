@@ -284,36 +284,23 @@ def read_manifest(path: StorePath) -> Manifest:
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a moments store; give the path that scan or fit wrote")
-    manifest = attributes.get("manifest")
-    if not isinstance(manifest, dict) or "format_version" not in manifest:
-        raise StoreError(
-            f"{path}/zarr.json: the manifest is missing or damaged; delete the store and scan again"
-        )
-    if manifest["format_version"] != FORMAT_VERSION:
+    fields, hint = attributes.get("manifest"), "delete the store and scan again"
+    if not isinstance(fields, dict) or "format_version" not in fields:
+        raise StoreError(f"{path}/zarr.json: the manifest is missing or damaged; {hint}")
+    if fields["format_version"] != FORMAT_VERSION:
         raise InputError(
-            f"{path}: format version {manifest['format_version']} is unknown; this release reads {FORMAT_VERSION}"
+            f"{path}: format version {fields['format_version']} is unknown; this release reads {FORMAT_VERSION}"
         )
-    return _parsed(manifest, path, str(attributes.get("manifest_sha256")))
-
-
-def _parsed(fields: dict[str, Any], path: StorePath, sha256: str) -> Manifest:
-    needed = {name for name, field in Manifest.model_fields.items() if field.is_required()}
-    if missing := needed - fields.keys():
-        raise StoreError(
-            f"{path}/zarr.json: the manifest lacks {', '.join(sorted(missing))}; delete the store and scan again"
-        )
-    if sha256 != fingerprint(fields):
-        raise StoreError(
-            f"{path}/zarr.json: the manifest differs from its sha256; delete the store and scan again"
-        )
+    if attributes.get("manifest_sha256") != fingerprint(fields):
+        raise StoreError(f"{path}/zarr.json: the manifest differs from its sha256; {hint}")
     try:
         manifest = Manifest.model_validate(fields)
     except ValidationError as error:
         raise StoreError(
-            f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); delete the store and scan again"
+            f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); {hint}"
         ) from error
     if manifest.is_of_older_sample:
-        raise InputError(f"{path}: has a sample of an earlier release; delete the store and scan again")
+        raise InputError(f"{path}: has a sample of an earlier release; {hint}")
     return manifest
 
 

@@ -92,7 +92,7 @@ def require_scan_memory(
         stage.require_memory(manifest.n_words, settings, path, execution)
     if execution.memory is None and not is_limited():
         return
-    partitions = load_partitions(manifest, str(path), corpora)
+    partitions = load_partitions(manifest, path, corpora)
     execution.require_memory(
         scan_memory(manifest.n_words, settings, partitions, execution.concurrency, manifest.sample_share),
         "the scan",

@@ -77,7 +77,7 @@ def merge_stores(
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
         # Detect a moved corpus before anything changes.
-        load_partitions(manifest, str(path))
+        load_partitions(manifest, path)
     if union.same:
         write_word_ids(path, word_ids)
         _copy_parts(store, second, manifest)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,21 +30,10 @@ from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
 
-#: Returns the partitions of a store; the first call locates them.
-Partitions = Callable[[], tuple[Partition, ...]]
 
-
-def partitions_of(manifest: Manifest, store: StorePath, corpora: Sequence[Corpus] = ()) -> Partitions:
-    """Return a cached function that locates the partitions of a store; ``corpora`` are already open."""
-
-    @cache
-    def partitions() -> tuple[Partition, ...]:
-        return load_partitions(manifest, str(store), corpora)
-
-    return partitions
-
-
-def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = ()) -> tuple[Partition, ...]:
+def load_partitions(
+    manifest: Manifest, store: StorePath, corpora: Sequence[Corpus] = ()
+) -> tuple[Partition, ...]:
     """The partitions of a manifest with their units, as tasks read them.
 
     Opens the corpora that are not in ``corpora``; opening a corpus without manifest hashes its files. Raises
@@ -59,7 +47,7 @@ def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = 
         entry, label, known = manifest.corpora[described.corpus], described.label, units[described.corpus]
         keys = [(name, group, label) for name, group in described.units]
         ids = entry.word_ids
-        columns = None if ids is None else ColumnMap(store, ids.name, ids.sha256, ids.n_words)
+        columns = None if ids is None else ColumnMap(str(store), ids.name, ids.sha256, ids.n_words)
         held = tuple(known[key] for key in keys if key in known)
         partition = Partition(index, held, label, columns)
         if len(held) < len(keys) or partition.content != described.content:
@@ -71,7 +59,7 @@ def load_partitions(manifest: Manifest, store: str, corpora: Sequence[Corpus] = 
 
 
 def _units_of(
-    entry: CorpusEntry, corpus: Corpus | None, partition_by: str | None, store: str
+    entry: CorpusEntry, corpus: Corpus | None, partition_by: str | None, store: StorePath
 ) -> dict[tuple[str, int, str | int | None], WorkUnit]:
     """Units of the shards of a corpus that are in the store, by shard, row group and label."""
     if corpus is None:
@@ -87,7 +75,7 @@ def _units_of(
     }
 
 
-def _reopened(path: str, store: str) -> Corpus:
+def _reopened(path: str, store: StorePath) -> Corpus:
     try:
         return open_corpus(path)
     except InputError as error:

@@ -7,15 +7,16 @@ corpora. The bits are the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from itertools import accumulate, compress, pairwise
 
 import numpy as np
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import partition_part
+from streaming_jsmf.corpus.units import Partition, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, forget_record
@@ -31,7 +32,7 @@ from streaming_jsmf.moments.integrity import (
     damage_of_word_ids,
 )
 from streaming_jsmf.moments.manifest import Manifest
-from streaming_jsmf.moments.partition import Partitions, partitions_of
+from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import WORDS, Moments
 from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.moments.store import commit_stage, remove_leftovers, words_digest, write_word_ids
@@ -39,6 +40,9 @@ from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
+
+#: Returns the partitions of a store; the first call locates them.
+Partitions = Callable[[], tuple[Partition, ...]]
 
 
 def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
@@ -51,7 +55,7 @@ def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = (
     Raises ``InputError`` if a corpus has a bad record or has moved, and ``StoreError`` if a shard, or a factor merged
     from another store, is damaged: it cannot be recomputed.
     """
-    load, complete = partitions_of(store.manifest, store.path, corpora), store.is_complete()
+    load, complete = cache(partial(load_partitions, store.manifest, store.path, corpora)), store.is_complete()
     for stage in store.stages:
         lost = _discard_damage(store, stage, complete=complete)
         if lost or store.outcome(stage.name) is None:

@@ -18,7 +18,7 @@ from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.checkpoints import RECORDS, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.changes import add_third_moment, change_corpora, is_part
+from streaming_jsmf.moments.changes import add_third_moment, change_corpora
 from streaming_jsmf.moments.integrity import damage
 from streaming_jsmf.moments.manifest import Manifest, new_manifest, relocate, with_third_moment
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
@@ -219,7 +219,7 @@ class _Request:
             asked = self._asked(store)
             if asked.scan_settings.third_moment and not store.settings.third_moment:
                 # Detect a moved corpus before the store becomes incomplete.
-                load_partitions(asked, str(self.path), [self.corpus])
+                load_partitions(asked, self.path, [self.corpus])
             store = store if asked == store.manifest else replace_manifest(store, asked)
             repair_words(store)
         run_stages(store, executor, [self.corpus])
@@ -330,7 +330,8 @@ def _require_same(
         )
     removed = {normalise(name) for name in changes.remove}
     place = corpus_root(corpus)
-    if place not in removed and not is_part(found, _opened(corpus)):
+    fingerprints = {entry.fingerprint for entry in found.manifest.corpora}
+    if place not in removed and _opened(corpus).fingerprint not in fingerprints:
         listed = ", ".join(found.manifest.paths)
         raise SettingsMismatchError(
             f"{found.path}: was not made of {place} but of {listed}; give one of these"

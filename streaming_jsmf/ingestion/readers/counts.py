@@ -53,6 +53,9 @@ class CountFiles(Source):
     def words_of(self, path: str) -> tuple[str, ...]:
         return read_vocabulary(self.word_list(path))[0].words
 
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, row {unit.start + row} from 0"
+
     def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
         return _WORD_LISTS
 

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import whole_file
+from streaming_jsmf.ingestion.readers.counts import CountFiles, whole_file
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
-from streaming_jsmf.ingestion.readers.matrices import MatrixFiles, Rows, bags_of_rows, row_cuts, row_units
+from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, row_cuts, row_units
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
@@ -47,7 +47,7 @@ class H5adOptions(Strict):
         return "X" if self.layer is None else f"layers/{self.layer}"
 
 
-class H5adSource(MatrixFiles):
+class H5adSource(CountFiles):
     """Reader "h5ad": counts in X or a layer, CSR or dense; genes are words and cells are documents.
 
     ``document_id`` is the name of the cell. All files have the same genes. Only the requested ``obs`` columns are read.

@@ -44,13 +44,6 @@ class Rows:
     counts: NDArray[Any]
 
 
-class MatrixFiles(CountFiles):
-    """Base class of matrix readers: a record is a row, and a bad row is left out as a whole."""
-
-    def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, row {unit.start + row} from 0"
-
-
 def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
     """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
     weight = np.arange(len(indptr))
@@ -120,7 +113,7 @@ class NpzOptions(Strict):
     vocabulary: str | None = None
 
 
-class NpzSource(MatrixFiles):
+class NpzSource(CountFiles):
     """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
     A compressed file is one unit, because it can only be read from its start.

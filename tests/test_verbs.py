@@ -1,0 +1,172 @@
+"""What holds for every verb: its errors are one line with an exit code and leave nothing behind, and hide passwords."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from streaming_jsmf.cli.main import COMMANDS
+from tests.corpora import planted, write_corpus
+from tests.outcomes import invoked, printed, refused
+
+ALONE = "--scheduler synchronous"
+SIMULATED = f"--documents 30 --vocabulary-size 20 --topics 2 {ALONE}"
+
+#: A command of each verb that succeeds. {out} does not exist; the other names are those of the fixture ``places``.
+VERBS = {
+    "ingest": "ingest {texts} {out} --preset papers --min-tokens 0",
+    "simulate": f"simulate {{out}} {SIMULATED}",
+    "scan": f"scan {{corpus}} {{out}} --max-topics 5 {ALONE}",
+    "infer": "infer {moments} {out} --topics 3",
+    "fit": f"fit {{corpus}} {{out}} --topics 3 --steps 6 {ALONE}",
+    "choose-k": f"choose-k {{moments}} --topics 2,3 --out {{out}} --replicas 0 {ALONE}",
+    "polish": f"polish {{model}} {{corpus}} {{out}} --steps 6 {ALONE}",
+    "topics": "topics {model}",
+    "transform": f"transform {{model}} {{corpus}} {{out}} {ALONE}",
+    "documents": "documents {model} {shares} --topic 1",
+    "evaluate": f"evaluate {{model}} --corpus {{corpus}} --moments {{moments}} --replicas 0 {ALONE}",
+    "report": "report {model} {out} --shares {shares}",
+    "view": "view {model} --shares {shares}",
+    "info": "info {moments}",
+}
+INPUTS = ("texts", "corpus", "moments", "model", "shares")
+
+#: Each input of each verb.
+READS = [(verb, name) for verb, line in VERBS.items() for name in INPUTS if f"{{{name}}}" in line]
+#: Verbs that replace their output only if they are told to, and those whose output holds other settings.
+REPLACED = ("ingest", "infer", "fit", "polish", "transform", "report")
+OTHER = {
+    "ingest": "--min-tokens 1",
+    "simulate": "--seed 1",
+    "scan": "--seed 1",
+    "infer": "--max-iterations 20",
+    "fit": "--max-iterations 20",
+    "polish": "--seed 1",
+    "transform": "--top 1",
+}
+JSON = ("topics", "documents", "evaluate", "choose-k", "info")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an input of each kind."""
+    folder = tmp_path_factory.mktemp("verbs")
+    write_corpus(folder / "corpus", planted(150, 40, 5, length=40, seed=3).counts)
+    (folder / "texts").mkdir()
+    (folder / "texts" / "a.txt").write_text("river stone garden window\n" * 9)
+    at = {name: folder / name for name in INPUTS}
+    printed("scan", at["corpus"], at["moments"], "--max-topics", 5, *ALONE.split())
+    printed("infer", at["moments"], at["model"], "--topics", 3)
+    printed("transform", at["model"], at["corpus"], at["shares"], *ALONE.split())
+    return folder
+
+
+@pytest.fixture
+def places(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Inputs, and an output that does not exist yet."""
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: str(tmp_path))
+    return {**{name: made / name for name in INPUTS}, "out": tmp_path / "out"}
+
+
+def arguments(verb: str, places: dict[str, Any]) -> list[str]:
+    return VERBS[verb].format(**places).split()
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_verb_is_here() -> None:
+    assert {command.name for command in COMMANDS} == VERBS.keys()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_wrong_with_the_command_line_is_said_with_the_way_to_the_help(
+    verb: str, places: dict[str, Any]
+) -> None:
+    line = arguments(verb, places)
+    refused(invoked(*line, "--no-such-option"), 2, "--no-such-option", "see --help")
+    refused(invoked(*line, "one", "too", "many"), 2, "see --help")
+    [command] = (each for each in COMMANDS if each.name == verb)
+    missing = next(each for each in command.params if isinstance(each, click.Argument))
+    refused(invoked(verb), 2, missing.make_metavar(click.Context(command)), f"as in: streaming-jsmf {verb} ")
+    assert not places["out"].exists()
+
+
+@pytest.mark.parametrize(("verb", "name"), READS)
+@pytest.mark.parametrize("given", ["nothing", "a secret", "an empty folder"])
+def test_an_input_that_is_not_there_or_of_another_kind_is_named(
+    verb: str, name: str, given: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    place, shown = tmp_path / "none", str(tmp_path / "none")
+    if given == "a secret":
+        places[name], shown = "nowhere://user:pass%20word@host/x?key=secret", "nowhere"
+    else:
+        places[name] = place
+    if given == "an empty folder":
+        place.mkdir()
+    before = sorted(tmp_path.iterdir())
+    outcome = invoked(*arguments(verb, places)).without_progress()
+    refused(outcome, 2, shown)
+    assert "pass%20word" not in outcome.err
+    assert "secret" not in outcome.err.replace(str(tmp_path), "")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"), [pair for pair in READS if pair[1] in ("moments", "model") and pair[0] != "choose-k"]
+)
+def test_a_damaged_store_is_exit_code_3(verb: str, name: str, places: dict[str, Any], tmp_path: Path) -> None:
+    places[name] = shutil.copytree(places[name], tmp_path / "damaged")
+    array = {"moments": "row_sum", "model": "word_topic"}[name]
+    if verb in ("topics", "report", "view"):
+        array = "prominent_words"  # they read no other large array
+    chunk = next(path for path in (places[name] / array / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(b"x" * chunk.stat().st_size)
+    refused(invoked(*arguments(verb, places)).without_progress(), 3, str(tmp_path / "damaged"), array)
+    assert not places["out"].exists()
+
+
+@pytest.mark.parametrize("verb", REPLACED)
+def test_an_output_is_replaced_only_if_it_is_the_verbs_own(verb: str, places: dict[str, Any]) -> None:
+    places["out"].mkdir()
+    (places["out"] / "mine.txt").write_text("mine")
+    line = arguments(verb, places)
+    refused(invoked(*line).without_progress(), 2, str(places["out"]))
+    refused(invoked(*line, "--overwrite").without_progress(), 2, str(places["out"]))
+    assert [path.name for path in places["out"].iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("verb", OTHER)
+def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
+    verb: str, places: dict[str, Any]
+) -> None:
+    line, other = arguments(verb, places), OTHER[verb].split()
+    assert invoked(*line).code == 0
+    before, beside = contents(places["out"]), sorted(places["out"].parent.iterdir())
+    refused(invoked(*line, *other).without_progress(), 2, str(places["out"]))
+    assert contents(places["out"]) == before
+    if verb in REPLACED:
+        again = invoked(*line, *other, "--overwrite")
+        assert again.code == 0, again.err
+        assert contents(places["out"]) != before
+    assert sorted(places["out"].parent.iterdir()) == beside
+
+
+@pytest.mark.parametrize("verb", JSON)
+def test_json_is_all_that_is_printed(verb: str, places: dict[str, Any]) -> None:
+    assert json.loads(printed(*arguments(verb, places), "--json"))
+
+
+@pytest.mark.parametrize("verb", ["ingest", "simulate", "scan", "infer", "fit"])
+def test_info_describes_what_a_verb_made(verb: str, places: dict[str, Any]) -> None:
+    printed(*arguments(verb, places))
+    described = json.loads(printed("info", places["out"], "--json", "--verify"))
+    kind = {"scan": "moments", "infer": "model", "fit": "model"}.get(verb, "corpus")
+    assert (described["kind"], described["complete"]) == (kind, True)
