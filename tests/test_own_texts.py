@@ -208,6 +208,15 @@ def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> No
     assert again.fingerprint == open_corpus(tmp_path / "m.corpus").fingerprint
 
 
+def test_a_folder_of_the_hugging_face_hub_is_its_tables(documents: list[str], tmp_path: Path) -> None:
+    (tmp_path / "hub" / "data").mkdir(parents=True)
+    (tmp_path / "hub" / "README.md").write_text("# What the data are\n")
+    (tmp_path / "hub" / "LICENSE").write_text("CC0\n")
+    for number, half in enumerate((documents[::2], documents[1::2])):
+        pq.write_table(pa.table({"text": half}), tmp_path / "hub" / "data" / f"train-{number}-of-2.parquet")
+    assert ingest(tmp_path / "hub", tmp_path / "c").n_documents == len(documents)
+
+
 def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke: Command) -> None:
     films.joinpath("movies.csv").rename(films / "titles.csv")
     ratings = films / "ratings.csv"

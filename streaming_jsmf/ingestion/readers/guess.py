@@ -52,6 +52,8 @@ _OFFICE = {
         (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, one file each"
     ),
 }
+#: How the names of files begin that describe a data set, such as the README.md of the Hugging Face Hub.
+_ABOUT = ("readme", "license", "licence", "citation")
 #: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 _RATINGS, _TITLES = "ratings.csv", "movies.csv"
@@ -201,6 +203,9 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
     suffixes = {bare_suffix(path) for path in files}
+    if suffixes & _RECORDS:
+        files = [path for path in files if not _name(path).startswith(_ABOUT)]
+        suffixes = {bare_suffix(path) for path in files}
     if files and _is_folder(root) and not suffixes & (_RECORDS | _OFFICE.keys()):
         return "text-files"
     for suffix in sorted(suffixes & _OFFICE.keys()):
