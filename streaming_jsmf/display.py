@@ -6,7 +6,6 @@ unchanged; messages, stores and reports contain ``location`` instead.
 
 from __future__ import annotations
 
-import csv
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -132,6 +131,8 @@ def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:
     A spreadsheet evaluates a text such as ``=2+3``: unless ``raw``, it gets a leading apostrophe. Numbers stay as they
     are, also as text. No other character is changed.
     """
+    import csv
+
     lines: list[str] = []
     # The writer quotes only line ends that are its own, and a bare \r would begin a row with the rest of its cell.
     sink = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +11,9 @@ LONGEST_VALUE = 60
 
 def fingerprint(values: Mapping[str, Any]) -> str:
     """Return the sha256 (hex) of the canonical JSON of ``values``."""
+    import hashlib  # the command line shows its help without them
+    import json
+
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

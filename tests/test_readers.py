@@ -20,7 +20,7 @@ from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.ingestion.readers import limits, matrices, text_files
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
-from tests.readers import BAD, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
+from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
 from tests.sources import Read, small
 
 KEEP_ALL = [
@@ -157,6 +157,17 @@ def test_a_source_behind_a_url(kind: Format, tmp_path: Path) -> None:
         memory.rm("/t_url", recursive=True)
     true = read_all(kind, source, tmp_path / "out")
     assert (found.bags, found.ids, found.metadata) == (true.bags, true.ids, true.metadata)
+
+
+@pytest.mark.parametrize("column", ["doc_id", "place"])
+def test_strings_of_bags_are_utf8(column: str, tmp_path: Path) -> None:
+    strings = pa.array([b"a", b"\xff", b"c"]).view(pa.string())
+    columns = {"ids": pa.array([[0]] * 3, pa.list_(pa.int32())), "counts": [[1]] * 3, column: strings}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    (tmp_path / "vocab.txt").write_text("word\n")
+    read = read_all(BY_NAME["bags-parquet"], tmp_path, tmp_path / "out")
+    assert [(row, reason) for row, reason, _ in read.bad] == [(1, f"{column} holds bytes that are not UTF-8")]
+    assert read.rows == [0, 2]
 
 
 # Damaged AnnData files are read in their own processes; see test_hostile_inputs.

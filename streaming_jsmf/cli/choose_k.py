@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, json_option, option, options_of, topic_numbers, verb
+from streaming_jsmf.cli.verb import (
+    execution_options,
+    json_option,
+    json_text,
+    option,
+    options_of,
+    topic_numbers,
+    verb,
+)
 from streaming_jsmf.config import ComparisonRequest
 from streaming_jsmf.display import table
 
@@ -38,7 +45,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
 
     found = run(source, topic_numbers(topics), **options)
     if as_json:
-        return json.dumps(fields_of(found.choice, found.missing), ensure_ascii=False, indent=1)
+        return json_text(fields_of(found.choice, found.missing))
     return _text(found)
 
 

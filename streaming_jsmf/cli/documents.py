@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import csv_options, json_option, option, options_of, path, require_one, verb
+from streaming_jsmf.cli.verb import (
+    csv_options,
+    json_option,
+    json_text,
+    option,
+    options_of,
+    path,
+    require_one,
+    verb,
+)
 from streaming_jsmf.config import DocumentQuery
 from streaming_jsmf.display import cell_text, csv_text, table
 from streaming_jsmf.errors import InputError
@@ -54,7 +62,7 @@ def documents(
         _write(found, out)
         return f"documents: {out} ({found.num_rows} rows)"
     if as_json:
-        return json.dumps(found.to_pylist(), ensure_ascii=False, indent=1, default=str)
+        return json_text(found.to_pylist())
     columns = found.to_pydict()
     rows = [*zip(*columns.values(), strict=True)]
     if as_csv:

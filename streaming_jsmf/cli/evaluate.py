@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, json_option, options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, json_option, json_text, options_of, path, verb
 from streaming_jsmf.config import EvaluationRequest
 from streaming_jsmf.display import table, wrapped
 
@@ -39,9 +38,7 @@ def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], 
 def _print(results: list[dict[str, Any]], as_json: bool, *, listed: bool) -> None:
     several = len(results) > 1
     if as_json:
-        click.echo(
-            json.dumps(results if several else results[0], ensure_ascii=False, allow_nan=False, indent=1)
-        )
+        click.echo(json_text(results if several else results[0], allow_nan=False))
     else:
         click.echo("\n".join(_several(results) if several else _one(results[0])))
     for result in results:

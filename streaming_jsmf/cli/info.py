@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import json_option, option, verb
+from streaming_jsmf.cli.verb import json_option, json_text, option, verb
 from streaming_jsmf.display import location, printable, wrapped
 
 #: Width of the names on the page.
@@ -35,7 +34,7 @@ def info(path: str, as_json: bool = False, verify: bool = False) -> str:
 
     described = describe(path, verify=verify)
     if as_json:
-        return json.dumps(described, ensure_ascii=False, indent=1)
+        return json_text(described)
     return "\n".join(map(printable, _page(path, described)))
 
 

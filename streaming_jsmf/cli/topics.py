@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli.verb import csv_options, json_option, options_of, path, require_one, verb
+from streaming_jsmf.cli.verb import csv_options, json_option, json_text, options_of, path, require_one, verb
 from streaming_jsmf.config import Order, TopicChanges, TopicsRequest
 from streaming_jsmf.display import csv_text, location
 
@@ -53,7 +52,7 @@ def topics(
     if as_csv:
         return _csv(found, raw=raw)
     rows = [{"model": path, "topics": [*map(_row, topics)]} for path, topics in found.items()]
-    return json.dumps(rows if len(rows) > 1 else rows[0]["topics"], ensure_ascii=False, indent=1)
+    return json_text(rows if len(rows) > 1 else rows[0]["topics"])
 
 
 def print_topics(

@@ -198,6 +198,13 @@ overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing
 json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
+def json_text(value: Any, *, allow_nan: bool = True) -> str:
+    """What ``--json`` prints; dates become text."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, indent=1, default=str)
+
+
 def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) -> Decorator:
     """``--csv`` and ``--raw``."""
     return together(

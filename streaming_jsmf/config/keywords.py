@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -56,6 +55,8 @@ def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Fu
         @wraps(function)
         def checked(*arguments: Any, **options: Any) -> Any:
             for name in options.keys() - known:
+                from difflib import get_close_matches
+
                 near = get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")

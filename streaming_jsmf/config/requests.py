@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
@@ -87,8 +88,8 @@ class ComparisonRequest(Settings):
         Seed of all random draws.
     """
 
-    out: Any = setting(None, absent="the source with .choose-k appended", metavar="DIRECTORY")
-    corpus: Any = setting(None, absent="its path at the time of the scan", metavar="CORPUS")
+    out: str | Path | None = setting(None, absent="the source with .choose-k appended", metavar="DIRECTORY")
+    corpus: str | Path | None = setting(None, absent="its path at the time of the scan", metavar="CORPUS")
     replicas: int = setting(3, ge=0)
     seed: int = setting(0, ge=0, le=LARGEST_SEED)
 
@@ -140,7 +141,7 @@ class ReportRequest(Settings):
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
-    shares: Any = setting(None, absent="none", metavar="SHARES")
+    shares: str | Path | None = setting(None, absent="none", metavar="SHARES")
     by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
     topics: int | None = setting(None, absent="the largest", metavar="K")
 

@@ -33,6 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     size_of,
 )
+from streaming_jsmf.ingestion.readers.values import invalid_rows
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -141,6 +142,10 @@ class BagSource(RecordFiles, Source):
             for g in range(unit.start, unit.stop):
                 for batch in _batches(file, g):
                     reasons = dict(_bad_rows(batch, n_words, self.columns, 0))
+                    for name in filter(None, (self.columns.id, *self.columns.metadata)):
+                        if not pa.types.is_binary(batch.column(name).type):
+                            for i in invalid_rows(batch.column(name)):
+                                reasons.setdefault(i, f"{name} holds bytes that are not UTF-8")
                     good, rows = drop_bad_rows(batch, reasons, row, bad)
                     yield _convert(good, n_words, self.columns, rows)
                     row += batch.num_rows
