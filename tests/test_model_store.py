@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_model, scan
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
@@ -158,6 +158,29 @@ def test_a_damaged_model_is_not_called_complete(
     with caplog.at_level("INFO"):
         infer_each(moments, tmp_path / "out", [3, 4], SETTINGS)
     assert caplog.text.count("made by an earlier run with the same settings") == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "error"),
+    [
+        *((name, None, StoreError) for name in ("format_version", "settings", "digests", "sha256")),
+        ("metrics", {"a": 1}, StoreError),
+        ("format_version", 99, InputError),
+        ("kind", "other", InputError),
+    ],
+)
+def test_altered_metadata_of_a_model_are_refused(
+    field: str, change: object, error: type[Exception], model_path: Path
+) -> None:
+    root = model_path / "zarr.json"
+    stored = json.loads(root.read_text())
+    del stored["attributes"][field]
+    if change is not None:
+        stored["attributes"][field] = change
+    root.write_text(json.dumps(stored))
+    with pytest.raises(error, match=str(model_path)) as raised:
+        read_model(model_path)
+    assert type(raised.value) is error
 
 
 def test_a_failed_write_leaves_nothing(moments: Moments, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ The rows of C-bar are expressed as X = diag(d)^-1 Y R', an orthonormal change of
 
 from __future__ import annotations
 
-import hashlib
 from math import lgamma
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, Integers, TopicArrays
 from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.probes import keyed_generator
 
 #: Number of random hulls.
 HULLS = 16
@@ -119,8 +119,7 @@ def _random_log_volume(n_words: int, n_topics: int, seed: int, hull: int) -> flo
 
 def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
     """Inner products of uniform points of the simplex, (rows, rows); the generator is keyed by seed and hull."""
-    digest = hashlib.sha256(f"{seed}:random hull:{hull}".encode()).digest()
-    generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], dtype=np.uint64)))
+    generator = keyed_generator(seed, f"random hull:{hull}")
     inner, sums = np.zeros((rows, rows)), np.zeros(rows)
     for start in range(0, n_words, COLUMNS):
         block = generator.standard_exponential((rows, min(COLUMNS, n_words - start)), dtype=np.float32)

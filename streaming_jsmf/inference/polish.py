@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, padded, require_matching
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
-from streaming_jsmf.linalg.probes import philox_key
+from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
 #: Rounds of CVB0 per document.
@@ -258,6 +258,5 @@ def drawn_documents(label: str, n_documents: int, step: int, share: float, seed:
     A pure function. ``label`` identifies the unit by the digest of its shard and the number of its row group, because
     its position in the corpus depends on other shards. Steps are numbered from 0, each with its own sample.
     """
-    generator = np.random.Generator(np.random.Philox(key=philox_key(seed, f"{step}:{label}")))
-    drawn: Mask = generator.random(n_documents) < share
+    drawn: Mask = keyed_generator(seed, f"{step}:{label}").random(n_documents) < share
     return drawn

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.typing import Mask, Single
 
@@ -21,8 +20,8 @@ def gaussian_probes(n_words: int, width: int, seed: int, label: str) -> Single:
     give independent probes.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
-    for rows, bits in _blocks(probes, seed, label):
-        np.random.Generator(bits).standard_normal(out=rows, dtype=np.float32)
+    for rows, random in _blocks(probes, seed, label):
+        random.standard_normal(out=rows, dtype=np.float32)
     return probes
 
 
@@ -33,8 +32,8 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
     square matrix of signs is often singular.
     """
     probes = np.empty((n_words, width), dtype=np.float32)
-    for rows, bits in _blocks(probes, seed, label):
-        raw = bits.random_raw(-(-rows.size // 8)).astype("<u8", copy=False)
+    for rows, random in _blocks(probes, seed, label):
+        raw = random.bit_generator.random_raw(-(-rows.size // 8)).astype("<u8", copy=False)
         np.multiply(raw.view("i1")[: rows.size].reshape(rows.shape), np.float32(2**-7), out=rows)
         rows += np.float32(2**-8)
     return probes
@@ -42,19 +41,25 @@ def uniform_probes(n_words: int, width: int, seed: int, label: str) -> Single:
 
 def drawn_rows(n_rows: int, share: float, seed: int, label: str) -> Mask:
     """Mask of a random sample of rows, each with probability ``share``, at least one; see ``gaussian_probes``."""
-    draws = np.random.Generator(np.random.Philox(key=philox_key(seed, label))).random(n_rows)
+    draws = keyed_generator(seed, label).random(n_rows)
     return np.asarray(draws <= max(share, draws.min(initial=1.0)))
 
 
-def philox_key(seed: int, label: str) -> NDArray[np.uint64]:
-    """Key of a Philox generator, from the SHA-256 of the arguments."""
-    return np.frombuffer(hashlib.sha256(f"{seed}:{label}".encode()).digest()[:16], dtype=np.uint64)
+def keyed_generator(seed: int, stream: int | str, block: int = 0) -> np.random.Generator:
+    """Counter-based generator (Philox), independent for each seed, stream and block.
+
+    A stream that is a text, such as a content hash, gives the key by SHA-256.
+    """
+    if isinstance(stream, str):
+        key = np.frombuffer(hashlib.sha256(f"{seed}:{stream}".encode()).digest()[:16], dtype=np.uint64)
+    else:
+        key = np.array([seed, stream], dtype=np.uint64)
+    # The two high words of the counter identify the block; the generator uses the low ones.
+    counter = np.array([0, 0, block, 0], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
-def _blocks(probes: Single, seed: int, label: str) -> Iterator[tuple[Single, np.random.Philox]]:
+def _blocks(probes: Single, seed: int, label: str) -> Iterator[tuple[Single, np.random.Generator]]:
     """Row blocks of a matrix to fill, each with its own generator."""
-    key = philox_key(seed, label)
     for block, start in enumerate(range(0, probes.shape[0], ROWS_PER_COUNTER)):
-        # The two high words of the counter identify the block; the generator uses the low ones.
-        counter = np.array([0, 0, block, 0], dtype=np.uint64)
-        yield probes[start : start + ROWS_PER_COUNTER], np.random.Philox(key=key, counter=counter)
+        yield probes[start : start + ROWS_PER_COUNTER], keyed_generator(seed, label, block)

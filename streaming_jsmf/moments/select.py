@@ -13,6 +13,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
+from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
@@ -161,8 +162,7 @@ def _listed(labels: Sequence[Label]) -> str:
 
 def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
     """How often each part is drawn in a bootstrap sample, (n_parts,); depends only on the arguments."""
-    key = np.array([seed, replica], dtype=np.uint64)
-    draws = np.random.Generator(np.random.Philox(key=key)).integers(n_parts, size=n_parts)
+    draws = keyed_generator(seed, replica).integers(n_parts, size=n_parts)
     return np.bincount(draws, minlength=n_parts)
 
 

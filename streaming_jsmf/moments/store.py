@@ -14,7 +14,7 @@ from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, forget_record, wr
 from streaming_jsmf.moments.manifest import Manifest, WordIds, refuse_lost_root, root_attributes
 from streaming_jsmf.moments.reader import WORDS, Moments, read_store, variables_of
 from streaming_jsmf.moments.stages.base import Variable
-from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, write_array
+from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, replace_attributes, write_array
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -22,7 +22,6 @@ from streaming_jsmf.storage.paths import (
     is_free,
     node_exists,
     remove_trees,
-    write_json,
 )
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import store_written
@@ -50,8 +49,7 @@ def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str])
 
 def replace_manifest(store: Moments, manifest: Manifest) -> Moments:
     """Replace the manifest of a store atomically. Stages that cover another state become missing."""
-    root = {"zarr_format": 3, "node_type": "group", "attributes": root_attributes(manifest)}
-    write_json(store.path / "zarr.json", root)
+    replace_attributes(store.path, root_attributes(manifest))
     return Moments(store.path, manifest)
 
 

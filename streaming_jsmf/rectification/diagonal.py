@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from streaming_jsmf.linalg.dense import leading_left_vectors, symmetric_eigenpairs
+from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
 from streaming_jsmf.rectification.result import OnIteration, Rectification, positive_half
 
@@ -60,8 +61,7 @@ def diagonal_completion(
 
 
 def _permutation(n_words: int, seed: int, number: int) -> Integers:
-    bits = np.random.Philox(key=np.array([seed, 0x6469_6167], np.uint64), counter=[0, 0, number, 0])
-    return np.random.Generator(bits).permutation(n_words)
+    return keyed_generator(seed, 0x6469_6167, number).permutation(n_words)
 
 
 def _halving_estimate(matrix: Floats, old: Floats, n_topics: int, permutation: Integers) -> Floats:

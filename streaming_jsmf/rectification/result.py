@@ -10,6 +10,7 @@ import numpy as np
 
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Called after each iteration with its number and the relative change.
@@ -136,7 +137,7 @@ def omitted_mass(rectified: Floats, checked_words: int, seed: int = 0) -> Omitte
     if rest.size <= SAMPLED_ROWS:
         return OmittedMass(float(_negative_sums(rows, np.arange(rest.size)).sum()), 0.0)
     shares = norms[rest] / total
-    generator = np.random.Generator(np.random.Philox(key=np.array([seed, rest.size], dtype=np.uint64)))
+    generator = keyed_generator(seed, rest.size)
     drawn = np.searchsorted(np.cumsum(shares), generator.random(SAMPLED_ROWS)).clip(max=rest.size - 1)
     scaled = _negative_sums(rows, drawn) / shares[drawn]
     return OmittedMass(float(scaled.mean()), float(scaled.std(ddof=1) / np.sqrt(SAMPLED_ROWS)))

@@ -24,7 +24,7 @@ from zarr.storage import FsspecStore, LocalStore
 from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.objects import reaching
-from streaming_jsmf.storage.paths import StorePath, inside
+from streaming_jsmf.storage.paths import StorePath, inside, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
@@ -94,6 +94,12 @@ def zarr_store(path: StorePath) -> LocalStore | ObjectStore:
 def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
     """Create a Zarr v3 group at ``path`` with JSON attributes."""
     zarr.create_group(store=zarr_store(path), attributes=dict(attributes), zarr_format=3)
+
+
+def replace_attributes(path: StorePath, attributes: Mapping[str, Any]) -> None:
+    """Replace the attributes of the group at ``path`` atomically; its directory must exist."""
+    group = {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+    write_json(path / "zarr.json", group)
 
 
 def read_attributes(path: StorePath, *, hint: str = "make the store again") -> dict[str, Any]:

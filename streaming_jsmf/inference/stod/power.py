@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.tensor import pair_products
 from streaming_jsmf.linalg.typing import Floats, Single
 
@@ -44,7 +45,7 @@ def decompose(
     ``tolerance``; the error of its value is then about ``tolerance`` squared.
     """
     k = tensor.shape[0]
-    random = np.random.Generator(np.random.Philox(key=seed))
+    random = keyed_generator(seed, 0)
     # Rows T(i, j, :), i <= j, in the order of ``_pairs``, times their multiplicity in T, so that T(I, v, v) is their
     # product with the pairs of v.
     j, i = np.tril_indices(k)

@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.ingestion.simulation.law import BATCHES, Law, generator, topic_rows
+from streaming_jsmf.ingestion.simulation.law import BATCHES, Law, topic_rows
+from streaming_jsmf.linalg.probes import keyed_generator
 
 BATCH_TOKENS = 1_000_000
 
@@ -90,7 +91,7 @@ def simulate_batch(sampler: Sampler, n_documents: int, number: int) -> Documents
     law = sampler.law
     size = batch_documents(law)
     first = number * size
-    random = generator(law.seed, BATCHES + number)
+    random = keyed_generator(law.seed, BATCHES + number)
     # Always draw a full batch, so that the documents of the last batch do not depend on n_documents.
     lengths = np.maximum(random.poisson(law.mean_length, size), 1)
     per_topic = random.multinomial(lengths, random.dirichlet(law.alpha, size))

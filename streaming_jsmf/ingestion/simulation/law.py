@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.probes import keyed_generator
 
 DIRICHLET_MASS = 200.0  # sum of the Dirichlet parameters of a topic if beta is None
 ANCHOR_PROBABILITY = 0.01
@@ -79,7 +80,7 @@ def topic_rows(law: Law) -> NDArray[np.float64]:
     ranks = np.arange(1, law.n_words + 1, dtype=np.float64)
     weight = np.ones(law.n_words) if law.zipf is None else ranks**-law.zipf
     mass = DIRICHLET_MASS if law.beta is None else law.beta * law.n_words
-    by_topic = generator(law.seed, TOPICS).standard_gamma(
+    by_topic = keyed_generator(law.seed, TOPICS).standard_gamma(
         weight * (mass / weight.sum()), size=(law.n_topics, law.n_words)
     )
     # With a tiny beta, all gammas of a topic can underflow to 0; adding tiny avoids 0 / 0.
@@ -95,13 +96,8 @@ def topic_rows(law: Law) -> NDArray[np.float64]:
 
 def anchor_words(law: Law) -> NDArray[np.int64]:
     """Draw the anchor word of each topic of a separable law, (K,) int64."""
-    drawn = generator(law.seed, ANCHORS).choice(law.n_words, size=law.n_topics, replace=False)
+    drawn = keyed_generator(law.seed, ANCHORS).choice(law.n_words, size=law.n_topics, replace=False)
     return np.sort(drawn)
-
-
-def generator(seed: int, stream: int) -> np.random.Generator:
-    """Return a counter-based random generator, independent for each seed and stream."""
-    return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
 def word_names(n_words: int) -> list[str]:
