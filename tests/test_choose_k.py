@@ -154,7 +154,7 @@ def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command
 
 def test_wrong_input_ends_in_one_line_before_any_work(corpus: Path, invoke: Command, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "out", *SYNCHRONOUS)
-    refused(invoke("choose-k", corpus, "--topics", "5", *out), 2, "--topics has one number", "5,10,20,50")
+    refused(invoke("choose-k", corpus, "--topics", "5", *out), 2, "a single number of topics", "5,10,20,50")
     refused(
         invoke("choose-k", corpus, "--topics", "5,500", *out),
         2,

@@ -88,7 +88,7 @@ MISTAKES = [
     ("sj.transform(model, 'some text', new)", "give texts as a list"),
     ("sj.shares_by(model, TABLE)", "topic shares is named by its path or URL"),
     ("sj.documents_of_topic(model, shares, '1')", "topic is '1'; give a whole number"),
-    ("sj.choose_k(corpus, 5)", "--topics has one number; give several"),
+    ("sj.choose_k(corpus, 5)", "a single number of topics is given; give several"),
     ("sj.ingest(TABLE, new, {'text': 'body'})", r"\(dict\); give IngestRequest\("),
     ("sj.to_dask_array(TABLE)", "not as a DataFrame; make a corpus of it"),
 ]

@@ -89,7 +89,7 @@ def choose_k(
         None: ``source`` with ``.choose-k`` appended.
     """
     if isinstance(topics, int) or len(set(topics)) < 2:
-        raise InputError("--topics has one number; give several to compare, such as 5,10,20,50")
+        raise InputError("a single number of topics is given; give several to compare, such as 5,10,20,50")
     wanted = ComparisonRequest.of(options)
     numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
