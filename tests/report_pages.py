@@ -19,10 +19,9 @@ from streaming_jsmf.reporting.contents import (
     Metric,
     Section,
     Stage,
-    Topic,
-    Word,
     WordLists,
 )
+from streaming_jsmf.reporting.topics import Topic, Word
 
 
 def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: int = 0) -> Contents:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.verdicts import topic_warnings
 from streaming_jsmf.reporting import contents, layout, page
-from streaming_jsmf.reporting.contents import Contents, Topic, Word
+from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.layout import (
     classical_scaling,
     conditional,
@@ -22,6 +22,7 @@ from streaming_jsmf.reporting.layout import (
     times_chance,
     topic_tree,
 )
+from streaming_jsmf.reporting.topics import Topic, Word
 
 
 def drawn(n_topics: int, seed: int = 0, n_words: int = 50) -> NDArray[np.float64]:

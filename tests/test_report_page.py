@@ -11,8 +11,9 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage, Topic, Word
+from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage
 from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
+from streaming_jsmf.reporting.topics import Topic, Word
 from tests.html_pages import Element, parse, probabilities_of, values_of
 
 #: Words that would be markup or code if they were not taken for text.

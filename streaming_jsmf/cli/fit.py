@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.ingest import allow_local_tokenizers
 from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
+    allow_local_tokenizers,
     engine_options,
     execution_options,
     ingest_options,

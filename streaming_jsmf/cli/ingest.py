@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from streaming_jsmf.cli.verb import (
+    allow_local_tokenizers,
     execution_options,
     ingest_options,
     overwrite_option,
@@ -44,9 +43,3 @@ def ingest(source: str, corpus: str, **options: Any) -> str:
     return (
         f"corpus: {corpus} ({built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros)"
     )
-
-
-def allow_local_tokenizers(options: Mapping[str, Any]) -> None:
-    """Let MODULE:FUNCTION name a module in the working directory, as other programs do."""
-    if ":" in options.get("tokenizer", ""):
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109

@@ -13,7 +13,7 @@ from streaming_jsmf.config import Order, TopicChanges, TopicsRequest
 from streaming_jsmf.display import csv_text, location
 
 if TYPE_CHECKING:
-    from streaming_jsmf.reporting.contents import Topic
+    from streaming_jsmf.reporting.topics import Topic
 
 
 @verb(

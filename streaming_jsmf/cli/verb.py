@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -248,3 +250,9 @@ def topic_numbers(text: str) -> list[int]:
             f"--topics is {text!r}; give a number such as 20, or several different ones: 5,10,20"
         )
     return numbers
+
+
+def allow_local_tokenizers(options: Mapping[str, Any]) -> None:
+    """Let MODULE:FUNCTION name a module in the working directory, as other programs do."""
+    if ":" in options.get("tokenizer", ""):
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109

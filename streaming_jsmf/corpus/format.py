@@ -279,6 +279,17 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
 
 
+def is_corpus(path: AnyPath) -> bool:
+    """Whether a path is a corpus (manifest, or Parquet files with a vocabulary) or does not exist."""
+    root = normalise(path)
+    require_no_store(root)
+    if not exists(root) or exists(join(root, MANIFEST_NAME)):
+        return not root.lower().endswith(".toml") and "*" not in root
+    if is_file(root) or not {VOCABULARY_NAME, *TEXT_NAMES} & {*file_names(root)}:
+        return False
+    return bool(_parquet_files(root, f"{DOCUMENTS}/") or _parquet_files(root, ""))
+
+
 def find_shards(root: str, vocabulary: str | None = None) -> list[str]:
     """Names of the Parquet files in a directory and its ``documents/`` (not the vocabulary); ``InputError`` if none."""
     found = [*_parquet_files(root, f"{DOCUMENTS}/"), *_parquet_files(root, "")]

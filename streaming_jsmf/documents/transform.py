@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import IngestRequest, ShareSettings, settings_of, takes
-from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus, is_corpus
+from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import reads_texts
 from streaming_jsmf.ingestion.spool import spool_input

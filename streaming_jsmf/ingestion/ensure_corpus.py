@@ -15,31 +15,17 @@ from streaming_jsmf.corpus.format import (
     open_corpus,
     read_manifest,
     require_no_other_shards,
-    require_no_store,
     verify_corpus,
 )
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME
 from streaming_jsmf.errors import InputError, StoreError, finding
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.readers.files import find_files, is_parquet
+from streaming_jsmf.ingestion.readers.files import find_files
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover
-from streaming_jsmf.storage.paths import exists, file_size, is_file, join, normalise, read_bytes
+from streaming_jsmf.storage.paths import file_size, normalise, read_bytes
 
 logger = logging.getLogger(__name__)
-
-
-def is_corpus(place: str | Path) -> bool:
-    """Whether a path is a corpus (manifest, or Parquet files with a vocabulary) or does not exist."""
-    root = normalise(place)
-    require_no_store(root)
-    if not exists(root) or exists(join(root, MANIFEST_NAME)):
-        return not str(root).lower().endswith(".toml") and "*" not in root
-    if is_file(root) or not any(exists(join(root, name)) for name in (VOCABULARY_NAME, *TEXT_NAMES)):
-        return False
-    return any(is_parquet(file.path) and not file.name.startswith("vocab") for file in find_files(root))
 
 
 def ensure_corpus(

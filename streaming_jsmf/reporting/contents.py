@@ -12,55 +12,13 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.evaluation.choice import Choice
 from streaming_jsmf.evaluation.verdicts import Check
+from streaming_jsmf.reporting.topics import Topic
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: Longer lists of numbers are shown by their last value.
 LONG = 8
-
-
-class Word(NamedTuple):
-    """A word of a topic and p(word | topic)."""
-
-    text: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A row of the table of topics; values that the engine lacks are None or empty.
-
-    Attributes
-    ----------
-    number, share : number, from 0, and p(topic)
-    words : the most probable words in descending order; at least one
-    label : label words, or a single name given by a user
-    alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
-    npmi : NPMI of the first words, from -1 to 1, if counted
-    warnings : reasons to doubt the topic, one phrase each
-    """
-
-    number: int
-    share: float
-    words: tuple[Word, ...]
-    characteristic: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    anchor: str | None = None
-    alpha: float | None = None
-    strength: float | None = None
-    duplicate_of: int | None = None
-    npmi: float | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def name_words(self) -> tuple[str, ...]:
-        """Words of its name: its label, or its first three words."""
-        return self.label or tuple(word.text for word in self.words[:3])
-
-    @property
-    def name(self) -> str:
-        return ", ".join(self.name_words)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from streaming_jsmf.reporting.contents import (
     Floats,
     Groups,
     Levels,
-    Topic,
     WordLists,
     memory_text,
     percent,
@@ -39,6 +38,7 @@ from streaming_jsmf.reporting.layout import (
     times_chance,
     topic_tree,
 )
+from streaming_jsmf.reporting.topics import Topic
 
 #: The first lines of every page, which identify it as a report.
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"

@@ -14,10 +14,11 @@ import numpy as np
 
 from streaming_jsmf.documents.queries import shown_shares_of
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import Contents, Floats, Groups, Topic
+from streaming_jsmf.reporting.contents import Contents, Floats, Groups
 from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree
 from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.read_documents import groups_of
+from streaming_jsmf.reporting.topics import Topic
 from streaming_jsmf.topics.store import AnyModel, model_path
 
 if TYPE_CHECKING:

@@ -27,11 +27,10 @@ from streaming_jsmf.reporting.contents import (
     Metric,
     Section,
     Stage,
-    Topic,
     facts_of,
 )
 from streaming_jsmf.reporting.read_words import read_word_topic
-from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, edited_topics, topics_of
+from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, edited_topics, topics_of
 from streaming_jsmf.storage.paths import StorePath, read_text
 from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels

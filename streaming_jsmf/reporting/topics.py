@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.reporting.contents import Topic, Word
 from streaming_jsmf.topics.edits import EditedTopics, read_edited_topics, require_word_count
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
@@ -39,6 +38,49 @@ _HTML = """\
 </tbody>
 </table>
 """
+
+
+class Word(NamedTuple):
+    """A word of a topic and p(word | topic)."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A row of the table of topics; values that the engine lacks are None or empty.
+
+    Attributes
+    ----------
+    number, share : number, from 0, and p(topic)
+    words : the most probable words in descending order; at least one
+    label : label words, or a single name given by a user
+    alpha, strength, duplicate_of : prior, lambda*, and the larger topic with nearly the same words (tensor engine)
+    npmi : NPMI of the first words, from -1 to 1, if counted
+    warnings : reasons to doubt the topic, one phrase each
+    """
+
+    number: int
+    share: float
+    words: tuple[Word, ...]
+    characteristic: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    anchor: str | None = None
+    alpha: float | None = None
+    strength: float | None = None
+    duplicate_of: int | None = None
+    npmi: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name_words(self) -> tuple[str, ...]:
+        """Words of its name: its label, or its first three words."""
+        return self.label or tuple(word.text for word in self.words[:3])
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.name_words)
 
 
 def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool = True) -> tuple[Topic, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,15 +25,13 @@ from streaming_jsmf.config import (
     settings_of,
     takes,
 )
-from streaming_jsmf.corpus.format import Corpus, open_corpus
+from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus, is_corpus
-from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import StorePath, local_path, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, local_path, store_path
 from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
@@ -103,10 +102,7 @@ def fit(
     targets = model_targets(target, topics, overwrite)
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
     request = request_of(ingest_request, options)
-    with spool_input(source, Path(str(beside(target, "corpus")))) as (spooled, made_for):
-        if made_for is not None:
-            request = replace(request or IngestRequest(), made_for=made_for)
-        corpus = _corpus(spooled, target, request, execution, listener, overwrite)
+    corpus = _corpus(source, target, request, execution, listener, overwrite)
     require_feasible(corpus, max(topics), base, exact=scan_settings.exact)
     announce_cost(corpus.n_words, wanted[max(topics)], threads)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
@@ -149,7 +145,7 @@ def _polish_settings(
 
 
 def _corpus(
-    source: str | Path,
+    source: Any,
     model: StorePath,
     request: IngestRequest | None,
     execution: Execution | None,
@@ -157,20 +153,26 @@ def _corpus(
     overwrite: bool,
 ) -> Corpus:
     """The corpus; a source that is not a corpus is ingested next to the model."""
-    if is_corpus(source):
+    if isinstance(source, str | os.PathLike) and exists(source) and is_corpus(source):
         if request not in (None, IngestRequest()):
             raise InputError(
                 f"{source} is already a corpus; leave out the options of ingest, or give the source of the corpus"
             )
         return open_corpus(source)
-    target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
+    # Importing the readers takes a quarter of the start-up time, and a corpus does not need them.
+    from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus
+    from streaming_jsmf.ingestion.spool import spool_input
 
     def remove_moments() -> None:
         remove_store(beside(model, "moments"), ignore_errors=True)
 
-    replacing = remove_moments if overwrite else None
-    found = ensure_corpus(
-        source, target, request or IngestRequest(), execution, listener, replacing=replacing
-    )
-    logger.info("%s: the corpus of %s, which later runs reuse", target, source)
+    with spool_input(source, Path(str(beside(model, "corpus")))) as (path, made_for):
+        if is_corpus(path):
+            return open_corpus(path)  # raises, because nothing is there
+        target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
+        request = request or IngestRequest()
+        request = request if made_for is None else replace(request, made_for=made_for)
+        replacing = remove_moments if overwrite else None
+        found = ensure_corpus(path, target, request, execution, listener, replacing=replacing)
+        logger.info("%s: the corpus of %s, which later runs reuse", target, path)
     return found
