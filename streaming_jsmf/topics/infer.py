@@ -31,7 +31,6 @@ from streaming_jsmf.topics.store import (
     read_model,
     require_free_model,
 )
-from streaming_jsmf.topics.tensor import fit_tensor
 
 #: Increase when the tensor engine computes other topics from the same moments and settings.
 STOD_ALGORITHM = 2
@@ -130,6 +129,9 @@ def fit_moments(
     # The bits of a product depend on the number of BLAS threads; our threads compute fixed blocks instead.
     with single_blas_thread():
         if isinstance(settings, StodSettings):
+            # Its kernels take a tenth of the start-up time, and the other engine does not need them.
+            from streaming_jsmf.topics.tensor import fit_tensor
+
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
         else:
             arrays, metrics = fit_anchor_words(moments, settings, workers, lap, listener)
