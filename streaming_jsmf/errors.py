@@ -12,12 +12,13 @@ from contextlib import contextmanager
 
 from streaming_jsmf.display import location
 
-#: An option in a message, and its value if that is a number, in capitals, or a choice that messages recommend.
-#: Complete commands are matched, too, because they stay as they are.
+#: An option in a message with the words before and after it. Complete commands match too, because they are not changed.
 _OPTION = re.compile(
-    r"streaming-jsmf [^,;]*|(?<![^\s(])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)"
-    r"(?: (\d[\d.]*\d%?|\d%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine|sample|factors)(?![\w=]|,\d))?"
+    r"streaming-jsmf [^,;]*|(such as |with )?(?<![^\s(])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s;()]*[^\s;(),.]))?"
 )
+
+#: A value after an option: a number, a placeholder, or a choice that messages recommend.
+_VALUE = re.compile(r"\d[\d.]*%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine")
 
 #: Options whose keyword argument has another name, and options without a value.
 _RENAMED = {"topics": "n_topics", "range": "range_finder", "stod-alpha0": "alpha0"}
@@ -47,15 +48,21 @@ def in_python(message: str) -> str:
     """
 
     def keyword(option: re.Match[str]) -> str:
-        name, value = option.groups()
-        if name is None:
+        before, name, after = option.groups(default="")
+        if not name:
             return option[0]
-        if name in _FLAGS:
-            return f"{name.replace('-', '_')}=True" + (f" {value}" if value else "")
         argument = _RENAMED.get(name, name.replace("-", "_"))
-        if value is None:
-            return argument
-        return f"{argument}={value if value.isupper() or value[-1].isdigit() else repr(value)}"
+        if name in _FLAGS:
+            argument += "=True"
+        elif name == "read" and "=" in after:
+            key, _, value = after.partition("=")
+            return f"{before}read={{{key!r}: {value!r}}}"
+        elif after and (before == "such as " or _VALUE.fullmatch(after)):
+            plain = after.isupper() or after.replace(".", "").isdigit()
+            return f"{before}{argument}={after if plain else repr(after)}"
+        elif before == "with ":
+            argument += "="
+        return f"{before}{argument} {after}".rstrip()
 
     return _OPTION.sub(keyword, message)
 

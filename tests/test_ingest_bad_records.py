@@ -38,8 +38,8 @@ def texts(directory: Path, columns: dict[str, object]) -> Path:
     return directory / "texts.parquet"
 
 
-def null_text(directory: Path) -> Path:
-    return texts(directory, {"id": [1, 2, 3], "text": ["ant bee", "cat", None]})
+def null_id(directory: Path) -> Path:
+    return texts(directory, {"id": [1, 2, None], "text": ["ant bee", "cat", "ant"]})
 
 
 def repeated_id(directory: Path) -> Path:
@@ -72,7 +72,7 @@ def missing_column(directory: Path) -> Path:
 
 
 CASES = {
-    "null text": Case(null_text, "texts.parquet, row group 1, row 0 from 0", "text is null", 2, 2),
+    "null id": Case(null_id, "texts.parquet, row group 1, row 0 from 0", "id is null", 2, 2),
     "duplicate id": Case(repeated_id, "texts.parquet, row group 1, row 0 from 0", "earlier", 2, 2),
     "negative count": Case(
         lambda d: triples(d, [1, -2, 3]), "triples.parquet, row group 0, row 1 from 0", "-2", 1, 2

@@ -155,9 +155,9 @@ def test_a_tokenizer_of_the_current_directory(scheduler: str, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_bad_record_in_a_worker_process_is_one_line(texts: Path, refused: Callable[..., None]) -> None:
-    (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": null}\n')
+    (texts / "more" / "b.jsonl").write_text('{"id": 1, "text": 7}\n')
     arguments = ("in", "out", "--scheduler", "processes", "--workers", "1")
-    refused(arguments, "b.jsonl, line 1: text is null; ", "--on-bad-record quarantine")
+    refused(arguments, "b.jsonl, line 1: text is of type int, not a string; ", "--on-bad-record quarantine")
 
 
 SPEC = """

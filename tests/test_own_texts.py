@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 import re
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -208,6 +210,28 @@ def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> No
     assert again.fingerprint == open_corpus(tmp_path / "m.corpus").fingerprint
 
 
+@pytest.mark.parametrize("kind", ["list", "rows", "frame", ".jsonl", ".csv", ".parquet"])
+def test_missing_texts_are_dropped_and_counted(kind: str, documents: list[str], tmp_path: Path) -> None:
+    texts = [None, *documents, float("nan"), ""]
+    missing = [None if text != text or not text else text for text in texts]
+    path = tmp_path / f"t{kind}"
+    if kind == ".jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in missing) + '{"other": 1}\n')
+    elif kind == ".csv":
+        pd.DataFrame({"text": missing, "n": range(len(missing))}).to_csv(path, index=False)
+    elif kind == ".parquet":
+        pq.write_table(pa.table({"text": missing}), path)
+    source = {
+        "list": texts,
+        "rows": [{"text": text, "n": 1} for text in texts],
+        "frame": pd.DataFrame({"text": texts}),
+    }.get(kind, path)
+    corpus = ingest(source, tmp_path / "c")
+    assert corpus.n_documents == len(documents)
+    steps = {step.step: step.documents for step in read_manifest(tmp_path / "c").dropped}
+    assert steps["min_distinct_words"] == len(texts) - len(documents) + (kind == ".jsonl")
+
+
 def test_a_folder_of_the_hugging_face_hub_is_its_tables(documents: list[str], tmp_path: Path) -> None:
     (tmp_path / "hub" / "data").mkdir(parents=True)
     (tmp_path / "hub" / "README.md").write_text("# What the data are\n")
@@ -242,7 +266,8 @@ def test_what_was_lost_is_told_in_a_table_unless_quiet(
     invoke: Command, tmp_path: Path, documents: list[str]
 ) -> None:
     texts = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"text": [*documents, documents[0], None]}), texts)
+    ids = [f"d{number}" for number in range(len(documents) + 1)]
+    pq.write_table(pa.table({"id": [*ids, None], "text": [*documents, documents[0], "text"]}), texts)
     arguments = ("ingest", str(texts), str(tmp_path / "c"), "--on-bad-record", "quarantine")
     told = [line for line in invoke(*arguments).err.splitlines() if line.startswith(("- ", "kept", "read "))]
     rows = {label: numbers for label, *numbers in (re.split(" {2,}", line.strip()) for line in told)}

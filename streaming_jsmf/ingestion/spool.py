@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -106,13 +107,20 @@ def _is_file(row: Any) -> bool:
     return isinstance(row, str) and os.path.isfile(row)  # noqa: PTH113
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None or NaN, as pandas has it among texts."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def _table(rows: list[Any]) -> pa.Table:
-    if all(isinstance(row, str) for row in rows):
-        return pa.table({"text": pa.array(rows, pa.string())})
+    if all(isinstance(row, str) or _is_missing(row) for row in rows):
+        return pa.table({"text": pa.array([None if _is_missing(row) else row for row in rows], pa.string())})
     if not all(isinstance(row, Mapping) for row in rows):
         kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
         raise InputError(
             f"the source has rows of type {kinds}; give texts only, or mappings with a text only (counts of words go "
             "to corpus_from_matrix or corpus_from_gensim)"
         )
-    return pa.Table.from_pylist([dict(row) for row in rows])
+    return pa.Table.from_pylist(
+        [{key: None if _is_missing(value) else value for key, value in row.items()} for row in rows]
+    )

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_jsmf.errors import first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
@@ -124,7 +125,8 @@ class TextSource(RecordFiles, Source):
             for first, encoded in parquet_batches(file, unit, columns.names):
                 batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in columns.names})
                 batch, rows = drop_bad_rows(batch, _bad_rows(batch, columns), first, bad)
-                tokens = self.tokenizer(batch.column(columns.text).cast(pa.string()))
+                # Missing texts are documents without words, which the curation drops and counts.
+                tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
                 metadata = {name: batch.column(name).cast(kind) for name, kind in columns.metadata.items()}
                 yield bag_tokens(tokens, rows, ids, metadata)
@@ -215,16 +217,15 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
     """Return the first reason to refuse each bad row."""
     reasons: dict[int, str] = {}
-    required = [columns.text, *([columns.id] if columns.id else [])]
-    for name in required:
-        for row in np.flatnonzero(np.asarray(batch.column(name).is_null())).tolist():
-            reasons.setdefault(row, f"{name} is null")
+    if columns.id:
+        for row in np.flatnonzero(np.asarray(batch.column(columns.id).is_null())).tolist():
+            reasons.setdefault(row, f"{columns.id} is null")
     if columns.id and pa.types.is_uint64(batch.column(columns.id).type):
         ids = np.asarray(batch.column(columns.id).fill_null(0))
         for row in np.flatnonzero(ids > _LARGEST_ID).tolist():
             reasons.setdefault(row, f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id")
     for name in columns.names:
-        if name in required or not pa.types.is_binary(batch.column(name).type):
+        if name in (columns.text, columns.id) or not pa.types.is_binary(batch.column(name).type):
             for row in invalid_rows(batch.column(name)):
                 reasons.setdefault(row, f"{name} holds bytes that are not UTF-8")
     return reasons
@@ -292,7 +293,7 @@ def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any
     """Return text, id and metadata of a record, converted to the column types."""
     text = record.get(columns.text)
     if text is None:
-        raise BadValue(f"{columns.text} is null")
+        text = ""
     if not isinstance(text, str):
         raise BadValue(f"{columns.text} is of type {type(text).__name__}, not a string")
     identity = None
