@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_model, scan
-from streaming_jsmf.errors import InputError, TooFewFactorsError
+from streaming_jsmf.errors import InputError, StreamingJSMFError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.select import number_of
 
 #: Words printed for each topic.
 LISTED = 6
@@ -55,11 +56,11 @@ class Link:
 def ranges(moments: Moments, span: int) -> list[str]:
     """Expressions for the periods that have documents; periods start at multiples of ``span``."""
     labels = {partition.label for partition in moments.manifest.partitions} - {None}
-    if not all(isinstance(label, int) for label in labels):
-        raise InputError(
-            f"--by: periods are made of whole numbers, not of values such as {sorted(labels, key=str)[0]!r}"
-        )
-    starts = sorted({label // span * span for label in labels})
+    numbers = {label: number_of(label) for label in labels}
+    other = sorted(str(label) for label, number in numbers.items() if number is None)
+    if other:
+        raise InputError(f"--by: periods are made of years and ISO dates, not of values such as {other[0]!r}")
+    starts = sorted({number // span * span for number in numbers.values()})
     return [f"{start}..{start + span - 1}" for start in starts]
 
 
@@ -121,7 +122,7 @@ def table(chains: Sequence[Sequence[Link]], words: Sequence[str]) -> list[str]:
 @click.command()
 @click.argument("corpus")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--by", default="year", show_default=True, help="Metadata column of whole numbers.")
+@click.option("--by", default="year", show_default=True, help="Metadata column of years or ISO dates.")
 @click.option("--span", default=10, show_default=True, type=click.IntRange(1), help="Values in one period.")
 @click.option("--topics", default=20, show_default=True, help="Number of topics in each period.")
 @click.option("--cut", default=CUT, show_default=True, help="L1 distance (0 to 2) above which a chain ends.")
@@ -137,8 +138,12 @@ def main(
     """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
     # Models of selections use only the factors, so a second scan would not be used.
     settings = ScanSettings(max_topics=WIDER * topics, scans=1, partition_by=by)
-    moments = scan(corpus, out / "moments", settings, keep_partitions=True)
-    periods = fitted(moments, out, ranges(moments, span), InferSettings(topics, anchor_min_df=anchor_min_df))
+    try:
+        moments = scan(corpus, out / "moments", settings, keep_partitions=True)
+        names = ranges(moments, span)
+        periods = fitted(moments, out, names, InferSettings(topics, anchor_min_df=anchor_min_df))
+    except StreamingJSMFError as error:
+        raise click.ClickException(str(error)) from error
     if not periods:
         raise click.ClickException(
             f"no period of {span} carries {topics} topics; lower --topics or raise --span"

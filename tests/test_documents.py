@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
@@ -52,6 +53,35 @@ def test_documents_of_a_topic(model: Path, shares: Path, theta: NDArray[np.float
     assert frame["title"].tolist() == [f"title {row}" for row in order]
     np.testing.assert_array_equal(frame["share"], theta[order, 2])
     assert len(documents_of_topic(model, shares, 0, number=1000)) == 90
+
+
+@pytest.mark.parametrize("kind", ["text", "date", "timestamp"])
+@pytest.mark.parametrize(("unit", "cut"), [("year", 4), ("quarter", 7), ("month", 7), ("day", 10), (None, 4)])
+def test_dates_are_grouped_by_periods(
+    kind: str, unit: str | None, cut: int, model: Path, tmp_path: Path
+) -> None:
+    corpus = write_named(tmp_path / "c", planted(90, N, K, length=30, seed=3).counts, words(N))
+    days = [f"19{99 if row % 2 else 98}-{1 + row % 12:02d}-{1 + row % 3:02d}" for row in range(90)]
+    row = 0
+    for path in sorted(corpus.glob("part*.parquet")):
+        table = pq.read_table(path)
+        part = days[row : row + len(table)]
+        row += len(table)
+        column = pa.array([*part[:-1], None] if row == 90 else part)
+        typed = (
+            column if kind == "text" else column.cast(pa.date32() if kind == "date" else pa.timestamp("s"))
+        )
+        pq.write_table(table.append_column("date", typed), path)
+    transform(model, corpus, tmp_path / "s", execution=Execution("synchronous"))
+    theta = shares_of(tmp_path / "s")
+    frame = shares_by(model, tmp_path / "s", "date" if unit is None else f"date:{unit}", 0)
+    keys = [f"{day[:4]}-Q{(int(day[5:7]) + 2) // 3}" if unit == "quarter" else day[:cut] for day in days[:-1]]
+    groups = {key: theta[:-1, 0][[k == key for k in keys]] for key in sorted(set(keys))}
+    assert frame.columns[0] == f"{unit or 'year'} of date"
+    assert frame.iloc[:, 0].tolist() == [*groups, None]
+    np.testing.assert_allclose(frame["share"], [*(group.mean() for group in groups.values()), theta[-1, 0]])
+    with pytest.raises(InputError, match="has no column 'no'"):
+        shares_by(model, tmp_path / "s", "no:month")
 
 
 def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:

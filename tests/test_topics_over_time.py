@@ -41,11 +41,19 @@ def test_a_chain_is_cut_where_the_next_topic_is_another_subject(script: dict[str
     assert [len(chain) for chain in script["chains_of"]([first, second], 0.5)] == [1, 1, 2, 1, 1]
 
 
-def test_every_topic_of_every_period_is_in_one_chain(script: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", ["{}", "{}-07-01", None])
+def test_every_topic_of_every_period_is_in_one_chain(
+    script: dict[str, Any], tmp_path: Path, label: str | None
+) -> None:
     corpus = write_corpus(tmp_path / "corpus", planted(900, 60, 3, length=60, seed=1).counts, shards=3)
     for number, shard in enumerate(sorted(corpus.glob("*.parquet"))):
         table = pq.read_table(shard)
-        pq.write_table(table.append_column("year", pa.array([1990 + 10 * number] * len(table))), shard)
+        # Numbers, or texts as CSV files have them.
+        year = 1990 + 10 * number
+        labels = pa.array([year if label is None else label.format(year)] * len(table))
+        pq.write_table(
+            table.append_column("year", labels).append_column("word", pa.array(["x"] * len(table))), shard
+        )
     done = CliRunner().invoke(script["main"], [str(corpus), str(tmp_path / "out"), "--topics", "3"])
     assert done.exit_code == 0, done.output
     lines = [line for line in done.stdout.splitlines() if ".." in line]
@@ -54,3 +62,7 @@ def test_every_topic_of_every_period_is_in_one_chain(script: dict[str, Any], tmp
         "the topics stay what they are"
     )
     assert all(line.count(", ") == script["LISTED"] - 1 for line in lines)
+    other = [str(corpus), str(tmp_path / "other"), "--by", "word", "--topics", "3"]
+    refused = CliRunner().invoke(script["main"], other)
+    assert refused.exit_code == 1
+    assert "years and ISO dates, not of values such as 'x'" in refused.output

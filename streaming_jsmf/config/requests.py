@@ -135,7 +135,7 @@ class ReportRequest(Settings):
     shares
         Topic shares that transform wrote with MODEL; adds the top documents of each topic.
     by
-        Column of SHARES by which to group documents.
+        Column of SHARES by which to group documents; dates by COLUMN:year, :quarter, :month or :day.
     topics
         Which model to show from a directory of several K.
     """
@@ -244,7 +244,8 @@ class DocumentQuery(Settings):
     topic
         List the documents with the largest shares of topic K (numbered from 0).
     by
-        Mean topic shares, or the share of --topic, for each value of a metadata column.
+        Mean topic shares, or the share of --topic, for each value of a metadata column, or each period of dates:
+        COLUMN:year, COLUMN:quarter, COLUMN:month or COLUMN:day.
     similar
         List the documents whose shares are most similar to those of this document.
     number

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
@@ -27,6 +29,17 @@ Floats = NDArray[np.float64]
 
 #: Result columns.
 SHARE, TOPIC, DOCUMENTS, ERROR, DISTANCE = "share", "topic", "documents", "standard_error", "distance"
+
+#: Names of columns that contain times regardless of their type, in order of preference.
+TIMES = ("year", "date", "time", "timestamp", "published", "created")
+
+#: Periods of dates, and how their texts begin.
+PERIODS = {
+    "year": "[0-9]{4}",
+    "quarter": "",
+    "month": "[0-9]{4}-[0-9]{2}",
+    "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+}
 
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
@@ -89,7 +102,10 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
     merged = MergedShares.of(opened, groups)
     if not grouped:
         return largest(merged, [0], count)[0]
-    table = by_group(merged, by)
+    column, label, name = (None, None, "") if by is None else grouping(merged, by)
+    table = by_group(merged, column, label)
+    if label is not None:
+        table = table.rename_columns([name, *table.column_names[1:]])
     numbers = np.array([group[0] for group in groups])[np.asarray(table.column(TOPIC))]
     place = table.schema.get_field_index(TOPIC)
     table = table.set_column(place, TOPIC, [numbers])
@@ -228,6 +244,44 @@ class _Least:
         """Return the rows in order, with column ``second`` after the id."""
         others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
         return self._table.select([DOCUMENT_ID, second, *others])
+
+
+def grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | None, str]:
+    """The column of ``by``, a function that maps its values to groups (None: each value is one), and the groups' name.
+
+    ``COLUMN:year``, ``:quarter``, ``:month`` and ``:day`` make periods of typed dates and of texts that start with an
+    ISO date. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by year by default.
+    Raises ``InputError`` for periods of other values.
+    """
+    column, colon, unit = by.rpartition(":")
+    if not colon or unit not in PERIODS or by in shares.columns:
+        column, unit = by, ""
+    first = next(iter(shares.tables([column])), None) if column in shares.columns else None
+    if first is None:
+        return column, None, column  # by_group reports a column that is missing
+    kind = first.schema.field(column).type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    if not unit and (dated or (text and column.lower() in TIMES[1:])):
+        unit = "year"
+    if not unit or pa.types.is_integer(kind):
+        return column, None, column
+    if not (text or dated):
+        raise InputError(
+            f"column {column!r} holds {kind}; {unit}s are made of dates and of texts such as 1999-12-31"
+        )
+    return column, partial(_periods, unit=unit), f"{unit} of {column}"
+
+
+def _periods(values: Any, unit: str) -> Any:
+    """The period of each date of a column, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null if it has none."""
+    texts = values.cast(pa.string())
+    if unit == "quarter":
+        parts = pc.extract_regex(texts, r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})(?:[^0-9]|$)")
+        month = pc.struct_field(parts, "month").cast(pa.int64())
+        quarter = pc.add(pc.divide(pc.subtract(month, 1), 3), 1).cast(pa.string())
+        return pc.binary_join_element_wise(pc.struct_field(parts, "year"), quarter, "-Q")
+    return pc.struct_field(pc.extract_regex(texts, rf"^(?P<period>{PERIODS[unit]})(?:[^0-9]|$)"), "period")
 
 
 def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any] | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,9 +30,10 @@ FEWEST_PARTS = 4
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels named by an expression: single labels and ranges of integers with both ends included.
+    """Labels named by an expression: single labels and ranges of whole numbers with both ends included.
 
-    ``1990..1999`` is a range, ``a,b`` is a list, and ``null`` stands for documents without a value.
+    ``1990..1999`` is a range, also of texts such as "1995" and "1995-12-31" (see ``number_of``); ``a,b`` is a list, and
+    ``null`` stands for documents without a value.
     """
 
     expression: str
@@ -57,9 +59,18 @@ class Labels:
         object.__setattr__(self, "ranges", tuple(ranges))
 
     def __contains__(self, label: Label) -> bool:
-        if isinstance(label, int) and any(low <= label <= high for low, high in self.ranges):
+        number = number_of(label)
+        if number is not None and any(low <= number <= high for low, high in self.ranges):
             return True
         return (NULL if label is None else str(label)) in self.names
+
+
+def number_of(label: Label) -> int | None:
+    """The whole number of a label, or of a text that has one; the year of a text that starts with an ISO date."""
+    if label is None or isinstance(label, int):
+        return label
+    found = re.fullmatch(r"\s*([+-]?[0-9]+)\s*|\s*([0-9]{4})-[0-9]{2}(?:[^0-9].*)?", label)
+    return None if found is None else int(found[1] or found[2])
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming_jsmf.documents import queries
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile
@@ -24,11 +22,6 @@ MOST_CHARACTERS = 240
 
 #: Maximum number of groups in a chart.
 MOST_GROUPS = 200
-
-#: Names of columns that contain times regardless of their type, in order of preference.
-TIMES = ("year", "date", "time", "timestamp", "published", "created")
-
-Label = Callable[[Any], Any]
 
 
 def documents_of(shares: SharesFile) -> Documents:
@@ -66,8 +59,8 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
     column = _time_column(schema) if by is None else by
     if column is None:
         return None
-    label = _year_label(schema, column)
-    table = queries.by_group(shares, column, label=label)
+    column, label, name = queries.grouping(shares, column)
+    table = queries.by_group(shares, column, label)
     n_topics = shares.about.n_topics
     values = table.column(column).to_pylist()[::n_topics]
     if len(values) > MOST_GROUPS:
@@ -78,7 +71,7 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
             "a class"
         )
     return Groups(
-        column if label is None else f"year of {column}",
+        name,
         tuple("not known" if value is None else _short(value) for value in values),
         tuple(table.column(queries.DOCUMENTS).to_pylist()[::n_topics]),
         all(_is_ordered(value) for value in values if value is not None) and len(values) > 1,
@@ -90,24 +83,12 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
 def _is_ordered(value: Any) -> bool:
     if isinstance(value, bool):
         return False
-    return isinstance(value, int | float | datetime.date) or bool(re.fullmatch(r"[0-9]{4}", str(value)))
+    return isinstance(value, int | float | datetime.date) or bool(
+        re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
+    )
 
 
 def _time_column(schema: pa.Schema) -> str | None:
     typed = [field.name for field in schema if pa.types.is_temporal(field.type)]
-    named = [name for known in TIMES for name in schema.names if name.lower() == known]
+    named = [name for known in queries.TIMES for name in schema.names if name.lower() == known]
     return next(iter([*named, *typed]), None)
-
-
-def _year_label(schema: pa.Schema, column: str) -> Label | None:
-    """Function that maps a column of dates to years; None if the column is used as it is."""
-    if column not in schema.names:
-        return None
-    kind = schema.field(column).type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return lambda values: pc.year(values)
-    if column.lower() in TIMES[1:] and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        # A year of four digits at the start, as in 1999-12-31; otherwise null.
-        pattern = r"^(?P<year>[0-9]{4})(?:[^0-9]|$)"
-        return lambda values: pc.struct_field(pc.extract_regex(values, pattern), "year")
-    return None
