@@ -182,7 +182,7 @@ def test_a_server_that_refuses_connections_is_named(tmp_path):
     [
         *((url, (f" {url} ",)) for url in ("ftp://127.0.0.1/none/a", "http://", "http://[::1/a")),
         ("s3://bucket/a", ("s3://bucket/a", "http, https and ftp")),
-        ("file://{folder}/private", ("http, https and ftp", "--files")),
+        ("file://{folder}/private", ("http, https and ftp", "(files)")),
     ],
 )
 def test_urls_that_cannot_be_fetched_are_named(tmp_path, url, parts):

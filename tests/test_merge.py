@@ -132,8 +132,8 @@ def test_what_a_merged_store_refuses(folder: Path, merged: Path, tmp_path: Path)
     scanned(overlapping, tmp_path / "of-overlapping")
     scanned(folder / "c", tmp_path / "uniform", replace(SMALL, document_weights="uniform"))
     for wish, said in (
-        ({"add": [folder / "b"]}, f"{folder}/b .*--merge|--merge.*{folder}/b"),
-        ({"add": [folder / "c"]}, f"{folder}/c .*--merge|--merge.*{folder}/c"),
+        ({"add": [folder / "b"]}, f"{folder}/b .*merge=|merge=.*{folder}/b"),
+        ({"add": [folder / "c"]}, f"{folder}/c .*merge=|merge=.*{folder}/c"),
         ({"merge": [folder / "of-b"]}, "already"),
         ({"merge": [merged]}, "already"),
         ({"merge": [tmp_path / "of-overlapping"]}, r"mine\.parquet"),

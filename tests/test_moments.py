@@ -179,7 +179,7 @@ def test_a_scan_that_is_refused_leaves_no_store(corpus_path: Path, tmp_path: Pat
     small = Execution("synchronous", memory=50 * 2**20)
     for corpus, execution, said in (
         (single, SYNCHRONOUS, "two tokens"),
-        (corpus_path, small, r"\d MiB.* --memory .*\d MiB"),
+        (corpus_path, small, r"\d MiB.* memory .*\d MiB"),
     ):
         with pytest.raises(InputError, match=said):
             scanned(corpus, tmp_path / "m", execution=execution)
