@@ -103,6 +103,7 @@ def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64
     one = shares_by(model, shares, "year", topic=3)
     np.testing.assert_array_equal(one["share"], frame["share"][3::K])
     np.testing.assert_allclose(shares_by(model, shares)["share"], theta.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(shares_by(model, shares, topic=3)["share"], [theta[:, 3].mean()], rtol=1e-12)
 
 
 def test_similar_documents(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:

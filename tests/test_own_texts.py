@@ -412,6 +412,8 @@ def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -
     assert (totals.documents, totals.without_known_words) == (32, 1)
     # Every word of the first thirty documents but those of their subjects, and all but moon and orbit of the others.
     assert totals.tokens - totals.unknown_tokens == 30 * 32 + 2
+    # The thirteen other words of each document, and "the an nothing known 1993"; the address is boilerplate.
+    assert totals.unknown_tokens == 30 * 13 + 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.parquet", "shares.parquet"]
     shares = pq.read_table(table)
     assert shares["document_id"].to_pylist()[:2] == ["n0", "n1"]
