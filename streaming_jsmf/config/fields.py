@@ -109,7 +109,7 @@ class Field:
 
     @property
     def shown_default(self) -> Any:
-        """The default; None where it depends on the source or on other settings, or if there is none."""
+        """The default; None where it depends on the source or on other settings, and of required settings."""
         return None if self.about.absent or self.about.multiple or self.required else self.default
 
     @property

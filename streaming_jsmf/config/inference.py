@@ -191,6 +191,11 @@ class InferSettings(Settings):
             raise InputError(f"anchor_words require anchors pivoted-qr, not {self.anchors}; leave one out")
 
     @property
+    def needs_whole_c(self) -> bool:
+        """Whether the rectification works on the whole matrix C, which only ``scan --exact`` stores."""
+        return self.rectify in ("ap", "dykstra", "dc")
+
+    @property
     def anchor_groups(self) -> tuple[tuple[str, ...], ...]:
         """``anchor_words`` as tuples of words, one for each topic."""
         return tuple((group,) if isinstance(group, str) else tuple(group) for group in self.anchor_words)

@@ -1,4 +1,4 @@
-"""What to simulate, to compare, to evaluate, to show, to change and to query, each with the defaults of its verb."""
+"""Options of the verbs simulate, choose-k, evaluate, report, topics, documents and transform."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Order = Literal["share", "topic"]
 #: Word ids are int32.
 MOST_WORDS = 2**31 - 1
 
-#: Number of words of each topic, and of documents in an answer, unless told otherwise.
+#: Default number of words of each topic, and of documents in an answer.
 DEFAULT_WORDS = DEFAULT_NUMBER = 10
 
 _distribution = partial(setting, group="Distributions")

@@ -125,7 +125,7 @@ class TopicModel:
         return self.edit(lambda edits: edits.hide(*topics))
 
     def unhide(self, *topics: int) -> TopicModel:
-        """Show these topics again; all topics if none is given."""
+        """Show these topics again; by default all topics."""
         return self.edit(lambda edits: edits.unhide(*topics))
 
     def documents(
