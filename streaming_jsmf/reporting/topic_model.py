@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.report import ShownReport, show
-from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, topic_html, topic_text
+from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
@@ -30,6 +31,8 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model,
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+logger = logging.getLogger(__name__)
 
 #: Number of topics, the largest ones, in a representation.
 SHOWN = 10
@@ -175,7 +178,8 @@ class TopicModel:
     def __repr__(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))
         rest = f"\n... and {len(shown) - SHOWN} more: topics()" if len(shown) > SHOWN else ""
-        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}"
+        doubts = "".join(f"\nwarning: {printable(sentence)}" for sentence in doubts_of(shown))
+        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}{doubts}"
 
     def _repr_html_(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))
@@ -268,6 +272,8 @@ def fit(
         if several:
             return found
         model = TopicModel(found.models[0])
+        for sentence in doubts_of(read_topics(model, probabilities=False)):
+            logger.warning("%s", sentence)
         model._corpus = found.corpus
         weakref.finalize(model, stack.pop_all().close)
     return model
