@@ -14,9 +14,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from streaming_jsmf.cli.main import COMMANDS, cli
-from streaming_jsmf.cli.progress import Bars
 from streaming_jsmf.cli.verb import Verb
 from streaming_jsmf.jobs.events import StageStarted
+from streaming_jsmf.jobs.progress import Bars
 from tests.outcomes import Command
 from tests.processes import ended, wait_until
 

@@ -54,7 +54,9 @@ def test_a_missing_path_suggests_similar_names(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "news.csv"]
 
 
-def test_each_interface_speaks_its_own_language(tmp_path: Path, invoke: Command) -> None:
+def test_messages_name_options_on_the_command_line_and_keywords_in_python(
+    tmp_path: Path, invoke: Command
+) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(InputError, match="overwrite=True to replace"):
         infer(tmp_path / "none", tmp_path / "model", 5)

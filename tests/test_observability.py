@@ -24,7 +24,6 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.cli.log_json import JsonLog
-from streaming_jsmf.cli.progress import Lines, Meter
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
@@ -41,6 +40,7 @@ from streaming_jsmf.jobs.events import (
 )
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.performance import reported
+from streaming_jsmf.jobs.progress import Lines, Meter
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
 from tests.corpora import planted, write_corpus, write_texts

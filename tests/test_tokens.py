@@ -157,7 +157,7 @@ def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
 
 
 def test_stems_are_the_same_in_many_threads():
-    """The stemmer keeps the word it works on; tasks are threads unless told otherwise."""
+    """The stemmer keeps the word it works on; tasks are threads by default."""
     starts = ("nation", "relat", "gener", "hope", "electr", "oper", "form", "sens", "adjust", "vis")
     ends = ("alization", "ally", "ing", "edly", "fulness", "ational", "iveness", "ization", "ement", "s")
     words = [f"{start}{i}{end}" for start in starts for i in "aeiou" for end in ends]

@@ -267,6 +267,73 @@ def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path
         sj.fit(other, tmp_path / "m", 3, polish=False)
 
 
+def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
+    def fit(topics: int, **options: Any) -> sj.TopicModel:
+        return sj.fit(TEXTS, tmp_path / "m", topics, polish=False, **options)
+
+    with pytest.raises(sj.InputError, match="overwrite is 'always'"):
+        fit(3, overwrite="always")
+    fit(3).label(0, "name")
+    with pytest.raises(sj.InputError, match="exists already"):
+        fit(3)
+    assert fit(3, overwrite="auto").edits.labels == {0: "name"}, "the same model is kept"
+    with pytest.raises(sj.InputError):
+        fit(3, overwrite="auto", tolerance=1e-3)
+    with pytest.raises(sj.InputError):
+        fit(4, overwrite="auto")
+    assert fit(3, overwrite="auto").edits.labels == {0: "name"}, "a refusal changes nothing"
+    assert fit(4, overwrite=True, seed=5).n_topics == 4, "the scan is of three topics and seed 0"
+    assert fit(5, overwrite="auto", min_df=7).n_topics == 5, "the corpus is another one"
+    with pytest.raises(sj.InputError, match="other settings"):
+        sj.fit(
+            tmp_path / "m.corpus",
+            tmp_path / "other",
+            6,
+            polish=False,
+            moments=tmp_path / "m.moments",
+            overwrite=True,
+        )
+    sj.infer(tmp_path / "m.moments", tmp_path / "own", 4)
+    (tmp_path / "m.corpus").rename(tmp_path / "own.corpus")
+    with pytest.raises(sj.InputError, match="own: not made by fit"):
+        sj.fit(TEXTS, tmp_path / "own", 4, overwrite="auto")
+
+
+def test_bars_are_shown_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events: list[Any] = []
+    for progress, shown in ((True, True), (False, False), (None, False)):
+        sj.fit(
+            TEXTS,
+            tmp_path / "m",
+            2,
+            polish=False,
+            progress=progress,
+            listener=events.append,
+            overwrite=True,
+            seed=9,
+        )
+        assert ("range" in capsys.readouterr().err) == shown
+        shutil.rmtree(tmp_path / "m.moments")
+    assert events
+
+
+def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {"body": TEXTS, "url": [f"u{n}" for n in range(len(TEXTS))], "year": 1990, "other": 1}
+    )
+    made = sj.fit(
+        table, tmp_path / "m", topics=3, random_state=4, text="body", id="url", metadata=["year"], min_df=6
+    )
+    assert (made.n_topics, made.dataset.attrs["provenance"]["scan_settings"]["seed"]) == (3, 4)
+    assert made.corpus is not None
+    sj.transform(made, made.corpus, tmp_path / "shares.parquet")
+    shares = pq.read_table(tmp_path / "shares.parquet")
+    assert shares.column_names[:2] == ["document_id", "year"]
+    assert shares.column("document_id")[0].as_py() == "u0"
+    with pytest.raises(TypeError, match="'n_topics' and 'n_components', which are the same"):
+        sj.fit(table, n_topics=3, n_components=4)
+
+
 def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(sj.InputError, match="3 documents and"):

@@ -37,7 +37,7 @@ from streaming_jsmf.config.scan import SCAN
 @topics_option
 @option("--moments", group=SCAN, rare=True, type=click.Path(), default=None,
         help="Path of the moments store, which is created if it does not exist.  [default: MODEL.moments]")  # fmt: skip
-@ingest_options(common=("stop_words", "read"))
+@ingest_options(common=("stop_words", "text", "metadata"))
 @options_of(ScanSettings, without=("max_topics", "third_moment"))
 @engine_options
 @option("--polish/--no-polish", group=POLISH, default=None,

@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from streaming_jsmf.cli.progress import Clock, Meter
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.jobs.progress import Clock, Meter
 from streaming_jsmf.storage.provenance import utc_now
 
 #: Name of standard error as a target.

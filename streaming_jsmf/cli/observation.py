@@ -13,9 +13,9 @@ import click
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
-from streaming_jsmf.cli.progress import Bars, Lines, progress_listener
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Listener, combine
+from streaming_jsmf.jobs.progress import Bars, Lines, progress_listener
 from streaming_jsmf.storage.provenance import package_versions
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_opt
 from streaming_jsmf.config import IngestRequest, ShareSettings, TextReading, request_of
 from streaming_jsmf.display import location
 
-_READING = ("reader", "read", "encoding", "on_bad_record")
+_READING = ("reader", "text", "id", "metadata", "read", "encoding", "on_bad_record")
 
 
 @verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4")

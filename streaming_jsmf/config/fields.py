@@ -15,6 +15,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
+from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
@@ -48,6 +49,8 @@ class About:
         What the default stands for where the value itself does not tell.
     flags, metavar
         Names of the option if they differ from the field's, and the placeholder of its value.
+    aliases
+        Other names of the keyword argument, in addition to those of the option.
     parse
         Converts text to a value; returns any other value unchanged.
     multiple
@@ -67,6 +70,7 @@ class About:
     lt: float | None = None
     absent: str = ""
     flags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     metavar: str | None = None
     parse: Callable[[Any], Any] | None = None
     multiple: bool = False
@@ -80,6 +84,10 @@ def setting(default: Any = MISSING, *, factory: Any = MISSING, **about: Any) -> 
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+#: Declares the seed of random draws.
+seed_setting = partial(setting, 0, ge=0, le=LARGEST_SEED, aliases=("random_state",))
 
 
 @dataclass(frozen=True)
@@ -99,8 +107,8 @@ class Field:
     @property
     def names(self) -> tuple[str, ...]:
         """The name of the keyword argument, and its aliases."""
-        aliases = (flag.lstrip("-").replace("-", "_") for flag in self.about.flags)
-        return tuple(dict.fromkeys((self.name, *aliases)))
+        flags = (flag.lstrip("-").replace("-", "_") for flag in self.about.flags)
+        return tuple(dict.fromkeys((self.name, *flags, *self.about.aliases)))
 
     @property
     def required(self) -> bool:
@@ -109,7 +117,7 @@ class Field:
 
     @property
     def shown_default(self) -> Any:
-        """The default; None where it depends on the source or on other settings, or if there is none."""
+        """The default; None where it depends on the source or on other settings, and of required settings."""
         return None if self.about.absent or self.about.multiple or self.required else self.default
 
     @property

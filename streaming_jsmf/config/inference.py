@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
+from streaming_jsmf.config.fields import Settings, seed_setting, setting
 from streaming_jsmf.errors import InputError
 
 Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
@@ -32,7 +32,7 @@ ANCHOR_ROW_SUM = 0.1
 
 RECTIFICATION, ANCHORS, POLISH, STOD = "Rectification", "Anchor words and topics", "Polish", "Engine stod"
 
-_topics = partial(setting, ge=1, option=False)
+_topics = partial(setting, ge=1, option=False, aliases=("n_components", "topics"))
 _rectification = partial(setting, group=RECTIFICATION, rare=True)
 _anchors = partial(setting, group=ANCHORS, rare=True)
 _stod = partial(setting, group=STOD, rare=True)
@@ -139,8 +139,8 @@ class InferSettings(Settings):
 
     n_topics: int = _topics()
     rectify: Rectifier = _rectification("enn")
-    max_iterations: int = _rectification(150, ge=1)
-    tolerance: float = _rectification(1e-05, ge=0, lt=1)
+    max_iterations: int = _rectification(150, ge=1, aliases=("max_iter",))
+    tolerance: float = _rectification(1e-05, ge=0, lt=1, aliases=("tol",))
     anchor_min_df: float | None = _anchors(
         None, absent="1 % of the documents, at least 20", metavar="NUMBER|SHARE", ge=0
     )
@@ -189,6 +189,11 @@ class InferSettings(Settings):
             )
         if words and self.anchors != "pivoted-qr":
             raise InputError(f"anchor_words require anchors pivoted-qr, not {self.anchors}; leave one out")
+
+    @property
+    def needs_whole_c(self) -> bool:
+        """Whether the rectification works on the whole matrix C, which only ``scan --exact`` stores."""
+        return self.rectify in ("ap", "dykstra", "dc")
 
     @property
     def anchor_groups(self) -> tuple[tuple[str, ...], ...]:
@@ -255,7 +260,7 @@ class StodSettings(Settings):
     iterations: int = _stod(30, flags=("--stod-iterations",), ge=1)
     threshold: float = _stod(6.0, flags=("--stod-threshold",), ge=0)
     refine: Refinement = _stod("none", flags=("--stod-refine",))
-    seed: int = _stod(0, ge=0, le=LARGEST_SEED)
+    seed: int = seed_setting(group=STOD, rare=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -288,4 +293,4 @@ class PolishSettings(Settings):
     steps: int = setting(20, group=POLISH, ge=1)
     rounds: int = setting(5, group=POLISH, rare=True, ge=2)
     held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
-    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    seed: int = seed_setting()

@@ -74,7 +74,7 @@ def _pairs(given: Any) -> Any:
     pairs = [pair.partition("=") for pair in given]
     for key, equals, value in pairs:
         if not (key and equals):
-            raise InputError(f"--read is {key + value!r}; give KEY=VALUE, such as text=body")
+            raise InputError(f"--read is {key + value!r}; give KEY=VALUE, such as delimiter=;")
     return {key: value for key, _, value in pairs}
 
 
@@ -152,10 +152,16 @@ class Curation(Settings):
 
 @dataclass(frozen=True)
 class TextReading(Settings):
-    """Options of the readers of texts; None leaves the reader's default.
+    """Options of the readers, mostly of those of texts; None leaves the reader's default.
 
     Parameters
     ----------
+    text
+        Column of the texts.
+    id
+        Column of the document ids.
+    metadata
+        Columns to keep with the documents, separated by commas.
     encoding
         Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     ngrams
@@ -166,6 +172,9 @@ class TextReading(Settings):
         Whether to keep mail headers, quoted lines, signatures, tags and addresses.
     """
 
+    text: str | None = _reading(None, absent="guessed", metavar="COLUMN")
+    id: str | None = _reading(None, absent="guessed, or file and row", metavar="COLUMN", rare=True)
+    metadata: str | Sequence[str] | None = _reading(None, absent="all", metavar="COLUMNS")
     encoding: str | None = _reading(
         None, absent="utf-8, or as the byte order mark says", metavar="NAME,NAME", rare=True
     )
@@ -190,7 +199,7 @@ class IngestRequest(Settings):
         Reader to use: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
         or bag-of-words-parquet.
     read
-        Reader option, such as text=body, id=url or metadata=year,country (may be repeated).
+        Another option of the reader, such as delimiter=; (may be repeated).
     curation
         Fields of ``Curation`` by name.
     preset
@@ -214,7 +223,9 @@ class IngestRequest(Settings):
     """
 
     reader: ReaderName | None = _reading(None, absent="chosen by file names and columns", metavar="NAME")
-    read: Mapping[str, Any] = _reading(factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs)
+    read: Mapping[str, Any] = _reading(
+        factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs, rare=True
+    )
     curation: Mapping[str, Any] = setting(factory=dict, option=False)
     preset: Preset | None = _curation(None, absent="text", rare=True)
     vocabulary: str | Path | Sequence[str] | None = _curation(
@@ -225,7 +236,7 @@ class IngestRequest(Settings):
         None, absent="none, or those of the vocabulary", metavar="NPMI|FILE|CORPUS|MODEL|none"
     )
     tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
-    on_bad_record: OnBadRecord = _reading("fail")
+    on_bad_record: OnBadRecord = _reading("fail", rare=True)
     files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
 

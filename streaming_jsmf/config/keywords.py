@@ -32,35 +32,48 @@ def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> No
         raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
 
 
-def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Function], Function]:
+def takes(
+    *kinds: type[Settings], without: Collection[str] = (), forwarding: Callable[..., Any] | None = None
+) -> Callable[[Function], Function]:
     """A decorator: a function with ``**options`` takes the fields of these settings as keyword arguments.
 
     It refuses other keywords, and shows the fields in the signature and the docstring of the function, which reads them
-    with ``settings_of`` or ``Settings.of``.
+    with ``settings_of`` or ``Settings.of``. Aliases, also of the function's own parameters, are passed by their names.
+    ``forwarding`` is a function that receives ``**options``, so that its keyword arguments are taken, too.
     """
-    fields = {
-        name: field
-        for kind in kinds
-        for name, field in declared(kind).items()
-        if field.about.option and name not in without
-    }
+    every = {name: field for kind in kinds for name, field in declared(kind).items() if name not in without}
+    fields = {name: field for name, field in every.items() if field.about.option}
 
     def apply(function: Function) -> Function:
         signature = inspect.signature(function)
         own = {
             name: value for name, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD
         }
-        known = {*own, *(name for field in fields.values() for name in field.names)}
+        for name, value in inspect.signature(forwarding).parameters.items() if forwarding else ():
+            own.setdefault(name, value)
+        names = {name: name for name in own} | {
+            alias: name
+            for name, field in every.items()
+            if name in own or name in fields
+            for alias in field.names
+        }
 
         @wraps(function)
         def checked(*arguments: Any, **options: Any) -> Any:
-            for name in options.keys() - known:
+            for name in options.keys() - names.keys():
                 from difflib import get_close_matches
 
-                near = get_close_matches(name, known, 1)
+                near = get_close_matches(name, names, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
-            return function(*arguments, **options)
+            spelled: dict[str, str] = {}
+            for given in options:
+                first = spelled.setdefault(names[given], given)
+                if first != given:
+                    raise TypeError(
+                        f"{function.__name__}() got {first!r} and {given!r}, which are the same; give one"
+                    )
+            return function(*arguments, **{name: options[given] for name, given in spelled.items()})
 
         keywords = [
             inspect.Parameter(

@@ -1,4 +1,4 @@
-"""What to simulate, to compare, to evaluate, to show, to change and to query, each with the defaults of its verb."""
+"""Options of the verbs simulate, choose-k, evaluate, report, topics, documents and transform."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
+from streaming_jsmf.config.fields import Settings, seed_setting, setting
 from streaming_jsmf.errors import InputError
 
 ShareMethod = Literal["map", "cvb0"]
@@ -17,7 +17,7 @@ Order = Literal["share", "topic"]
 #: Word ids are int32.
 MOST_WORDS = 2**31 - 1
 
-#: Number of words of each topic, and of documents in an answer, unless told otherwise.
+#: Default number of words of each topic, and of documents in an answer.
 DEFAULT_WORDS = DEFAULT_NUMBER = 10
 
 _distribution = partial(setting, group="Distributions")
@@ -56,7 +56,7 @@ class SimulationSettings(Settings):
     n_documents: int = setting(flags=("--documents",), ge=1)
     n_words: int = setting(flags=("--vocabulary-size",), ge=1, le=MOST_WORDS)
     n_topics: int = setting(flags=("--topics",), ge=1)
-    seed: int = setting(0, ge=0, le=2**64 - 1)
+    seed: int = seed_setting(le=2**64 - 1)
     alpha: float | None = _distribution(None, absent="1/K")
     beta: float | None = _distribution(None, absent="200/N", gt=0)
     mean_length: float = _distribution(100, gt=0, le=1_000_000)
@@ -91,7 +91,7 @@ class ComparisonRequest(Settings):
     out: str | Path | None = setting(None, absent="the source with .choose-k appended", metavar="DIRECTORY")
     corpus: str | Path | None = setting(None, absent="its path at the time of the scan", metavar="CORPUS")
     replicas: int = setting(3, ge=0)
-    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    seed: int = seed_setting()
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class EvaluationRequest(Settings):
     moments: Any = setting(None, absent="its path at that time", metavar="MOMENTS")
     truth: Any = setting(None, absent="none", metavar="CORPUS")
     replicas: int = setting(5, ge=0)
-    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    seed: int = seed_setting()
     words: int | None = setting(None, absent="topics are not listed", ge=1)
 
 

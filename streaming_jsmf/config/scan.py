@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from streaming_jsmf.config.fields import LARGEST_SEED, Settings, setting
+from streaming_jsmf.config.fields import Settings, seed_setting, setting
 from streaming_jsmf.errors import InputError
 
 DocumentWeights = Literal["capped", "uniform", "length"]
@@ -82,7 +82,7 @@ class ScanSettings(Settings):
         None, absent="the larger of total / 64 and 200 per word, between 8 M and 64 M", ge=1
     )
     power_steps: int = _setting(3, ge=1)
-    seed: int = setting(0, ge=0, le=LARGEST_SEED)
+    seed: int = seed_setting()
     partition_by: str | None = _setting(None, absent="none", metavar="COLUMN")
     exact: bool = _setting(False, added=True)
     third_moment: bool = setting(False, group=SCAN, added=True)

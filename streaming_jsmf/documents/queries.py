@@ -102,10 +102,7 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
     merged = MergedShares.of(opened, groups)
     if not grouped:
         return largest(merged, [0], count)[0]
-    column, label, name = (None, None, "") if by is None else grouping(merged, by)
-    table = by_group(merged, column, label)
-    if label is not None:
-        table = table.rename_columns([name, *table.column_names[1:]])
+    table = by_group(merged, by)
     numbers = np.array([group[0] for group in groups])[np.asarray(table.column(TOPIC))]
     place = table.schema.get_field_index(TOPIC)
     table = table.set_column(place, TOPIC, [numbers])
@@ -246,19 +243,16 @@ class _Least:
         return self._table.select([DOCUMENT_ID, second, *others])
 
 
-def grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | None, str]:
-    """The column of ``by``, a function that maps its values to groups (None: each value is one), and the groups' name.
-
-    ``COLUMN:year``, ``:quarter``, ``:month`` and ``:day`` make periods of typed dates and of texts that start with an
-    ISO date. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by year by default.
-    Raises ``InputError`` for periods of other values.
-    """
+def _grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | None, str]:
+    """The column of ``by``, a function from its values to groups (None: each is one), and the name of the groups."""
     column, colon, unit = by.rpartition(":")
     if not colon or unit not in PERIODS or by in shares.columns:
         column, unit = by, ""
-    first = next(iter(shares.tables([column])), None) if column in shares.columns else None
+    if column not in shares.columns:
+        raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
+    first = next(iter(shares.tables([column])), None)
     if first is None:
-        return column, None, column  # by_group reports a column that is missing
+        return column, None, column
     kind = first.schema.field(column).type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
     dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
@@ -284,17 +278,18 @@ def _periods(values: Any, unit: str) -> Any:
     return pc.struct_field(pc.extract_regex(texts, rf"^(?P<period>{PERIODS[unit]})(?:[^0-9]|$)"), "period")
 
 
-def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any] | None = None) -> Any:
+def by_group(shares: SharesFile, by: str | None) -> Any:
     """Return mean topic shares of the documents with each value of a metadata column; None: of all documents.
 
     There is a row per group (in order, null last) and topic: the value, number of documents, topic, mean share and its
-    standard error (null for one document). One pass. ``label`` maps an Arrow column to groups, such as dates to years.
-    Raises ``InputError`` if there is no such column, or it has too many values; ``StoreError`` if the shares are
-    damaged.
+    standard error (null for one document). One pass. ``COLUMN:year``, ``:quarter``, ``:month`` and ``:day`` make
+    periods of typed dates and of texts that start with an ISO date; the column of the result is then called, for
+    example, ``year of COLUMN``. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by
+    year by default. Raises ``InputError`` if there is no such column, it has too many values, or periods are of other
+    values; ``StoreError`` if the shares are damaged.
     """
-    if column is not None and column not in shares.columns:
-        raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
-    groups = _Groups(shares, column)
+    column, label, name = (None, None, "") if by is None else _grouping(shares, by)
+    groups = _Groups(shares, name)
     for table in shares.tables([*([column] if column else []), *shares.about.columns]):
         values = shares.about.dense(table)
         if column is None:
@@ -306,10 +301,10 @@ def by_group(shares: SharesFile, column: str | None, label: Callable[[Any], Any]
 
 
 class _Groups:
-    """Number of documents and sums of shares and squared shares for each value of a column."""
+    """Number of documents and sums of shares and squared shares for each group; ``name`` is empty for a single one."""
 
-    def __init__(self, shares: SharesFile, column: str | None) -> None:
-        self._shares, self._column, self._n_topics = shares, column, shares.about.n_topics
+    def __init__(self, shares: SharesFile, name: str) -> None:
+        self._shares, self._name, self._n_topics = shares, name, shares.about.n_topics
         self._documents: dict[Any, int] = {}
         self._sums: dict[Any, Floats] = {}
         self._type: Any = pa.null()
@@ -328,7 +323,7 @@ class _Groups:
         sums = self._sums.setdefault(name, np.zeros((2, self._n_topics)))
         if len(self._sums) * self._n_topics > MOST_SUMS:
             raise InputError(
-                f"{self._shares.path}: column {self._column!r} has more than {len(self._sums) - 1:,} values; give one "
+                f"{self._shares.path}: column {self._name!r} has more than {len(self._sums) - 1:,} values; give one "
                 "that makes groups of documents"
             )
         self._documents[name] = self._documents.get(name, 0) + len(values)
@@ -352,8 +347,8 @@ class _Groups:
             SHARE: pa.array(total),
             ERROR: pa.array(error, mask=documents < 2),
         }
-        if self._column is not None:
+        if self._name:
             repeated = [name for name in names for _ in range(self._n_topics)]
             kind = self._type.value_type if pa.types.is_dictionary(self._type) else self._type
-            columns = {self._column: pa.array(repeated, kind), **columns}
+            columns = {self._name: pa.array(repeated, kind), **columns}
         return pa.table(columns)

@@ -26,10 +26,10 @@ from streaming_jsmf.moments.word_counts import CountRequest, SketchProbes, WordS
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
-    create_sealed_group,
     digest,
     read_array,
     read_sealed,
+    sealed_as,
     write_array,
 )
 from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_writer, work_place
@@ -214,7 +214,7 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
                 if values is not None
             },
         }
-        create_sealed_group(beside, KIND, FORMAT_VERSION, attributes)
+        create_group(beside, sealed_as(KIND, FORMAT_VERSION, attributes))
 
 
 def _write_variable(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:

@@ -118,11 +118,9 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
             for key in keys:
                 checkpoints.drop(kind, key)
         if complete and kept and scan.order.total not in found.intact_folds:
-            lost, remedy = (
-                True,
-                "the kept parts are folded again" if checkpoints.keep else "its scan is repeated",
-            )
-            logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, remedy)
+            lost = True
+            consequence = "the kept parts are folded again" if checkpoints.keep else "its scan is repeated"
+            logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, consequence)
     return lost
 
 

@@ -81,7 +81,7 @@ def _require_same(store: Moments, wanted: Manifest) -> None:
         ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
         detail = differences(ours, asked_for) or "algorithm version"
         raise SettingsMismatchError(
-            f"{store.path}: made with another settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
+            f"{store.path}: made with other settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
             f"asked {wanted.range_key[:12]}); give another path or delete it"
         )
     asked = wanted.corpora[0]

@@ -59,15 +59,15 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
     column = _time_column(schema) if by is None else by
     if column is None:
         return None
-    column, label, name = queries.grouping(shares, column)
-    table = queries.by_group(shares, column, label)
+    table = queries.by_group(shares, column)
+    name = table.column_names[0]
     n_topics = shares.about.n_topics
-    values = table.column(column).to_pylist()[::n_topics]
+    values = table.column(name).to_pylist()[::n_topics]
     if len(values) > MOST_GROUPS:
         if by is None:
             return None
         raise InputError(
-            f"column {column!r} has {len(values)} values; --by takes one of at most {MOST_GROUPS}, such as a year or "
+            f"column {name!r} has {len(values)} values; --by takes one of at most {MOST_GROUPS}, such as a year or "
             "a class"
         )
     return Groups(

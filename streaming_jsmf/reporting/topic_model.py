@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -19,6 +18,8 @@ from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.jobs.events import Listener, combine, silent
+from streaming_jsmf.jobs.progress import progress_shown
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
@@ -128,7 +129,7 @@ class TopicModel:
         return self.edit(lambda edits: edits.hide(*topics))
 
     def unhide(self, *topics: int) -> TopicModel:
-        """Show these topics again; all topics if none is given."""
+        """Show these topics again; by default all topics."""
         return self.edit(lambda edits: edits.unhide(*topics))
 
     def documents(
@@ -211,8 +212,16 @@ def fit(
 def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) -> Fitted: ...
 
 
+@fitting.fit_options(forwarding=fitting.fit)
 def fit(
-    source: Any, path: str | Path | None = None, n_topics: int | Sequence[int] | None = None, **options: Any
+    source: Any,
+    path: str | Path | None = None,
+    n_topics: int | Sequence[int] | None = None,
+    *,
+    overwrite: bool | Literal["auto"] = False,
+    progress: bool | None = None,
+    listener: Listener = silent,
+    **options: Any,
 ) -> TopicModel | Fitted:
     """Find the topics of a corpus, or of any source of ``ingest``: scan, infer and polish.
 
@@ -248,15 +257,21 @@ def fit(
     execution, threads
         How the scan and the inference run; the result does not depend on it.
     overwrite
-        Replace existing models.
+        Replace existing models, and the corpus and the moments next to them if they were made in another way. auto:
+        only those that ``fit`` made with this ``path`` and whose topics were not edited, so that a cell of a notebook
+        can be run again.
+    progress
+        Whether to show progress bars. None: in notebooks and on terminals.
+    listener
+        Called with each event of ``jobs.events``.
     **options
-        Fields of all these settings, such as ``min_df=5``, ``seed=3`` or ``workers=4``, and ``engine``. ``seed``
-        applies to the scan, the engine and polish.
+        Fields of all these settings, such as ``text="body"``, ``min_df=5``, ``seed=3`` or ``workers=4``, and
+        ``engine``. ``seed`` applies to the scan, the engine and polish.
 
     Examples
     --------
     >>> model = fit(["the cat sat on the mat", ...], n_topics=20)  # doctest: +SKIP
-    >>> model = fit("news.csv", "news", 20)  # doctest: +SKIP
+    >>> model = fit("news.csv", "news", 20, text="body", id="url", metadata=["date"])  # doctest: +SKIP
     """
     if isinstance(path, int | Sequence) and not isinstance(path, str):
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
@@ -268,7 +283,8 @@ def fit(
                     "models of several numbers of topics need a path, below which they are written"
                 )
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streaming-jsmf-"))) / "model"
-        found = fitting.fit(source, path, n_topics, **options)
+        told = combine(stack.enter_context(progress_shown(progress)), listener)
+        found = fitting.fit(source, path, n_topics, overwrite=overwrite, listener=told, **options)
         if several:
             return found
         model = TopicModel(found.models[0])
@@ -277,6 +293,3 @@ def fit(
         model._corpus = found.corpus
         weakref.finalize(model, stack.pop_all().close)
     return model
-
-
-fit.__signature__ = inspect.signature(fitting.fit)  # type: ignore[attr-defined]

@@ -115,13 +115,13 @@ def read_attributes(path: StorePath, *, hint: str = "make the store again") -> d
     return attributes
 
 
-def create_sealed_group(path: StorePath, kind: str, version: int, attributes: Mapping[str, Any]) -> None:
-    """Create a group with its kind, format version and attributes, whose fingerprint ``read_sealed`` checks."""
-    create_group(path, sealed({"kind": kind, "format_version": version, **attributes}))
+def sealed_as(kind: str, version: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of a group with its kind, format version and the fingerprint that ``read_sealed`` checks."""
+    return sealed({"kind": kind, "format_version": version, **attributes})
 
 
 def read_sealed(path: StorePath, kind: str, version: int, *, what: str, hint: str) -> dict[str, Any]:
-    """Return the attributes of a group made by ``create_sealed_group``.
+    """Return the attributes of a group that were made by ``sealed_as``.
 
     Raises ``StoreError`` if they were changed, are damaged, or have another kind or version. The message names
     ``what`` is damaged and ends with ``hint``.

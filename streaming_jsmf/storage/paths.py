@@ -14,7 +14,7 @@ import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from io import BufferedIOBase
@@ -228,12 +228,11 @@ def exists(path: AnyPath) -> bool:
 
 
 def similar_names(path: AnyPath | UPath) -> str:
-    """A question that suggests up to three similar names in the directory of a missing local path; empty if none is."""
+    """Suggest up to three similar names in the directory of a missing local path; return an empty text without any."""
     local = _on_disk(path)
-    names: list[str] = []
-    with suppress(OSError):
-        names = [] if local is None else [found.name for found in local.parent.iterdir()]
-    near = [] if local is None else get_close_matches(local.name, names, 3)
+    if local is None or not local.parent.is_dir():
+        return ""
+    near = get_close_matches(local.name, (found.name for found in local.parent.iterdir()), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.storage.arrays import read_sealed, replace_attributes
+from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels
@@ -112,7 +111,7 @@ class TopicEdits:
         return edited
 
     def unhide(self, *topics: int) -> TopicEdits:
-        """Show these topics again; all topics if none is given."""
+        """Show these topics again; by default all topics."""
         shown = {self._checked(topic) for topic in topics} or set(self.hidden)
         return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in shown))
 
@@ -184,14 +183,9 @@ def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], To
     place = path / EDITS
     with sole_writer(place):
         edits = change(read_edits(path, model))
-        stored: dict[str, Any] = {
-            "kind": KIND,
-            "format_version": FORMAT_VERSION,
-            "model": model.provenance.get("fingerprint"),
-            **edits.fields(),
-        }
+        stored = {"model": model.provenance.get("fingerprint"), **edits.fields()}
         make_directory(place)
-        replace_attributes(place, sealed(stored))
+        replace_attributes(place, sealed_as(KIND, FORMAT_VERSION, stored))
     return edits
 
 

@@ -30,7 +30,7 @@ def require_feasible(
     if counted is not None:
         require_candidates(n_topics, settings, counted, n_documents)
     given_anchors(settings, vocabulary.words, counted, n_documents, corpus.root)
-    if settings.rectify in ("ap", "dykstra", "dc") and not exact:
+    if settings.needs_whole_c and not exact:
         raise InputError(
             f"--rectify {settings.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
             "palm"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,19 +26,22 @@ from streaming_jsmf.config import (
     settings_of,
     takes,
 )
-from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import StorePath, exists, local_path, store_path
+from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
 from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.topics.edits import EDITS
 from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
 from streaming_jsmf.topics.rectify import announce_cost
-from streaming_jsmf.topics.store import commit_model, is_done, model_targets
+from streaming_jsmf.topics.store import commit_model, is_done, model_targets, read_model
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +63,9 @@ def beside(model: StorePath, kind: str) -> StorePath:
     return model.with_name(f"{model.name}.{kind}")
 
 
-@takes(
+#: Declares the keyword arguments of ``fit``.
+fit_options = partial(
+    takes,
     IngestRequest,
     Curation,
     TextReading,
@@ -69,6 +75,9 @@ def beside(model: StorePath, kind: str) -> StorePath:
     Execution,
     without=("max_topics", "third_moment"),
 )
+
+
+@fit_options()
 def fit(
     source: Any,
     path: str | Path | None = None,
@@ -81,7 +90,7 @@ def fit(
     moments: str | Path | None = None,
     execution: Execution | None = None,
     threads: int | None = None,
-    overwrite: bool = False,
+    overwrite: bool | Literal["auto"] = False,
     listener: Listener = silent,
     **options: Any,
 ) -> Fitted:
@@ -99,7 +108,11 @@ def fit(
     threads = options.get("workers") if threads is None else threads
     target = store_path(path, "a model")
     place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
-    targets = model_targets(target, topics, overwrite)
+    if overwrite not in (True, False, "auto"):
+        raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
+    targets = model_targets(target, topics, bool(overwrite))
+    if overwrite == "auto":
+        overwrite = _replaceable(target, targets.values(), place)
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
     request = request_of(ingest_request, options)
     corpus = _corpus(source, target, request, execution, listener, overwrite)
@@ -107,7 +120,8 @@ def fit(
     announce_cost(corpus.n_words, wanted[max(topics)], threads)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
     scan_settings = replace(scan_settings, max_topics=max(topics), third_moment=third_moment)
-    store = scan(corpus, place, scan_settings, execution, listener)
+    run_scan = partial(scan, corpus, place, scan_settings, execution, listener)
+    store = _replacing(run_scan, place) if overwrite and moments is None else run_scan()
     for k, model_target in targets.items():
         known = model_fingerprint(store, wanted[k])
         if polish_settings is not None:
@@ -121,6 +135,33 @@ def fit(
                 model = polish_model(model, name, corpus, model_target, polish_settings, execution, listener)
             commit_model(model_target, model, overwrite=overwrite, work=polish_settings is not None)
     return Fitted(store.path, tuple(targets.values()), corpus.root)
+
+
+def _replacing(run_scan: Callable[[], Moments], place: StorePath) -> Moments:
+    """The result of a scan into ``place``, replacing moments of other settings or of another corpus."""
+    try:
+        return run_scan()
+    except SettingsMismatchError:
+        remove_store(place)
+        return run_scan()
+
+
+def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:
+    """Whether what exists may be replaced: not models whose topics were edited since.
+
+    Raises ``InputError`` if ``fit`` did not make it with this path.
+    """
+    existing = [path for path in models if node_exists(path)]
+    made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
+    corpus = beside(target, "corpus")
+    if exists(str(corpus)):
+        made[corpus] = "made_for" in read_manifest(str(corpus)).settings
+    for path, by_fit in made.items():
+        if not by_fit:
+            raise InputError(
+                f"{path}: not made by fit with this path; give another path, or --overwrite to replace it"
+            )
+    return not any(node_exists(path / EDITS) for path in existing)
 
 
 def _numbers(

@@ -54,7 +54,7 @@ def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads:
     """
     k = settings.n_topics
     needed = _BLOCKS * 8 * n_words * k
-    whole = isinstance(settings, InferSettings) and settings.rectify in ("ap", "dykstra", "dc")
+    whole = isinstance(settings, InferSettings) and settings.needs_whole_c
     matrices = MATRICES[settings.rectify] * matrix_bytes(n_words) if whole else 0  # type: ignore[union-attr]
     short = shortage(needed + matrices, threads or os.cpu_count() or 1)
     if short is not None:

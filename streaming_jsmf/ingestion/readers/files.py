@@ -255,7 +255,7 @@ def open_parquet_source(path: str) -> Iterator[Any]:
 def of_first_readable(files: Sequence[str], read: Callable[[str], T], hint: str) -> T:
     """Return what ``read`` returns for the first file that it can read; reading reports errors of the others.
 
-    Raises InputError, with the UnreadableError of the first file and the hint, if there is none.
+    Raises InputError if no file is readable, with the reason for the first file and the hint.
     """
     reasons = []
     for path in files:

@@ -6,13 +6,22 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dask.utils import format_bytes
 from tqdm import tqdm
 
-from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
+from streaming_jsmf.jobs.events import (
+    Event,
+    Iteration,
+    Listener,
+    PartitionCommitted,
+    StageFinished,
+    StageStarted,
+    silent,
+)
 
 logger = logging.getLogger("streaming_jsmf.progress")
 
@@ -130,7 +139,11 @@ class Bars:
     def _open(self) -> None:
         self.close()
         unit = self.meter.unit
-        self.bar = tqdm(
+        if _in_notebook():
+            from tqdm.auto import tqdm as bar
+        else:
+            bar = tqdm
+        self.bar = bar(
             desc=self.meter.stage,
             total=self.meter.total_size,
             unit=f" {unit}",
@@ -162,6 +175,24 @@ class Bars:
 def progress_listener() -> Lines | Bars:
     """Return bars if standard error is a terminal, otherwise lines."""
     return Bars() if sys.stderr.isatty() else Lines()
+
+
+@contextmanager
+def progress_shown(wanted: bool | None) -> Iterator[Listener]:
+    """Yield a listener that shows bars if they are ``wanted``; None: in notebooks and on terminals."""
+    if wanted is False or (wanted is None and not (_in_notebook() or sys.stderr.isatty())):
+        yield silent
+        return
+    bars = Bars()
+    try:
+        yield bars
+    finally:
+        bars.close()
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", {})
 
 
 def _speed(meter: Meter) -> list[str]:
