@@ -33,15 +33,16 @@ YEARS = (1990, 1995, 2003)
 
 #: Each notebook and part of its output.
 NOTEBOOKS = {
-    "quick_start": "1,200 documents, 292 words",
+    "quick_start": "5,000 documents, 9,470 words",
     "explore_model": "sum of A 1.0",
     "choose_k": "suggested: 8 topics",
-    "topics_over_time": "from the plan on average",
+    "topics_over_time": "1990..2022: 5% of it climate",
     "documents_search": "half of the documents have a topic of",
     "dask_cluster": "of one thread",
     "two_engines": "stod has a mean L1 of 0.0",
-    "sklearn_pipeline": "report of 8 topics",
-    "data_frame": "400 rows; shares of the first sum to 1.000",
+    "sklearn_pipeline": "report of 10 topics",
+    "data_frame": "5,000 rows; shares of the first sum to 1.000",
+    "guided_topics": "apartheid",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import csv
 import json
 import random
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InferSettings, InputError, StoreError, fit, transform
+from streaming_jsmf import InferSettings, InputError, StoreError, evaluate, fit, report, transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
@@ -339,6 +341,45 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert without_boilerplate(pa.array(kept)).to_pylist() == kept
     page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
     assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
+
+
+def encoded_files(seed: int) -> tuple[str, str]:
+    """A picture, as runs of twenty colours, in uuencode, and a key in base64."""
+    rng = np.random.default_rng(seed)
+    colors = np.random.default_rng(0).bytes(20)
+    data = b"".join(colors[i : i + 1] * int(n) for i, n in rng.integers((0, 3), (20, 40), (200, 2)))
+    lines = [binascii.b2a_uu(data[i : i + 45]).decode() for i in range(0, len(data), 45)]
+    return f"begin 644 x.bmp\n{''.join(lines)}`\nend\n", base64.encodebytes(rng.bytes(200)).decode()
+
+
+def test_encoded_files_are_boilerplate_and_the_text_around_them_stays() -> None:
+    picture, key = encoded_files(0)
+    text = f"Here it is:\n\n{picture}\nKey:\n{key}\nMORE ABOUT\nMARS\n"
+    assert without_boilerplate(pa.array([text]))[0].as_py().split() == [
+        *("Here", "it", "is:", "Key:", "MORE", "ABOUT", "MARS")
+    ]
+    shouted = "MARS IS FAR\n" * 3 + "a/" * 40 + "\n" + "ACGT" * 20
+    assert without_boilerplate(pa.array([shouted]))[0].as_py() == shouted
+
+
+def test_a_topic_of_encoded_files_is_doubtful_wherever_topics_are_shown(
+    tmp_path: Path, invoke: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    papers = open_corpus(Path(__file__).parent.parent / "data_specs" / "uci_nips")
+    words = np.array(papers.vocabulary().words)
+    bags = pq.read_table(papers.shard_path(papers.shards[0])).slice(0, 300).to_pylist()
+    texts = [" ".join(np.repeat(words[bag["ids"]], bag["counts"]).tolist()) for bag in bags]
+    texts += [encoded_files(seed)[0] for seed in range(1, 13)]
+    assert "warning" not in repr(fit(texts, n_topics=5, polish=False))
+    caplog.clear()
+    model = fit(texts, tmp_path / "model", 5, polish=False, boilerplate="keep")
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    [doubtful] = re.findall(r"^topic (\d) .*: its words are spelled unlike", warning)
+    assert f"warning: {warning}" in repr(model)
+    assert f"warning: {warning}" in invoke("topics", model).err
+    assert any(sentence.startswith(f"topic {doubtful} ") for sentence in evaluate(model)["warnings"])
+    report(model, tmp_path / "page.html")
+    assert f"not topic {doubtful}" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.verdicts import topic_warnings
+from streaming_jsmf.evaluation.verdicts import Frequency, topic_warnings
 from streaming_jsmf.reporting import contents, layout, page
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.layout import (
@@ -133,7 +133,9 @@ def test_warnings_say_what_is_wrong_with_a_topic() -> None:
         [["1990s", "12", "7th", "may"], ["sea", "ship", "w1234"], ["qx", "zz", "kk", "sea"], ["sea", "boat"]],
         np.array([0.4, 0.3, 0.2, 0.1]),
         affinity,
-        document_frequency=[[500, 900, 300, 100], [40, 60, 80], [2, 3, 2, 900], [40, 50]],
+        frequency=Frequency(
+            [[500, 900, 300, 100], [40, 60, 80], [2, 3, 2, 900], [40, 50]], np.full((4, 4), 0.5), 2
+        ),
         npmi=[0.2, 0.0, -0.1, None],
     )
     assert numbers == ("mostly numbers",)
@@ -143,6 +145,28 @@ def test_warnings_say_what_is_wrong_with_a_topic() -> None:
     assert copy == ("nearly a copy of topic 1",)
     found = topic_warnings([["a"], ["b"]], np.full(2, 0.5), np.full((2, 2), 0.85), numbers=[4, 7])
     assert found == [(), ("nearly a copy of topic 4",)]
+
+
+@pytest.mark.parametrize(
+    ("frequency", "spelling", "n_documents", "found"),
+    [
+        ([9, 9, 9, 900], 0.5, 18_000, ["9 of 18,000 documents"]),
+        ([9, 9, 9, 900], 0.5, 3_000, []),
+        ([9, 9, 9, 900], 0.5, None, []),
+        ([11, 11, 11, 900], 0.5, 18_000, []),
+        ([4, 4, 4, 900], 0.5, 500, ["4 documents"]),
+        ([4, 4, 4, 900], 0.5, 200, []),
+        ([400, 500], 0.02, 1_000, ["spelled unlike"]),
+        ([400, 500], 0.03, 1_000, []),
+    ],
+)
+def test_words_are_doubtful_that_are_rare_or_spelled_unlike_the_rest(
+    frequency: list[int], spelling: float, n_documents: int | None, found: list[str]
+) -> None:
+    words = Frequency([frequency], np.full((1, 4), spelling), 2, n_documents)
+    warnings = topic_warnings([["some", "words"]], np.ones(1), frequency=words)[0]
+    assert len(warnings) == len(found)
+    assert all(part in warning for part, warning in zip(found, warnings, strict=True))
 
 
 @pytest.mark.parametrize("module", [contents, layout, page])

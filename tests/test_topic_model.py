@@ -331,6 +331,12 @@ def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     shares = pq.read_table(tmp_path / "shares.parquet")
     assert shares.column_names[:2] == ["document_id", "year"]
     assert shares.column("document_id")[0].as_py() == "u0"
+    other = pd.DataFrame({"body": [TEXTS[0], None, TEXTS[1]], "url": list("abc")}, index=[7, 8, 9])
+    found = made.transform(other, text="body")
+    assert [*found.index] == [7, 8, 9], "a missing text keeps its row"
+    named = made.transform(other, text="body", id="url")
+    assert [*named.index] == ["a", "b", "c"]
+    np.testing.assert_array_equal(found, named)
     with pytest.raises(TypeError, match="'n_topics' and 'n_components', which are the same"):
         sj.fit(table, n_topics=3, n_components=4)
 

@@ -60,13 +60,13 @@ def print_topics(
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
     from streaming_jsmf.evaluation.verdicts import warnings_of
-    from streaming_jsmf.reporting.topics import topic_text
+    from streaming_jsmf.reporting.topics import doubts_of, topic_text
     from streaming_jsmf.topics.store import models_at, read_model
 
     for place in (place for model in models for place in models_at(str(model))):
-        text = topic_text(_read(place, words, order), characteristic=characteristic)
-        click.echo(f"model: {location(place)}\n{text}")
-        for sentence in warnings_of(read_model(place, ()).metrics):
+        found = _read(place, words, order)
+        click.echo(f"model: {location(place)}\n{topic_text(found, characteristic=characteristic)}")
+        for sentence in (*warnings_of(read_model(place, ()).metrics), *doubts_of(found)):
             click.echo(f"warning: {sentence}", err=True)
 
 

@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_option, path, verb
-from streaming_jsmf.config import IngestRequest, ShareSettings, TextReading, request_of
+from streaming_jsmf.config import FIXED_BY_MODEL, IngestRequest, ShareSettings, TextReading
 from streaming_jsmf.display import location
-
-_READING = ("reader", "text", "id", "metadata", "read", "encoding", "on_bad_record")
 
 
 @verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4")
@@ -18,7 +16,7 @@ _READING = ("reader", "text", "id", "metadata", "read", "encoding", "on_bad_reco
 @click.argument("source")
 @path("out")
 @options_of(ShareSettings)
-@options_of(IngestRequest, TextReading, only=_READING)
+@options_of(IngestRequest, TextReading, without=FIXED_BY_MODEL)
 @overwrite_option
 @execution_options
 def transform(model: str, source: str, out: str, **options: Any) -> str:
@@ -32,8 +30,7 @@ def transform(model: str, source: str, out: str, **options: Any) -> str:
     """
     from streaming_jsmf.documents.transform import transform as run
 
-    reading = request_of(None, {name: options.pop(name) for name in _READING if name in options})
-    made = run(model, source, out, reading=reading, **options)
+    made = run(model, source, out, **options)
     totals = made.about.totals
     documents = f"{totals.documents} documents, " if totals else ""
     return f"shares: {location(out)} ({documents}{made.about.n_topics} topics)"

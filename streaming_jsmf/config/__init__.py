@@ -24,6 +24,7 @@ from streaming_jsmf.config.inference import Refinement as Refinement
 from streaming_jsmf.config.inference import SimplexMethod as SimplexMethod
 from streaming_jsmf.config.inference import StodSettings as StodSettings
 from streaming_jsmf.config.ingest import ALL_DOCUMENTS as ALL_DOCUMENTS
+from streaming_jsmf.config.ingest import FIXED_BY_MODEL as FIXED_BY_MODEL
 from streaming_jsmf.config.ingest import Curation as Curation
 from streaming_jsmf.config.ingest import IngestRequest as IngestRequest
 from streaming_jsmf.config.ingest import OnBadRecord as OnBadRecord

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from streaming_jsmf.config.fields import Settings, fields_given, setting
+from streaming_jsmf.config.fields import Settings, declared, fields_given, setting
 from streaming_jsmf.config.keywords import require_kind
 from streaming_jsmf.errors import InputError
 
@@ -239,6 +239,15 @@ class IngestRequest(Settings):
     on_bad_record: OnBadRecord = _reading("fail", rare=True)
     files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
+
+
+#: Options of a source that a given model fixes: all but those that say how the source is read.
+FIXED_BY_MODEL = tuple(
+    name
+    for kind in (IngestRequest, TextReading)
+    for name, field in declared(kind).items()
+    if field.about.group != READING
+)
 
 
 def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> IngestRequest | None:

@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import IngestRequest, ShareSettings, settings_of, takes
+from streaming_jsmf.config import (
+    FIXED_BY_MODEL,
+    IngestRequest,
+    ShareSettings,
+    TextReading,
+    request_of,
+    settings_of,
+    takes,
+)
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.documents.share_files import CsvShares, is_csv, open_shares, require_csv
@@ -33,7 +41,7 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 SUFFIXES = (".parquet", ".zarr", ".csv")
 
 
-@takes(ShareSettings, Execution)
+@takes(ShareSettings, IngestRequest, TextReading, Execution, without=FIXED_BY_MODEL)
 def transform(
     model: AnyModel | Model,
     corpus: Any,
@@ -63,7 +71,7 @@ def transform(
         programs with a column for each shown topic; queries and reports need one of the others. Without a suffix: a
         directory of Parquet files, which is fastest.
     reading
-        Reader, its options (``read``) and the treatment of bad records if ``corpus`` is a source; everything else is as
+        How a source is read: its fields can also be given one by one, such as ``text="body"``. Everything else is as
         for the model.
 
     Returns
@@ -92,6 +100,7 @@ def transform(
         _require_free(target, overwrite)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
+    reading = request_of(reading, options)
     opened, left_out = _documents(corpus, topics, read, beside, reading, execution, listener)
     columns = _csv_columns(model) if is_csv(target) else {}
     request = TransformRequest(topics, opened, wanted.top, wanted.method, left_out, columns=columns)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from streaming_jsmf.config import EvaluationRequest, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
@@ -26,7 +28,7 @@ from streaming_jsmf.evaluation.gather import (
     truth_of,
 )
 from streaming_jsmf.evaluation.metrics import MetricInputs, Unavailable, evaluate_topics
-from streaming_jsmf.evaluation.verdicts import perplexity_warnings, warnings_of
+from streaming_jsmf.evaluation.verdicts import Frequency, perplexity_warnings, topic_warnings, warnings_of
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
@@ -89,6 +91,7 @@ def evaluate(
             *warnings_of(topics.metrics),
             *_moments_warnings(missing, reasons.get("cooccurrence")),
             *perplexity_warnings(inputs.get("completion")),
+            *_doubtful_topics(topics, (metrics.get("npmi") or {}).get("per_topic")),
         ],
         "topics": _topic_rows(topics, counts, metrics, wanted.words or LISTED_WORDS),
     }
@@ -134,6 +137,19 @@ def _moments_warnings(missing: Mapping[str, str], reason: str | None) -> list[st
     """A warning that names the metrics that are missing because the moments store is."""
     names = [name for name, why in missing.items() if why == reason]
     return [f"{', '.join(names)} are missing: {reason}"] if names else []
+
+
+def _doubtful_topics(model: Model, npmi: Sequence[float] | None) -> list[str]:
+    arrays = model.arrays
+    listed = [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]]
+    shares = arrays.get("topic_probability", np.ones(len(listed)))
+    frequency = Frequency.of(arrays, model.metrics.get("n_documents"))
+    found = topic_warnings(listed, shares, frequency=frequency, npmi=npmi)
+    return [
+        f"topic {topic} ({', '.join(listed[topic][:3])}): {'; '.join(reasons)}"
+        for topic, reasons in enumerate(found)
+        if reasons
+    ]
 
 
 def _corpus_fields(model: Model, counts: StoredCounts) -> dict[str, Any]:

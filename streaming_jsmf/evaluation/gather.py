@@ -34,6 +34,7 @@ OPTIONAL = (
     "alpha",
     "anchors",
     "characteristic_words",
+    "document_frequency",
     "rectified",
     "row_sum",
     "term_count",

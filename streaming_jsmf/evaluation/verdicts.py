@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,33 +223,112 @@ WORDS = 10
 #: A topic with at least this share of numbers among its words consists mostly of numbers.
 NUMBERS = 0.5
 
-#: Largest median document frequency of the words of a topic that comes from only a few documents.
-FEW_DOCUMENTS = 5
+#: Largest median document frequency of the words of a topic that comes from only a few documents, and the largest as a
+#: share of all documents: ten corpora have a few sound topics whose median is 1 % of 1,000 to 2,000 documents.
+FEW_DOCUMENTS, FEW_OF_ALL = 5, 0.01
+
+#: A word is rare below this multiple of the smallest document frequency of all words. A topic of a few documents also
+#: has at least half of its words rare and a median below this share: 0.08 % for uuencoded files, 1 % for sound topics.
+RARE, RARE_SHARE = 5, 0.0025
+
+#: Median of ``spelling_ranks`` up to which words are spelled unlike the rest: 0.004 for uuencoded files, and at least
+#: 0.036 for sound topics of ten corpora (benchmarks/topic_warnings.py).
+UNUSUAL_SPELLING = 0.02
+
+#: Number of words, the most frequent ones, whose spelling is compared.
+COMPARED_WORDS = 20_000
 
 #: Affinity (Hellinger distance 0.39) from which a topic counts as a copy of a larger one.
 COPY = 0.85
 
 
+@dataclass(frozen=True, eq=False)
+class Frequency:
+    """How frequent the words of topics are, and how usual their spelling is.
+
+    ``of_words`` (K, n) are document frequencies of the most probable words, ``spelling`` (K, n) their
+    ``spelling_ranks``, ``smallest`` is the smallest frequency of any word, and ``n_documents`` is None if unknown.
+    """
+
+    of_words: Integers
+    spelling: Floats
+    smallest: int
+    n_documents: int | None = None
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any], n_documents: int | None) -> Frequency | None:
+        """From the arrays of a model; None if it has no document frequencies."""
+        if (frequency := arrays.get("document_frequency")) is None:
+            return None
+        listed = arrays["prominent_words"][:, :WORDS]
+        spelling = spelling_ranks(arrays["word"], frequency, listed)
+        return cls(frequency[listed], spelling, int(frequency.min()), n_documents)
+
+    def doubts(self, topic: int) -> Iterator[str]:
+        """Reasons to doubt the words of a topic."""
+        found, total = self.of_words[topic][:WORDS], self.n_documents or math.inf
+        half, rare = float(np.median(found)), int((np.asarray(found) < RARE * self.smallest).sum())
+        if half <= min(FEW_DOCUMENTS, FEW_OF_ALL * total):
+            yield f"half of its words occur in at most {half:g} documents"
+        elif total < math.inf and 2 * rare >= len(found) and half < RARE_SHARE * total:
+            yield f"half of its words occur in at most {half:g} of {total:,} documents"
+        if np.median(self.spelling[topic][:WORDS]) <= UNUSUAL_SPELLING:
+            yield "its words are spelled unlike the others (encoded data, or another language)"
+
+
+def spelling_ranks(words: Sequence[str], frequency: Integers, chosen: Integers) -> Floats:
+    """Share of all words, weighted by document frequency, that are spelled less usually than each of the ``chosen``.
+
+    The spelling of a word is the mean log probability of its characters given the one before, counted in the most
+    frequent words. Half of the weight of a word counts as below itself. ``chosen`` are ids of words; the result has the
+    same shape.
+
+    Examples
+    --------
+    >>> spelling_ranks(["cat", "can", "cart", "x9q"], np.array([9, 9, 9, 1]), np.array([[0, 3]])).round(2)
+    array([[0.84, 0.02]])
+    """
+    ids = np.union1d(np.argsort(-frequency, kind="stable")[:COMPARED_WORDS], chosen)
+    weight = frequency[ids].astype(float)
+    text = "\0" + "".join(str(words[i]).replace("\0", " ") + "\0" for i in ids)
+    _, codes = np.unique(
+        np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32), return_inverse=True
+    )
+    before, after = codes[:-1], codes[1:]
+    word = np.cumsum(before == 0) - 1
+    pairs, pair = np.unique(before * (codes.max() + 1) + after, return_inverse=True)
+    of_pair = np.bincount(pair, weight[word], len(pairs))[pair]
+    single = np.bincount(after, weight[word])
+    # As many occurrences as there are characters are added to each, distributed as the characters.
+    smoothing = len(single) * single / single.sum()
+    score = np.log((of_pair + smoothing[after]) / (single[before] + len(single)))
+    score = np.bincount(word, score) / np.bincount(word)
+    order = np.argsort(score, kind="stable")
+    ranks = np.empty(len(ids))
+    ranks[order] = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
+    return np.asarray(ranks[np.searchsorted(ids, chosen)])
+
+
 def topic_warnings(
     words: Sequence[Sequence[str]],
     shares: Floats,
-    affinity: Floats,
+    affinity: Floats | None = None,
     *,
-    document_frequency: Integers | None = None,
+    frequency: Frequency | None = None,
     npmi: Sequence[float | None] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> list[tuple[str, ...]]:
     """Reasons to doubt each topic, one phrase each; usually empty.
 
-    Reports topics of numbers, topics of a few documents, topics whose words do not co-occur, and near copies.
-    ``words`` are the most probable words of K topics, ``shares`` (K,) is p(topic), ``affinity`` (K, K) the sums over
-    words of sqrt(p(word | i) p(word | j)). ``document_frequency`` (K, n) and ``npmi`` (K,) are used if known.
-    ``numbers`` (K,) are the displayed topic numbers, by default from 0.
+    Reports topics of numbers, topics of a few documents, topics of encoded data, topics whose words do not co-occur,
+    and near copies. ``words`` are the most probable words of K topics, ``shares`` (K,) is p(topic), ``affinity`` (K, K)
+    the sums over words of sqrt(p(word | i) p(word | j)). ``affinity``, ``frequency`` and ``npmi`` (K,) are used if
+    known. ``numbers`` (K,) are the displayed topic numbers, by default from 0.
 
     Examples
     --------
     >>> words = [["1994", "1995", "may", "2001"], ["ship", "sea"]]
-    >>> topic_warnings(words, np.array([0.1, 0.9]), np.eye(2))
+    >>> topic_warnings(words, np.array([0.1, 0.9]))
     [('mostly numbers',), ()]
     """
     warnings = []
@@ -255,17 +336,15 @@ def topic_warnings(
         found = []
         if sum(map(_is_number, listed[:WORDS])) >= NUMBERS * len(listed[:WORDS]):
             found.append("mostly numbers")
-        if document_frequency is not None:
-            half = float(np.median(document_frequency[topic][:WORDS]))
-            if half <= FEW_DOCUMENTS:
-                found.append(f"half of its words occur in at most {half:g} documents")
+        found += [] if frequency is None else frequency.doubts(topic)
         score = None if npmi is None else npmi[topic]
         if score is not None and score < 0:
             found.append("its words occur together less often than by chance")
         larger = [k for k in range(len(words)) if (-shares[k], k) < (-shares[topic], topic)]
-        nearest = max(larger, key=lambda other: (float(affinity[topic, other]), -other), default=None)
-        if nearest is not None and affinity[topic, nearest] >= COPY:
-            found.append(f"nearly a copy of topic {nearest if numbers is None else numbers[nearest]}")
+        if affinity is not None and larger:
+            nearest = max(larger, key=lambda other: (float(affinity[topic, other]), -other))
+            if affinity[topic, nearest] >= COPY:
+                found.append(f"nearly a copy of topic {nearest if numbers is None else numbers[nearest]}")
         warnings.append(tuple(found))
     return warnings
 

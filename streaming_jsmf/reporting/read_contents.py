@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +14,7 @@ from streaming_jsmf.evaluation.choice import Choice, choice_of
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.evaluation.gather import completion_of
 from streaming_jsmf.evaluation.metrics import LINES, Unavailable, evaluate_topics, lookup, number_text
-from streaming_jsmf.evaluation.verdicts import checks_of, topic_warnings, warnings_of
+from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.reporting.contents import (
@@ -36,7 +35,7 @@ from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model used by a page.
-SHOWN = (*OPTIONAL, "document_frequency", "topic_topic", "topic_topic_of_documents")
+SHOWN = (*OPTIONAL, "topic_topic", "topic_topic_of_documents")
 
 #: Counts of the training corpus used by a page.
 COUNTS = ("selected_words", "document_pairs", "characteristic_words")
@@ -68,13 +67,13 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
         metrics = _metrics(shown.stored, counts)
     npmi = (metrics["npmi"] or {}).get("per_topic")
-    topics = edited_topics(shown, listed, word_topic.listed, counts, npmi)
+    topics = edited_topics(shown, listed, word_topic.listed, counts, npmi, word_topic.affinity)
     arrays = model.arrays
     return Contents(
         engine=model.engine,
         n_words=int(vocabulary.size),
         n_documents=model.metrics.get("n_documents"),
-        topics=_with_warnings(model, topics, word_topic.affinity),
+        topics=topics,
         affinity=word_topic.affinity,
         # Correlations by document shares if polish computed them, otherwise those recovered by the engine.
         topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
@@ -87,7 +86,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
             Stage(name, float(cost["seconds"]), int(cost["peak_memory"]))
             for name, cost in (model.provenance.get("stages") or {}).items()
         ),
-        checks=checks_of(model.metrics),
+        checks=(*checks_of(model.metrics), _check_of_topics(topics)),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
         lists=word_topic.lists,
@@ -135,17 +134,10 @@ def _corpus_name(provenance: Mapping[str, Any]) -> str:
     return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
 
 
-def _with_warnings(model: Model, topics: tuple[Topic, ...], affinity: Floats) -> tuple[Topic, ...]:
-    listed, frequency = model.arrays["prominent_words"], model.arrays.get("document_frequency")
-    warnings = topic_warnings(
-        [[str(word) for word in words] for words in model.arrays["word"][listed]],
-        np.array([topic.share for topic in topics]),
-        affinity,
-        document_frequency=None if frequency is None else frequency[listed],
-        npmi=[topic.npmi for topic in topics],
-        numbers=[topic.number for topic in topics],
-    )
-    return tuple(replace(topic, warnings=found) for topic, found in zip(topics, warnings, strict=True))
+def _check_of_topics(topics: Sequence[Topic]) -> Check:
+    doubtful = ", ".join(str(topic.number) for topic in topics if topic.warnings)
+    question = "Do all topics have coherent words, from more than a few documents and spelled like the rest?"
+    return Check(question, f"not topic {doubtful}" if doubtful else "all", "all", not doubtful)
 
 
 def _making(model: Model) -> tuple[Section, ...]:

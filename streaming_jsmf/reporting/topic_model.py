@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, combine, silent
 from streaming_jsmf.jobs.progress import progress_shown
 from streaming_jsmf.reporting.report import ShownReport, show
-from streaming_jsmf.reporting.topics import by_share, frame_of, read_topics, topic_html, topic_text
+from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
@@ -31,6 +32,8 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model,
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+logger = logging.getLogger(__name__)
 
 #: Number of topics, the largest ones, in a representation.
 SHOWN = 10
@@ -140,16 +143,18 @@ class TopicModel:
             return documents.documents_of_topic(self, shares, topic, number)
         return documents.shares_by(self, shares, by, topic)
 
-    def transform(self, source: Any) -> pd.DataFrame:
+    def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        All rows are in memory; for more documents use the function ``transform``, which has the same sources and
-        errors.
+        The index is that of a pandas object, or the document ids. All rows are in memory; for more documents use the
+        function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
         """
         with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
             path = Path(folder) / "shares.parquet"
-            transform(self, source, path)
-            return documents.shares_table(self, path)
+            transform(self, source, path, **options)
+            table = documents.shares_table(self, path)
+        index = getattr(source, "index", None)
+        return table if index is None or callable(index) or "id" in options else table.set_index(index)
 
     def show(
         self,
@@ -176,7 +181,8 @@ class TopicModel:
     def __repr__(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))
         rest = f"\n... and {len(shown) - SHOWN} more: topics()" if len(shown) > SHOWN else ""
-        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}"
+        doubts = "".join(f"\nwarning: {printable(sentence)}" for sentence in doubts_of(shown))
+        return f"{printable(self._caption(len(shown)))}\n{topic_text(shown[:SHOWN])}{rest}{doubts}"
 
     def _repr_html_(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))
@@ -284,6 +290,8 @@ def fit(
         if several:
             return found
         model = TopicModel(found.models[0])
+        for sentence in doubts_of(read_topics(model, probabilities=False)):
+            logger.warning("%s", sentence)
         model._corpus = found.corpus
         weakref.finalize(model, stack.pop_all().close)
     return model

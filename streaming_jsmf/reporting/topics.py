@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
+from streaming_jsmf.evaluation.verdicts import Frequency, topic_warnings
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.topics.edits import EditedTopics, read_edited_topics, require_word_count
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 
 #: Arrays of every engine, and those of some engines; ``word_topic`` is read in panels.
 NEEDED = ("word", "prominent_words", "topic_probability")
-OPTIONAL = ("alpha", "anchors", "characteristic_words", "duplicate_of", "label_words", "lambda")
+OPTIONAL = (
+    "alpha",
+    "anchors",
+    "characteristic_words",
+    "document_frequency",
+    "duplicate_of",
+    "label_words",
+    "lambda",
+)
 
 #: Indentation of the words in a terminal.
 _INDENT = " " * 14
@@ -33,7 +42,10 @@ _HTML = """\
 <tbody>
 {% for topic in topics %}
 <tr><th>{{ topic.number }}</th><td>{{ "%.1f"|format(100 * topic.share) }}%</td>\
-<td>{{ topic.name }}</td><td style="text-align: left">{{ topic.words|join(", ", attribute="text") }}</td></tr>
+<td>{{ topic.name }}</td><td style="text-align: left">{{ topic.words|join(", ", attribute="text") }}\
+{% for warning in topic.warnings %}
+<br>warning: {{ warning }}{% endfor %}
+</td></tr>
 {% endfor %}
 </tbody>
 </table>
@@ -104,17 +116,40 @@ def edited_topics(
     probability: NDArray[np.float64],
     counts: StoredCounts | None = None,
     npmi: Sequence[float] | None = None,
+    affinity: NDArray[np.float64] | None = None,
 ) -> tuple[Topic, ...]:
-    """``topics_of`` the edited topics; ``counts`` and ``npmi`` refer to the stored topics."""
+    """``topics_of`` the edited topics with warnings; ``counts`` and ``npmi`` refer to the stored topics.
+
+    ``affinity`` (K', K') as in ``topic_warnings``.
+    """
     if counts is not None and counts.characteristic_words is not None:
         counts = replace(counts, characteristic_words=shown.rows(counts.characteristic_words, -1))
     scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan)
     topics = topics_of(shown.model, listed, probability, counts, scores)
-    labels = shown.edits.labels
-    return tuple(
-        replace(topic, number=number, label=(labels[number],) if number in labels else topic.label)
-        for topic, number in zip(topics, shown.numbers, strict=True)
+    labels, arrays = shown.edits.labels, shown.model.arrays
+    warnings = topic_warnings(
+        [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]],
+        arrays["topic_probability"],
+        affinity,
+        frequency=Frequency.of(arrays, shown.model.metrics.get("n_documents")),
+        npmi=[topic.npmi for topic in topics],
+        numbers=shown.numbers,
     )
+    return tuple(
+        replace(
+            topic, number=number, label=(labels[number],) if number in labels else topic.label, warnings=found
+        )
+        for topic, number, found in zip(topics, shown.numbers, warnings, strict=True)
+    )
+
+
+def doubts_of(topics: Sequence[Topic]) -> list[str]:
+    """A sentence on each topic that has warnings."""
+    return [
+        f"topic {topic.number} ({topic.name}): {'; '.join(topic.warnings)}"
+        for topic in topics
+        if topic.warnings
+    ]
 
 
 def topics_of(

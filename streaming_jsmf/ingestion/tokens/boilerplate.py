@@ -1,4 +1,4 @@
-"""Boilerplate of texts: mail headers, quotes and signatures, HTML tags, URLs and addresses.
+"""Boilerplate of texts: encoded files, mail headers, quotes and signatures, HTML tags, URLs and addresses.
 
 Most texts have none, so Arrow searches for each kind first.
 """
@@ -45,6 +45,20 @@ _MAIL_FIELDS = frozenset(
 #: Header fields that are kept.
 _KEPT_FIELDS = frozenset(("subject", "keywords", "summary"))
 
+#: Files in uuencode: at least two full lines of 45 bytes each, with the line "begin" and a shorter last line.
+_UUENCODED = (
+    r"(?m)(?:^begin [0-7]{3,4} .*\n)?(?:^M[ -`]{60}.?[ \t\r]*\n){2,}"
+    r"(?:^[!-L][ -`]{4,61}[ \t\r]*$)?(?:\s+`?\s*^end[ \t\r]*$)?"
+)
+#: Files in base64, data URIs and keys: no word has 60 such characters with both cases and digits.
+_BASE64_CHARACTERS = "[A-Za-z0-9+/]"
+_BASE64 = (
+    rf"(?<!{_BASE64_CHARACTERS})(?=[A-Za-z+/]*[0-9])(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z]){_BASE64_CHARACTERS}{{60,}}"
+    rf"(?:={{1,2}}|\s+{_BASE64_CHARACTERS}{{1,75}}={{1,2}})?"
+)
+_LOOKS_ENCODED = rf"(?m)^M[ -`]{{60}}.?[ \t\r]*$|{_BASE64_CHARACTERS}{{60}}"
+_ENCODED = re.compile(f"{_UUENCODED}|{_BASE64}")
+
 _TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|</?[a-z][^<>]*>"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
 _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
@@ -53,10 +67,11 @@ _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\
 def without_boilerplate(texts: Any) -> Any:
     """Remove the boilerplate of mail and web pages from an Arrow array of strings without nulls.
 
-    This removes a leading mail header except its subject, keywords and summary; lines quoted with ``>`` (also those of
-    Markdown) and their attribution lines; a signature of up to fifteen lines after a line of two dashes; HTML tags,
-    scripts and comments; URLs and mail addresses. HTML entities become characters.
+    This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; lines
+    quoted with ``>`` (also those of Markdown) and their attribution lines; a signature of up to fifteen lines after a
+    line of two dashes; HTML tags, scripts and comments; URLs and mail addresses. HTML entities become characters.
     """
+    texts = _where(texts, _LOOKS_ENCODED, lambda text: _ENCODED.sub(" ", text))
     texts = _where(texts, _LOOKS_LIKE_MAIL, _body)
     if _has(texts, "<"):
         texts = pc.replace_substring_regex(texts, _TAGS, " ")
