@@ -136,10 +136,11 @@ def csv_text(rows: Iterable[Iterable[object]], *, raw: bool) -> str:
     lines: list[str] = []
     # The writer quotes only line ends that are its own, and a bare \r would begin a row with the rest of its cell.
     sink = SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n"))
-    csv.writer(sink, lineterminator="\r\n").writerows(row if raw else map(_escaped, row) for row in rows)
+    csv.writer(sink, lineterminator="\r\n").writerows(row if raw else map(escaped_cell, row) for row in rows)
     return "".join(lines)
 
 
-def _escaped(cell: object) -> object:
+def escaped_cell(cell: object) -> object:
+    """Return a cell with an apostrophe before a text that a spreadsheet would evaluate."""
     is_formula = isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) and not _NUMBER.fullmatch(cell)
     return f"'{cell}" if is_formula else cell

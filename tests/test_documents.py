@@ -147,7 +147,14 @@ def test_the_verb_prints(
     assert len(printed().splitlines()) == K + 1
     out = tmp_path / "answer.parquet"
     assert printed("--by", "title", "--out", str(out)) == f"documents: {out} ({90 * K} rows)\n"
-    assert pq.read_table(out).column_names == ["title", "documents", "topic", "share", "standard_error"]
+    assert pq.read_table(out).column_names == [
+        "title",
+        "documents",
+        "topic",
+        "label",
+        "share",
+        "standard_error",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,8 @@ def test_documents_and_reports_show_what_was_said(model: sj.TopicModel, made: Pa
     np.testing.assert_allclose(largest["share"], np.sort(stored[4] + stored[1])[::-1][:5], atol=1e-6)
     means = model.documents(shares)
     assert means["topic"].tolist() == [2, 3, 4, 5]
-    assert means["label"].tolist() == [None, "elections", None, None]
+    assert means["label"][1] == "elections"
+    assert means.set_index("topic")["label"].to_dict() == model.topics().set_index("topic")["label"].to_dict()
     np.testing.assert_allclose(means["share"], table.mean(), atol=1e-6)
     by_year = sj.shares_by(model, years, "year", 4)
     np.testing.assert_allclose(by_year["share"], table[4].groupby(np.arange(300) % 3).mean(), atol=1e-6)
@@ -265,6 +266,26 @@ def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path
     other = [TEXTS[0][::-1], *TEXTS[1:]]  # as long as before
     with pytest.raises(sj.InputError, match="is the corpus of other files, or made in another way"):
         sj.fit(other, tmp_path / "m", 3, polish=False)
+
+
+def test_similar_topics_are_merged(model: sj.TopicModel) -> None:
+    stored = read_model(model.path)
+    model.hide(0)
+    before = model.edits
+    linkage = model.hierarchy()
+    roots = np.sqrt(np.maximum(stored.arrays["word_topic"][:, 1:], 0))
+    expected = np.sqrt(np.square(roots[:, :, None] - roots[:, None]).sum(axis=0) / 2)
+    first, second, height, size = linkage[0]
+    nearest = expected[np.triu_indices(K - 1, 1)].min()
+    assert (height, size) == (pytest.approx(nearest, abs=1e-6), 2)
+    assert expected[int(first), int(second)] == pytest.approx(nearest, abs=1e-6)
+    assert model.merge_similar(height - 1e-6).edits == before
+    assert model.merge_similar(height + 1e-6).edits.merged == (
+        tuple(sorted((int(first) + 1, int(second) + 1))),
+    )
+    assert len(model.topics()) == len(model.hierarchy()) + 1 == K - 2
+    assert len(model.merge_similar(1.0).edits.groups) == 1
+    assert model.hierarchy().shape == (0, 4)
 
 
 def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf import Execution, InputError, StoreError, transform
+from streaming_jsmf import Execution, InputError, StoreError, TopicModel, transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
@@ -25,7 +26,7 @@ from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.topics.parameters import TopicParameters
-from streaming_jsmf.topics.store import Model, write_model
+from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import Planted, as_lists, file_bytes, planted, words
 from tests.outcomes import Command, refused
 
@@ -193,7 +194,7 @@ def files(path: Path) -> dict[str, bytes]:
     return {"": path.read_bytes()} if path.is_file() else file_bytes(path)
 
 
-@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
+@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s", "s.csv"])
 def test_same_bytes_after_a_kill(
     asked: TransformRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -238,15 +239,45 @@ def test_same_bytes_on_every_scheduler(asked: TransformRequest, tmp_path: Path, 
 
 
 def test_overwrite_replaces_shares_and_nothing_else(corpus: Path, model: Path, tmp_path: Path) -> None:
-    for name in ("s", "s.parquet", "s.zarr"):
+    for name in ("s", "s.csv", "s.parquet", "s.zarr"):
         made_by(model, corpus, tmp_path / name)
         assert made_by(model, corpus, tmp_path / name, top=1, overwrite=True).about.top == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.parquet", "s.zarr"]
-    other = tmp_path / "diary.parquet"
-    other.write_text("mine")
-    with pytest.raises(InputError, match=re.escape(str(other))):
-        made_by(model, corpus, other, overwrite=True)
-    assert other.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.csv", "s.parquet", "s.zarr"]
+    for other in (tmp_path / "diary.parquet", tmp_path / "diary.csv"):
+        other.write_text("document_id,mine")
+        with pytest.raises(InputError, match=re.escape(str(other))):
+            made_by(model, corpus, other, overwrite=True)
+        assert other.read_text() == "document_id,mine"
+
+
+def test_csv_has_a_column_for_each_shown_topic(
+    model: Path, drawn: Planted, tmp_path: Path, invoke: Command
+) -> None:
+    odd = write_named(tmp_path / "odd", drawn.counts, words(N))
+    path = next(odd.glob("part-0*"))
+    table = pq.read_table(path)
+    for name, values in (("title", ["=2+3", 'a "b",\r\nc', None, *["é"] * 27]), ("tags", [["x"]] * 30)):
+        column = pa.array(values)
+        known = name in table.column_names
+        table = table.set_column(4, name, column) if known else table.append_column(name, column)
+    named = tmp_path / "named"
+    write_model(named, read_model(model))
+    TopicModel(named).label(3, "prices").merge([0, 2]).hide(1)
+    pq.write_table(table, path)
+    for other in odd.glob("part-[12]*"):
+        other.unlink()
+    out = tmp_path / "s.csv"
+    made = invoke("transform", named, odd, out, "--workers", 1)
+    assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 4 topics)\n")
+    assert "'tags' is list" in made.err
+    found, theta = pd.read_csv(out), expected(drawn)[:30]
+    assert list(found) == ["document_id", "year", "title", "0", "3: prices"]
+    assert found["title"].tolist()[:2] == ["'=2+3", 'a "b",\r\nc']
+    assert found["title"].isna().sum() == 1
+    np.testing.assert_allclose(found["0"], theta[:, 0] + theta[:, 2], rtol=1e-6)
+    np.testing.assert_array_equal(found["3: prices"].astype(np.float32), theta[:, 3].astype(np.float32))
+    with pytest.raises(InputError, match=r"transform to \.parquet"):
+        open_shares(out)
 
 
 def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
@@ -278,7 +309,7 @@ def test_bad_requests(
 def test_a_format_that_is_not_written_is_refused(
     corpus: Path, model: Path, tmp_path: Path, invoke: Command
 ) -> None:
-    refused(invoke("transform", model, corpus, tmp_path / "s.csv"), 2, "as .csv", ".parquet", ".zarr")
+    refused(invoke("transform", model, corpus, tmp_path / "s.xlsx"), 2, "as .xlsx", ".parquet", ".csv")
     assert not list(tmp_path.iterdir())
 
 

@@ -25,11 +25,12 @@ def transform(model: str, source: str, out: str, **options: Any) -> str:
     SOURCE is a corpus or anything that ingest reads; texts are tokenized as those of MODEL were.
 
     OUT.parquet is one file, OUT.zarr an array of documents x topics, and OUT without a suffix a directory of Parquet
-    files. Run the same command again to resume after an interruption.
+    files. OUT.csv is a table for other programs, with a column for each topic; documents and report do not read it.
+    Run the same command again to resume after an interruption.
     """
     from streaming_jsmf.documents.transform import transform as run
 
     made = run(model, source, out, **options)
     totals = made.about.totals
-    assert totals is not None, "the shares are complete"
-    return f"shares: {location(out)} ({totals.documents} documents, {made.about.n_topics} topics)"
+    documents = f"{totals.documents} documents, " if totals else ""
+    return f"shares: {location(out)} ({documents}{made.about.n_topics} topics)"

@@ -18,7 +18,7 @@ from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, to_lists
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import local_path, normalise
-from streaming_jsmf.topics.edits import TopicEdits, read_edits
+from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 #: Result columns.
-SHARE, TOPIC, DOCUMENTS, ERROR, DISTANCE = "share", "topic", "documents", "standard_error", "distance"
+SHARE, TOPIC, LABEL, DOCUMENTS, ERROR, DISTANCE = (
+    "share",
+    "topic",
+    "label",
+    "documents",
+    "standard_error",
+    "distance",
+)
 
 #: Names of columns that contain times regardless of their type, in order of preference.
 TIMES = ("year", "date", "time", "timestamp", "published", "created")
@@ -63,8 +70,8 @@ def shares_by(
     """Return mean topic shares by the values of a metadata column, one row per value and topic.
 
     Without ``column`` the mean is over all documents. ``documents`` is the number of documents with the value,
-    ``standard_error`` that of the mean ``share``. Shares of merged topics are added, hidden topics are omitted, and
-    topic names, if any, are in the column ``label``. One pass. Raises ``InputError`` if the shares are of another model
+    ``standard_error`` that of the mean ``share``, and ``label`` the name of the topic. Shares of merged topics are
+    added, and hidden topics are omitted. One pass. Raises ``InputError`` if the shares are of another model
     or there is no such column or topic, ``StoreError`` if the model or shares are damaged.
     """
     return query(model, shares, topic=topic, by=column, grouped=True).to_pandas()
@@ -97,29 +104,35 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
     opened = open_shares_of(model, shares)
     if similar is not None:
         return nearest(opened, similar, count)
-    edits = _edits_of(model)
-    groups = edits.groups if topic is None else (edits.members(topic),)
-    merged = MergedShares.of(opened, groups)
+    shown = shown_topics(model)
+    if topic is not None:
+        shown = replace(shown, edits=shown.edits.unhide(topic))
+    rows = [row for row, number in enumerate(shown.numbers) if topic in (None, number)]
+    merged = MergedShares.of(opened, [shown.groups[row] for row in rows])
     if not grouped:
         return largest(merged, [0], count)[0]
     table = by_group(merged, by)
-    numbers = np.array([group[0] for group in groups])[np.asarray(table.column(TOPIC))]
-    place = table.schema.get_field_index(TOPIC)
-    table = table.set_column(place, TOPIC, [numbers])
-    if not edits.labels:
-        return table
-    return table.add_column(place + 1, "label", [[edits.labels.get(number) for number in numbers.tolist()]])
+    place, topics = (
+        table.schema.get_field_index(TOPIC),
+        np.array(rows)[np.asarray(table.column(TOPIC))].tolist(),
+    )
+    table = table.set_column(place, TOPIC, [[shown.numbers[row] for row in topics]])
+    return table.add_column(place + 1, LABEL, [[shown.names[row] for row in topics]])
 
 
 def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
     """Return the shares of all documents (rows) and shown topics (columns)."""
     import pandas as pd
 
-    shown, numbers = shown_shares_of(model, shares), [group[0] for group in _edits_of(model).groups]
+    topics = shown_topics(model)
+    shown, columns = (
+        MergedShares.of(open_shares_of(model, shares), topics.groups),
+        pd.Index(topics.numbers, name="topic"),
+    )
     parts = []
     for table in shown.tables([DOCUMENT_ID, SHARES]):
         index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
-        parts.append(pd.DataFrame(shown.about.dense(table), index, pd.Index(numbers, name="topic")))
+        parts.append(pd.DataFrame(shown.about.dense(table), index, columns))
     return pd.concat(parts)
 
 
@@ -137,14 +150,7 @@ def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
 
 def shown_shares_of(model: AnyModel, shares: str | Path) -> SharesFile:
     """Open the shares of the topics that the model shows."""
-    return MergedShares.of(open_shares_of(model, shares), _edits_of(model).groups)
-
-
-def _edits_of(model: AnyModel | Model) -> TopicEdits:
-    if isinstance(model, Model):
-        return TopicEdits(int(model.arrays["topic_probability"].size))
-    path = model_path(model)
-    return read_edits(path, read_model(path, ("topic_probability",)))
+    return MergedShares.of(open_shares_of(model, shares), shown_topics(model).groups)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
-"""Files of topic shares: a Parquet file, a directory of Parquet parts with ``_shares.json``, or a Zarr group.
+"""Files of topic shares: a Parquet file, a directory of Parquet parts with ``_shares.json``, a Zarr group, or CSV.
 
 A Zarr group has ``topic_shares`` (document, topic), with ids and metadata as coordinates. ``About`` is stored in the
-Parquet schema, ``_shares.json``, or the attributes of the group.
+Parquet schema, ``_shares.json``, or the attributes of the group. A CSV file has a column per topic; it is for other
+programs and is not read again.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +21,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.documents.shares import (
     DAMAGED,
     DOCUMENT_ID,
@@ -70,6 +75,8 @@ def open_shares(path: Path) -> SharesFile:
     """
     if not path.exists():
         raise InputError(f"there are no topic shares at {path}; make them with transform")
+    if is_csv(path):
+        raise _not_read(path)
     if node_exists(path):
         return _open_zarr(path)
     return _open_file(path) if path.is_file() else _open_directory(path)
@@ -94,6 +101,65 @@ class ParquetShares(SharesFile):
             with _opened(path) as file:
                 for number in range(file.num_row_groups):
                     yield file.read_row_group(number, columns=list(columns), use_threads=False)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether shares at ``path`` are or will be a CSV file."""
+    return path.suffix.lower() == ".csv"
+
+
+def _not_read(path: Path) -> InputError:
+    return InputError(f"{path}: shares in CSV are for other programs; transform to .parquet, and give that")
+
+
+@dataclass(frozen=True)
+class CsvShares(SharesFile):
+    """Topic shares in a CSV file, which is not read again."""
+
+    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Raise ``InputError``."""
+        del columns
+        raise _not_read(self.path)
+
+
+def require_csv(path: Path) -> None:
+    """Raise ``InputError`` unless the header of a file is one of ``write_csv``."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        header = next(csv.reader(file), [])
+    if header[:1] != [DOCUMENT_ID] or not re.match("[0-9]+(: |$)", header[-1]):
+        raise not_shares(path)
+
+
+def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str]) -> None:
+    """Write shares as CSV: id, metadata as in ``schema``, and a column for each topic with its name. One pass.
+
+    Texts that a spreadsheet would evaluate get a leading apostrophe. Lists and other nested columns are skipped with a
+    warning.
+    """
+    kinds = {}
+    for name in shares.columns:
+        kind = schema.field(name).type
+        if _is_text(kind):
+            kinds[name] = pa.string()
+        elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            logger.warning("%s: column %r is %s and is left out of CSV", path, name, kind)
+        else:
+            kinds[name] = kind
+    columns = [
+        *((escaped_cell(name), kind) for name, kind in kinds.items()),
+        *((name, pa.float32()) for name in names),
+    ]
+    with pa_csv.CSVWriter(path, pa.schema(columns)) as file:
+        for table in shares.tables([*kinds, SHARES]):
+            known = [_csv_values(table.column(name), kind) for name, kind in kinds.items()]
+            values = shares.about.matrix(table, SHARES).astype(np.float32)
+            file.write_table(pa.table([*known, *map(pa.array, values.T)], schema=pa.schema(columns)))
+
+
+def _csv_values(column: Any, kind: Any) -> Any:
+    if kind != pa.string():
+        return column
+    return pa.array([escaped_cell(text) for text in column.to_pylist()], kind)
 
 
 def _open_file(path: Path) -> ParquetShares:
@@ -261,8 +327,11 @@ def _dtype_of(shares: ParquetShares, name: str) -> np.dtype[Any] | None:
         return np.dtype(np.float64) if nulls else np.dtype(kind.to_pandas_dtype())
     if pa.types.is_floating(kind):
         return np.dtype(np.float32 if kind == pa.float32() else np.float64)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
-    return np.dtype(object) if text or pa.types.is_temporal(kind) else None
+    return np.dtype(object) if _is_text(kind) or pa.types.is_temporal(kind) else None
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
 
 
 def _values(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:

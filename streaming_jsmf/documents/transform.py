@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
-from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.documents.share_files import CsvShares, is_csv, open_shares, require_csv
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
@@ -33,11 +33,12 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
 from streaming_jsmf.storage.replace import require_outside
+from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 #: Suffixes of the formats of topic shares; a name without one is a directory.
-SUFFIXES = (".parquet", ".zarr")
+SUFFIXES = (".parquet", ".zarr", ".csv")
 
 
 @takes(ShareSettings, IngestRequest, TextReading, Execution, without=FIXED_BY_MODEL)
@@ -66,7 +67,8 @@ def transform(
         A corpus that shares words with the model, or any source that ``ingest`` reads. Texts are tokenized as for the
         model, all documents are kept, and their corpus is stored next to ``out`` until the end.
     out
-        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. Without a suffix: a
+        Local path. ``*.parquet``: one file. ``*.zarr``: a Zarr group, documents x topics. ``*.csv``: a table for other
+        programs with a column for each shown topic; queries and reports need one of the others. Without a suffix: a
         directory of Parquet files, which is fastest.
     reading
         How a source is read: its fields can also be given one by one, such as ``text="body"``. Everything else is as
@@ -75,7 +77,8 @@ def transform(
     Returns
     -------
     SharesFile
-        The opened shares: ``tables`` streams them, ``about.totals`` counts unknown words and documents.
+        The opened shares: ``tables`` streams them, except those of CSV; ``about.totals`` counts unknown words and
+        documents.
 
     Raises
     ------
@@ -99,11 +102,26 @@ def transform(
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
     reading = request_of(reading, options)
     opened, left_out = _documents(corpus, topics, read, beside, reading, execution, listener)
-    request = TransformRequest(topics, opened, wanted.top, wanted.method, left_out)
+    columns = _csv_columns(model) if is_csv(target) else {}
+    request = TransformRequest(topics, opened, wanted.top, wanted.method, left_out, columns=columns)
     temporary = beside if opened.root == str(beside) else None
     with single_blas_thread():
-        transform_documents(request, target, execution, listener, overwrite=overwrite, temporary=temporary)
+        totals = transform_documents(
+            request, target, execution, listener, overwrite=overwrite, temporary=temporary
+        )
+    if is_csv(target):
+        return CsvShares(target, replace(request.about, totals=totals), ())
     return open_shares(target)
+
+
+def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
+    """The name of each column of shares in CSV, such as ``3: game, team, hockey``, and the topics that it adds."""
+    shown = shown_topics(model)
+    names = (
+        f"{number}: {name}" if name else str(number)
+        for number, name in zip(shown.numbers, shown.names, strict=True)
+    )
+    return dict(zip(names, shown.groups, strict=True))
 
 
 def _require_free(target: Path, overwrite: bool) -> None:
@@ -114,7 +132,7 @@ def _require_free(target: Path, overwrite: bool) -> None:
         raise InputError(
             f"{target}: exists already; give another path, or --overwrite to replace topic shares"
         )
-    open_shares(target)
+    (require_csv if is_csv(target) else open_shares)(target)
     require_outside(target)
 
 

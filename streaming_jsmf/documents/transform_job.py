@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,16 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import ID_COLUMNS, Place, document_ids
 from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions, shard_name
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
+from streaming_jsmf.documents.queries import MergedShares
 from streaming_jsmf.documents.share_files import (
     ABOUT_NAME,
     TOPIC,
     ParquetShares,
     RowGroupWriter,
+    is_csv,
     open_shares,
     shares_schema,
+    write_csv,
     write_zarr,
 )
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, TOPICS, About, Totals, to_lists
@@ -71,7 +74,7 @@ class TransformRequest:
     """Documents, topics, and how shares are computed; ``InputError`` if ``top`` exceeds the number of topics.
 
     ``left_out`` is the number of unknown tokens missing from the corpus; ``partition_nonzeros`` does not affect the
-    shares.
+    shares. ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
     """
 
     topics: TopicParameters
@@ -80,6 +83,7 @@ class TransformRequest:
     method: ShareMethod = "map"
     left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
+    columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.top is not None and self.top > self.n_topics:
@@ -135,12 +139,12 @@ def transform_documents(
     *,
     overwrite: bool = True,
     temporary: Path | None = None,
-) -> Totals:
+) -> Totals | None:
     """Write the topic shares of all documents to ``target``, or complete an interrupted run.
 
     One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
     scheduler. ``overwrite`` replaces the target, which the caller has checked; ``temporary`` is a corpus to remove at
-    the end.
+    the end. Returns None if a killed run has committed a CSV file, which has no totals.
     """
     execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
@@ -153,7 +157,7 @@ def transform_documents(
     work = Workspace.beside(target, "transform", request.arguments)
     with work.acquire(replace=overwrite) as commit:
         if commit is None:
-            totals = open_shares(target).about.totals or Totals()
+            totals = None if is_csv(target) else open_shares(target).about.totals
         else:
             with execution.executor(listener, on_bad_input=work.remove) as executor:
                 job = _job(request, work, ids, schema, partitions, executor)
@@ -162,7 +166,7 @@ def transform_documents(
             parts = [Totals(**record["totals"]) for record in records]
             totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
             _log_totals(totals, request.method)
-            result = _assemble(work, replace(request.about, totals=totals), schema, parts, target)
+            result = _assemble(work, replace(request.about, totals=totals), schema, parts, request.columns)
             hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
             commit(result, {work.directory / name: sha256 for name, sha256 in hashes.items()})
         if temporary is not None:
@@ -335,21 +339,28 @@ def _log_totals(totals: Totals, method: ShareMethod) -> None:
         )
 
 
-def _assemble(work: Workspace, about: About, schema: Any, totals: Sequence[Totals], target: Path) -> Path:
+def _assemble(
+    work: Workspace, about: About, schema: Any, totals: Sequence[Totals], columns: Mapping[str, Sequence[int]]
+) -> Path:
     """Write the result to the working directory in the format given by the suffix of the target."""
     directory = work.directory / PARTS
     names = [_part_name(index) for index in range(len(totals))]
     files = tuple(directory / name for name in names)
     parts = ParquetShares.of(directory, replace(about, totals=None), schema, files)
-    result = work.directory / f"{RESULT}{target.suffix}"
-    if target.suffix == ".parquet":
+    suffix = work.target.suffix.lower()
+    result = work.directory / f"{RESULT}{suffix}"
+    if is_csv(work.target):
+        shown = columns or {str(topic): [topic] for topic in range(about.n_topics)}
+        write_csv(result, MergedShares.of(parts, [*shown.values()]), schema, [*shown])
+        return result
+    if suffix == ".parquet":
         metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
         whole = shares_schema(about, schema.field(DOCUMENT_ID).type, metadata)
         with RowGroupWriter(result, whole, about.row_group_rows) as file:
             for table in parts.tables(schema.names):
                 file.write(table)
         return result
-    if target.suffix == ".zarr":
+    if suffix == ".zarr":
         shutil.rmtree(result, ignore_errors=True)
         write_zarr(result, parts, about)
         return result

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
-from streaming_jsmf.topics.store import Model, read_model, read_model_panels
+from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
 
@@ -212,6 +213,18 @@ class EditedTopics:
         return tuple(group[0] for group in self.groups)
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the shown topics, (K',): a user's label, label words, or the top words; empty without any."""
+        arrays = self.model.arrays
+        lists = [arrays[name] for name in ("label_words", "prominent_words") if name in arrays]
+
+        def name(row: int) -> str:
+            found = ([str(arrays["word"][word]) for word in listed[row][:3] if word >= 0] for listed in lists)
+            return ", ".join(next(filter(None, found), []))
+
+        return tuple(self.edits.labels.get(number) or name(row) for row, number in enumerate(self.numbers))
+
+    @cached_property
     def model(self) -> Model:
         """The model with the arrays of the shown topics, except ``word_topic``."""
         arrays = {name: values for name, values in self.stored.arrays.items() if name != "word_topic"}
@@ -298,6 +311,14 @@ def read_edited_topics(
     """Read a model and its edits, as ``read_model``; ``names`` must include ``topic_probability``."""
     model = read_model(path, names, optional)
     return EditedTopics(path, model, read_edits(path, model))
+
+
+def shown_topics(model: AnyModel | Model) -> EditedTopics:
+    """Read the shown topics of a model with their ``names``; a model in memory has no edits."""
+    if isinstance(model, Model):
+        return EditedTopics(Path(), model, TopicEdits(int(model.arrays["topic_probability"].size)))
+    optional = ("word", "prominent_words", "label_words")
+    return read_edited_topics(model_path(model), ("topic_probability",), optional)
 
 
 def require_word_count(words: int | None) -> int:
