@@ -137,6 +137,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "fit DRAWN DRAWN-MODEL --topics 3 --no-polish",
         "fit news.csv NEWS --topics 4 --steps 6",
         "transform MODEL CORPUS SHARES.parquet",
+        "fit data_specs/un_general_debate_sample UN --topics 4 --steps 2",
+        "transform UN UN.corpus UN.parquet",
     )
     with contextlib.chdir(folder):
         for line in lines:

@@ -99,6 +99,15 @@ def blocks(counts: NDArray[Any], rows: int = 90) -> Any:
     return da.concatenate(lazy)
 
 
+def test_names_of_an_earlier_fit_do_not_count(corpus: Path) -> None:
+    table = pd.DataFrame(COUNTS, columns=words(N))
+    found = LRJSMF(K, **ONE).fit(corpus)
+    found.transform(COUNTS[:2])
+    found.fit(table)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        found.transform(COUNTS[:2])
+
+
 @ENGINES
 def test_an_estimator_is_scan_and_infer(
     engine: type, models: dict[type, Any], corpus: Path, tmp_path: Path

@@ -80,7 +80,7 @@ MISTAKES = [
     ("sj.ScanSettings(max_topics='20')", "max_topics is '20'; give a whole number"),
     ("sj.evaluate(estimator.model_)", "Dataset was not opened from a model store"),
     ("sj.open_model(folder / 'moments')", "this is not a model"),
-    ("sj.open_model(TABLE)", "give the path of a model, not a DataFrame"),
+    ("sj.open_model(TABLE)", "a model or a fitted estimator, not a DataFrame"),
     ("sj.open_moments(folder / 'corpus')", "is a corpus, not a moments store"),
     ("sj.open_corpus(model)", "is a model, not a corpus"),
     ("sj.transform(model, 'some text', new)", "give texts as a list"),

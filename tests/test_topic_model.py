@@ -286,6 +286,26 @@ def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path
         sj.fit(other, tmp_path / "m", 3, polish=False)
 
 
+def test_similar_topics_are_merged(model: sj.TopicModel) -> None:
+    stored = read_model(model.path)
+    model.hide(0)
+    before = model.edits
+    linkage = model.hierarchy()
+    roots = np.sqrt(np.maximum(stored.arrays["word_topic"][:, 1:], 0))
+    expected = np.sqrt(np.square(roots[:, :, None] - roots[:, None]).sum(axis=0) / 2)
+    first, second, height, size = linkage[0]
+    nearest = expected[np.triu_indices(K - 1, 1)].min()
+    assert (height, size) == (pytest.approx(nearest, abs=1e-6), 2)
+    assert expected[int(first), int(second)] == pytest.approx(nearest, abs=1e-6)
+    assert model.merge_similar(height - 1e-6).edits == before
+    assert model.merge_similar(height + 1e-6).edits.merged == (
+        tuple(sorted((int(first) + 1, int(second) + 1))),
+    )
+    assert len(model.topics()) == len(model.hierarchy()) + 1 == K - 2
+    assert len(model.merge_similar(1.0).edits.groups) == 1
+    assert model.hierarchy().shape == (0, 4)
+
+
 def test_a_cell_of_a_notebook_can_be_run_again(tmp_path: Path) -> None:
     def fit(topics: int, **options: Any) -> sj.TopicModel:
         return sj.fit(TEXTS, tmp_path / "m", topics, polish=False, **options)

@@ -168,14 +168,38 @@ def _separated(points: Floats, radii: Floats) -> Floats:
 class Tree:
     """A hierarchy of K topics.
 
-    ``order`` (K,) are topic indices with similar topics next to each other; ``merges`` (K - 1, 2) are what each step
-    merges, topics by index and the result of step s as K + s; ``heights`` (K - 1,) are mean Hellinger distances,
-    ascending.
+    ``linkage`` (K - 1, 4) is in the format of ``scipy.cluster.hierarchy``; its distances are mean Hellinger distances.
     """
 
-    order: Integers
-    merges: Integers
-    heights: Floats
+    linkage: Floats
+
+    @property
+    def order(self) -> Integers:
+        """Topic indices with similar topics next to each other, (K,)."""
+        from scipy.cluster.hierarchy import leaves_list
+
+        return leaves_list(self.linkage).astype(np.int64) if len(self.linkage) else np.zeros(1, np.int64)
+
+    @property
+    def merges(self) -> Integers:
+        """What each step merges, (K - 1, 2): topics by index, and the result of step s as K + s."""
+        # scipy orders the two sides of a merge for drawing; here the leaves determine the order.
+        return np.sort(self.linkage[:, :2].astype(np.int64), axis=1)
+
+    @property
+    def heights(self) -> Floats:
+        """Distances of what each step merges, (K - 1,), ascending."""
+        return self.linkage[:, 2]
+
+    def below(self, distance: float) -> list[list[int]]:
+        """Groups of several topics whose mean distances are at most ``distance``."""
+        from scipy.cluster.hierarchy import fcluster
+
+        if not len(self.linkage):
+            return []
+        clusters = fcluster(self.linkage, distance, criterion="distance")
+        groups = (np.flatnonzero(clusters == number).tolist() for number in range(1, int(clusters.max()) + 1))
+        return [group for group in groups if len(group) > 1]
 
 
 def topic_tree(affinity: Floats) -> Tree:
@@ -187,16 +211,13 @@ def topic_tree(affinity: Floats) -> Tree:
     >>> print(tree.merges.tolist(), np.round(tree.heights, 3).tolist(), tree.order.tolist())
     [[0, 2], [1, 3]] [0.316, 0.922] [1, 2, 0]
     """
-    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
     if len(affinity) == 1:
-        return Tree(np.zeros(1, np.int64), np.zeros((0, 2), np.int64), np.zeros(0))
+        return Tree(np.zeros((0, 4)))
     distances = squareform(hellinger_distances(affinity), checks=False)
-    linked = linkage(distances, method="average", optimal_ordering=True)
-    # scipy orders the two sides of a merge for drawing; here the leaves determine the order.
-    merges = np.sort(linked[:, :2].astype(np.int64), axis=1)
-    return Tree(leaves_list(linked).astype(np.int64), merges, linked[:, 2])
+    return Tree(linkage(distances, method="average", optimal_ordering=True))
 
 
 def conditional(topic_topic: Floats) -> Floats:

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+<<<<<<< HEAD
 from upath import UPath
+=======
+from numpy.typing import NDArray
+>>>>>>> main
 
 from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.corpus.format import Corpus, open_corpus
@@ -22,6 +26,8 @@ from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, combine, silent
 from streaming_jsmf.jobs.progress import progress_shown
+from streaming_jsmf.reporting.layout import Tree, topic_tree
+from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
@@ -139,6 +145,33 @@ class TopicModel:
     def unhide(self, *topics: int) -> TopicModel:
         """Show these topics again; by default all topics."""
         return self.edit(lambda edits: edits.unhide(*topics))
+
+    def hierarchy(self) -> NDArray[np.float64]:
+        """Return the hierarchy of the shown topics that the report draws, as a linkage of SciPy, (K' - 1, 4).
+
+        Average linkage of Hellinger distances between p(word | topic), from 0 to 1. Leaves are the shown topics in the
+        order of their numbers.
+
+        Examples
+        --------
+        >>> from scipy.cluster.hierarchy import dendrogram
+        >>> labels = model.topics().sort_values("topic")["label"].tolist()  # doctest: +SKIP
+        >>> dendrogram(model.hierarchy(), labels=labels, orientation="left")  # doctest: +SKIP
+        """
+        return self._tree().linkage
+
+    def merge_similar(self, distance: float) -> TopicModel:
+        """Merge topics whose mean Hellinger distance in ``hierarchy`` is at most ``distance``, from 0 to 1.
+
+        Copies of a topic are nearer than about 0.4, and unrelated topics farther than 0.8. ``unmerge`` undoes it.
+        """
+        shown = [group[0] for group in self.edits.groups]
+        for group in self._tree().below(distance):
+            self.merge([shown[index] for index in group])
+        return self
+
+    def _tree(self) -> Tree:
+        return topic_tree(read_contents(self.path).affinity)
 
     def documents(
         self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
