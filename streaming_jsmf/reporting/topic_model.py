@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-<<<<<<< HEAD
-from upath import UPath
-=======
 from numpy.typing import NDArray
->>>>>>> main
+from upath import UPath
 
 from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.corpus.format import Corpus, open_corpus
