@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.evaluation.choice import Measures, choose
 from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.moments.reader import open_moments
@@ -125,6 +126,26 @@ def test_the_planted_number_is_suggested(corpus: Path, invoke: Command, tmp_path
     again = invoke(*command, "--json")
     assert json.loads(again.out) == found
     assert (out / "choose-k.html").read_bytes() == page
+
+
+def test_a_corpus_of_one_row_group_has_stability_and_prints_its_table_only(
+    invoke: Command, tmp_path: Path
+) -> None:
+    counts = planted(300, 60, 3, length=60, seed=4).counts
+    corpus = write_corpus(tmp_path / "small", counts, shards=1, row_group_rows=300)
+    shown = invoke("choose-k", corpus, "--topics", "3,6", *SYNCHRONOUS)
+    assert (shown.code, shown.err) == (0, "")
+    found = json.loads((tmp_path / "small.choose-k" / "choose-k.json").read_text(encoding="utf-8"))
+    assert found["missing"] == {}
+    true, more = (row["stability"] for row in found["rows"])
+    assert 0 < more < true <= 1
+    # The store of a version that did not cut row groups is used as it is.
+    old, budget = tmp_path / "old", math.ceil(open_corpus(corpus).nonzeros / 16)
+    settings = ScanSettings(max_topics=6, partition_nonzeros=budget)
+    assert len(scan(corpus, old / "moments", settings, keep_partitions=True).manifest.partitions) == 1
+    shown = invoke("choose-k", corpus, "--topics", "3,6", "--out", old, *SYNCHRONOUS)
+    assert (shown.code, shown.err) == (0, "")
+    assert "missing: stability: " in shown.out
 
 
 def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command, tmp_path: Path) -> None:

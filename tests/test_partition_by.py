@@ -89,6 +89,16 @@ def test_each_partition_holds_just_the_documents_of_its_value(
         np.testing.assert_array_equal(pattern, wanted > 0)
 
 
+def test_rows_are_dealt_out_to_partitions(folder: Path) -> None:
+    partitions = plan_partitions(list_units(open_corpus(folder / "c")), 10**9, "rows % 4")
+    assert [partition.label for partition in partitions] == [0, 1, 2, 3]
+    remainders = np.concatenate([np.arange(n) % 4 for n in (70, 70, 70, 70, 20) * 2])
+    for partition in partitions:
+        _, sums = load_partition(partition, 60, "capped")
+        wanted = COUNTS[remainders == partition.label].sum(axis=0)
+        np.testing.assert_array_equal(sums.arrays["term_count"], wanted)
+
+
 @pytest.mark.parametrize("name", ["years", "names"])
 def test_the_sums_are_those_without_the_column(name: str, folder: Path) -> None:
     plain, by = (open_moments(folder / store) for store in ("plain", name))

@@ -47,14 +47,20 @@ class Verb(click.Command):
     """A command with grouped options and examples, whose function gets only the options that the user gave.
 
     The function returns a text to print, or a function that prints. That of a ``long`` command also takes a
-    ``listener``: progress is shown while it runs, and ``--log-json`` and ``--quiet`` are not passed on.
+    ``listener``: progress is shown while it runs, without a terminal only with ``lines``, and ``--log-json`` and
+    ``--quiet`` are not passed on.
     """
 
     def __init__(
-        self, *arguments: Any, examples: Sequence[str] = (), long: bool = True, **settings: Any
+        self,
+        *arguments: Any,
+        examples: Sequence[str] = (),
+        long: bool = True,
+        lines: bool = True,
+        **settings: Any,
     ) -> None:
         super().__init__(*arguments, **settings)
-        self.examples, self.long = tuple(examples), long
+        self.examples, self.long, self.lines = tuple(examples), long, lines
         if any(_is_rare(option) for option in self.params):
             self.params.append(_help_all())
 
@@ -65,7 +71,8 @@ class Verb(click.Command):
         if self.long:
             from streaming_jsmf.cli.observation import observed
 
-            with observed(given.pop("log_json", None), quiet=given.pop("quiet", False)) as listener:
+            log, quiet = given.pop("log_json", None), given.pop("quiet", False)
+            with observed(log, quiet=quiet, lines=self.lines) as listener:
                 shown = function(listener=listener, **given)
         else:
             shown = function(**given)

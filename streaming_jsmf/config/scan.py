@@ -63,7 +63,8 @@ class ScanSettings(Settings):
     seed
         Seed of all random draws. The same seed gives the same topics.
     partition_by
-        Metadata column, such as year, each of whose values gets its own partitions.
+        Metadata column, such as year, each of whose values gets its own partitions. 'rows % 16' makes 16
+        partitions of every sixteenth document.
     exact
         Compute the full co-occurrence matrix (words x words, 8 bytes each), which must fit in memory.
         Required by rectify ap, dykstra and dc.

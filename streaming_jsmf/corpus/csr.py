@@ -39,7 +39,7 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     block = csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
     if unit.only is None:
         return block
-    labels = read_labels(unit, unit.only.column)
+    labels = read_labels(unit, unit.only.column, block.shape[0])
     return block[[row for row, label in enumerate(labels) if label == unit.only.value]]
 
 

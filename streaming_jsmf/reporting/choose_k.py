@@ -17,6 +17,7 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.coherence import distinct_share
@@ -27,9 +28,9 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.moments.select import require_parts, resampled
+from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
 from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import write_alone
@@ -42,8 +43,9 @@ from streaming_jsmf.topics.store import COMPARISON, Model, read_model
 #: Default suffix of the output directory, appended to the source.
 SUFFIX = ".choose-k"
 
-#: Number of partitions of a scan; stability resamples them.
+#: Number of partitions of a scan; stability resamples them. A corpus with too few row groups for that is cut by rows.
 PARTITIONS = 16
+BY_ROWS = f"rows % {PARTITIONS}"
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,10 @@ def _scan(
     if replicas:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
         budget = max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
-        settings = replace(settings, partition_nonzeros=budget)
+        by = BY_ROWS if len(list_units(corpus)) < FEWEST_PARTS else None
+        # A store of an earlier version has a single partition, and cannot change.
+        by = read_store(place).settings.partition_by if node_exists(place) else by
+        settings = replace(settings, partition_nonzeros=budget, partition_by=by)
     return scan(corpus, place, settings, execution, listener, keep_partitions=replicas > 0)
 
 
