@@ -168,8 +168,8 @@ def _separated(points: Floats, radii: Floats) -> Floats:
 class Tree:
     """A hierarchy of K topics.
 
-    ``linkage`` (K - 1, 4) is in the format of ``scipy.cluster.hierarchy``; its distances are the largest Hellinger distances
-    between topics of two parts.
+    ``linkage`` (K - 1, 4) is in the format of ``scipy.cluster.hierarchy``; a distance is the largest Hellinger distance
+    between topics of the two parts.
     """
 
     linkage: Floats
@@ -210,7 +210,7 @@ def topic_tree(affinity: Floats) -> Tree:
     --------
     >>> tree = topic_tree(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]))
     >>> print(tree.merges.tolist(), np.round(tree.heights, 3).tolist(), tree.order.tolist())
-    [[0, 2], [1, 3]] [0.316, 0.922] [1, 2, 0]
+    [[0, 2], [1, 3]] [0.316, 0.949] [1, 2, 0]
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
