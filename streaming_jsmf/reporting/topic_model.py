@@ -146,7 +146,7 @@ class TopicModel:
     def hierarchy(self) -> NDArray[np.float64]:
         """Return the hierarchy of the shown topics that the report draws, as a linkage of SciPy, (K' - 1, 4).
 
-        Average linkage of Hellinger distances between p(word | topic), from 0 to 1. Leaves are the shown topics in the
+        Complete linkage of Hellinger distances between p(word | topic), from 0 to 1. Leaves are the shown topics in the
         order of their numbers.
 
         Examples
@@ -158,7 +158,7 @@ class TopicModel:
         return self._tree().linkage
 
     def merge_similar(self, distance: float) -> TopicModel:
-        """Merge topics whose mean Hellinger distance in ``hierarchy`` is at most ``distance``, from 0 to 1.
+        """Merge topics of ``hierarchy`` that are all within a Hellinger distance, from 0 to 1, of each other.
 
         Copies of a topic are nearer than about 0.4, and unrelated topics farther than 0.8. ``unmerge`` undoes it.
         """
