@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
 import json
 import pickle
 import re
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,6 +29,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import streaming_jsmf as sj
 from streaming_jsmf import (
     LRJSMF,
     STOD,
@@ -404,6 +408,34 @@ def test_dask_ml_searches_for_the_number_of_topics() -> None:
 
     search = GridSearchCV(LRJSMF(**ONE), {"n_topics": [1, K]}, scoring=score, cv=2, scheduler="synchronous")
     assert search.fit(COUNTS[:400]).best_params_ == {"n_topics": K}
+
+
+def _through_joblib(value: Any) -> Any:
+    stream = io.BytesIO()
+    joblib.dump(value, stream)
+    stream.seek(0)
+    return joblib.load(stream)
+
+
+@ENGINES
+def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, Any], tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        sj.report(engine(K), tmp_path / "page.html")
+    models[engine].save(tmp_path / "model")
+    sj.report(models[engine], tmp_path / "page.html")
+    for form in (copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), _through_joblib):
+        found = form(models[engine])
+        assert found.topics().equals(models[engine].topics())
+        assert {**sj.evaluate(found), "model": 0} == {**sj.evaluate(tmp_path / "model"), "model": 0}
+        model = sj.TopicModel(found)
+        place = Path(model.path)
+        del found
+        gc.collect()
+        assert model.topics().equals(sj.TopicModel(tmp_path / "model").topics())
+        assert copy.copy(model).path != model.path, "a copy does not depend on the estimator"
+        del model
+        gc.collect()
+        assert not place.exists()
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,15 @@ def test_words_cast_join_and_index_as_in_pandas(model_path: Path) -> None:
     frame = opened.word_topic.to_pandas()
     chosen = pd.DataFrame({"mine": [1, 2]}, index=["word0007", "word0002"]).join(frame)
     np.testing.assert_array_equal(chosen[[0, 1]], opened.word_topic.values[[7, 2]][:, :2])
+    listed = opened.word[opened.prominent_words]
+    assert listed.dims == ("topic", "rank")
+    assert listed.values[0].tolist() == [words[word] for word in opened.prominent_words.values[0]]
+    assert "word0000" in repr(opened.word)
+    assert "word0000" in opened._repr_html_()
+    plain = xr.open_zarr(model_path, consolidated=False)
+    plain = plain.assign_coords(word=plain.word.astype(object))  # as in the documentation
+    assert plain.word.values.astype(str).tolist() == words
+    assert plain.word_topic.to_pandas().loc["word0007"].tolist() == opened.word_topic.values[7].tolist()
 
 
 def test_a_model_is_written_as_netcdf(model_path: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,17 @@ def test_the_rows_go_with_the_estimator_unless_they_are_to_stay(tmp_path: Path) 
         LRJSMF(K, store=tmp_path / "m", **ONE).partial_fit(BATCHES[0])
 
 
+def test_copies_have_no_temporary_rows(tmp_path: Path) -> None:
+    first, second = COUNTS[:300], COUNTS[300:]
+    found = LRJSMF(K, **ONE).partial_fit(first)
+    copied = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(copied.transform(second), found.transform(second))
+    with pytest.raises(InputError, match="store="):
+        copied.partial_fit(second)
+    kept = pickle.loads(pickle.dumps(LRJSMF(K, store=tmp_path / "moments", **ONE).partial_fit(first)))
+    np.testing.assert_array_equal(kept.partial_fit(second).components_, found.partial_fit(second).components_)
+
+
 def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
     store = tmp_path / "m"
     found = LRJSMF(K, store=store, **ONE)
@@ -91,7 +103,7 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
 
 
 def test_after_fit_there_is_nothing_to_add_to() -> None:
-    with pytest.raises(ValueError, match="fit keeps no rows"):
+    with pytest.raises(ValueError, match="no rows to add others to"):
         LRJSMF(K, **ONE).fit(BATCHES[0]).partial_fit(BATCHES[2])
 
 

@@ -59,10 +59,11 @@ def test_each_engine_shows_its_own_arrays_and_how_its_model_was_made(stores: Pat
         rows, shown, arrays = table_rows(page), facts(page), model.arrays
         anchored = engine == "lr-jsmf"
         anchors = [str(arrays["word"][anchor]) for anchor in arrays["anchors"]] if anchored else []
-        assert [cell.text for cell in page.all("td", "anchor")] == anchors
-        for name in ("alpha", "lambda"):
-            values = [] if anchored else arrays[name]
-            np.testing.assert_allclose([cell.value() for cell in page.all("td", name)], values, rtol=1e-5)
+        assert [row.one("td", "anchor").text for row in rows if anchored] == anchors
+        shares = [cell.value() for cell in page.all("td", "share")]
+        assert shares == sorted(shares, reverse=True)
+        strengths = [row.one("td", "lambda").value() for row in rows if not anchored]
+        np.testing.assert_allclose(strengths, [] if anchored else arrays["lambda"], rtol=1e-5)
         assert ("no correlations between topics" in page.text) != anchored
         assert (values_of(page)["together"] is not None) == anchored
         assert len(rows) == K
@@ -96,7 +97,9 @@ def anchored(stores: Path, tmp_path: Path) -> Path:
 
 
 def table_rows(page: Element) -> list[Element]:
-    return page.one("table", "topics").one("tbody").all("tr")
+    """The rows of the topics in the order of their numbers; the page has them in the order of their shares."""
+    rows = page.one("table", "topics").one("tbody").all("tr")
+    return sorted(rows, key=lambda row: int(row.attributes["data-topic"] or -1))
 
 
 def facts(page: Element) -> dict[str, str]:

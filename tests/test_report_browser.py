@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -96,7 +99,8 @@ def opened(browser: Any, pages: Path, n_topics: int | str, size: dict[str, int],
 )
 def test_every_part_is_drawn_without_a_fault(browser: Any, pages: Path, n_topics: int) -> None:
     shown = opened(browser, pages, n_topics, DESKTOP)
-    assert shown.rows() == list(range(n_topics))
+    topics = full_contents(n_topics).topics
+    assert shown.rows() == sorted(range(n_topics), key=lambda number: -topics[number].share)
     drawn = {
         "map": "svg.map circle",
         "together": "canvas",
@@ -148,16 +152,16 @@ def test_topics_are_found_and_sorted(browser: Any, pages: Path, n_topics: int) -
     found = shown.rows()
     sought = topics[17].words[4].text
     expected = [topic.number for topic in topics if any(sought in word.text for word in topic.words)]
-    assert found == expected
+    assert sorted(found) == expected
     assert f"{len(expected)} of {n_topics}" in shown.page.locator("#controls > output").inner_text()
     assert shown.page.locator("#topic-17 .hit").count() >= 1
     shown.page.locator("#search").fill("no such word")
     assert shown.rows() == []
     shown.page.locator("#search").fill("")
     shown.page.locator('th[data-column="share"] button').click()
-    assert shown.rows() == sorted(range(n_topics), key=lambda number: -topics[number].share)
-    shown.page.locator('th[data-column="share"] button').click()
     assert shown.rows() == sorted(range(n_topics), key=lambda number: topics[number].share)
+    shown.page.locator('th[data-column="share"] button').click()
+    assert shown.rows() == sorted(range(n_topics), key=lambda number: -topics[number].share)
     shown.page.locator("#sort").select_option(label="NPMI")
     assert shown.rows() == sorted(range(n_topics), key=lambda number: -(topics[number].npmi or 0))
     headings = shown.page.locator("table.topics thead th")
@@ -165,6 +169,30 @@ def test_topics_are_found_and_sorted(browser: Any, pages: Path, n_topics: int) -
         headings.nth(column).locator("button").click()
         assert sorted(shown.rows()) == list(range(n_topics))
         assert headings.nth(column).get_attribute("aria-sort")
+    assert shown.faults == []
+    shown.page.context.close()
+
+
+def test_tables_and_figures_are_saved(browser: Any, pages: Path, tmp_path: Path) -> None:
+    shown = opened(browser, pages, 20, DESKTOP, accept_downloads=True)
+
+    def saved(name: str, text: str) -> str:
+        with shown.page.expect_download() as download:
+            shown.view(name).get_by_role("button", name=text).click()
+        download.value.save_as(tmp_path / download.value.suggested_filename)
+        return (tmp_path / download.value.suggested_filename).read_text(encoding="utf-8")
+
+    topics = full_contents(20).topics
+    head, *rows = csv.reader(io.StringIO(saved("overview", "Save as CSV")))
+    assert [int(row[0]) for row in rows] == sorted(range(20), key=lambda number: -topics[number].share)
+    for row in rows:
+        told, topic = dict(zip(head, row, strict=True)), topics[int(row[0])]
+        assert float(told["Share"]) == pytest.approx(topic.share, rel=1e-5)
+        assert told["Prominent words"] == ", ".join(word.text for word in topic.words)
+    drawn = {"map": ("circle", 20), "together": ("image", 1), "groups": ("path", 1)}
+    for name, (kind, least) in drawn.items():
+        figure = ElementTree.fromstring(saved(name, "Save as SVG"))
+        assert len(figure.findall(f".//{{http://www.w3.org/2000/svg}}{kind}")) >= least
     assert shown.faults == []
     shown.page.context.close()
 
@@ -177,6 +205,7 @@ def test_what_is_out_of_sight_is_not_laid_out(browser: Any, pages: Path) -> None
     def seen(topic: int) -> bool:
         return bool(shown.page.locator(f"#topic-{topic} .share").evaluate(laid_out))
 
+    shown.page.locator('th[data-column="topic"] button').click()
     assert [seen(0), seen(19)] == [True, False]
     shown.page.locator('th[data-column="topic"] button').click()
     shown.page.wait_for_function(f"({laid_out})(document.querySelector('#topic-19 .share'))")

@@ -95,19 +95,19 @@ def test_equal_topics_stand_side_by_side_and_rounding_is_not_blown_up() -> None:
     assert distances.max() < 8 * found.radii[0]
 
 
-def test_the_tree_merges_what_is_nearest_by_the_mean_of_all_pairs() -> None:
+def test_the_tree_merges_what_is_nearest_by_the_farthest_pair() -> None:
     affinity = affinity_of(drawn(8, seed=4))
     distances = hellinger_distances(affinity)
     found = topic_tree(affinity)
     members = {topic: [topic] for topic in range(8)}
 
-    def mean(pair: tuple[int, int]) -> float:
-        return float(distances[np.ix_(members[pair[0]], members[pair[1]])].mean())
+    def farthest(pair: tuple[int, int]) -> float:
+        return float(distances[np.ix_(members[pair[0]], members[pair[1]])].max())
 
     for step, (pair, height) in enumerate(zip(found.merges.tolist(), found.heights, strict=True)):
-        best = min(combinations(sorted(members), 2), key=mean)
+        best = min(combinations(sorted(members), 2), key=farthest)
         assert tuple(pair) == best
-        assert height == pytest.approx(mean(best))
+        assert height == pytest.approx(farthest(best))
         members[8 + step] = members.pop(pair[0]) + members.pop(pair[1])
     # Topics of one branch stand together.
     order = found.order.tolist()

@@ -84,7 +84,7 @@ def test_a_notebook_shows_the_page_in_a_frame_and_figures_as_images(
     inside = frame[len(start) : frame.index('"', len(start))]
     assert html.unescape(inside) == (tmp_path / "page.html").read_text(encoding="utf-8")
     # Scripts run, but not as those of the notebook.
-    assert 'sandbox="allow-scripts"' in frame
+    assert 'sandbox="allow-scripts allow-downloads"' in frame
     assert "height: 500px" in frame
     for figure in (
         plot_map(correlated),

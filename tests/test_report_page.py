@@ -144,7 +144,7 @@ def test_columns_are_those_that_have_something_to_show(contents: Contents) -> No
     for topics, between in (
         (contents.topics, ["Label", "Anchor", "NPMI", "Prominent words", "Characteristic words"]),
         (bare, ["Prominent words"]),
-        (tensor, ["alpha", "lambda", "Prominent words"]),
+        (tensor, ["lambda", "Prominent words"]),
     ):
         head = page_of(replace(contents, topics=topics)).one("table", "topics").one("thead")
         assert [heading.text for heading in head.all("th")] == ["Topic", "Share", *between]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import hashlib
 import json
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -140,6 +142,9 @@ def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, invoke
     assert rows[3]["label"] == ["elections = votes"]
     assert (rows[4]["label"], rows[4]["characteristic"], rows[4].get("anchor")) == ([], [], None)
     assert "elections = votes" in invoke("topics", path).out
+    page = invoke("info", path).out
+    for line in ("named topics      3 (elections = votes)", "merged topics     4 + 1", "hidden topics     0"):
+        assert f"  {line}\n" in page
     assert json.loads(invoke("info", path, "--json").out)["topic_edits"]["merged"] == [[4, 1]]
     assert invoke("topics", path, "--label", "3=", "--unmerge", 4, "--unhide", 0).code == 0
     assert model.edits == TopicEdits(K)
@@ -252,6 +257,22 @@ def test_texts_in_memory_are_fitted_as_a_file_is(tmp_path: Path) -> None:
     del model
     gc.collect()
     assert not home.exists(), "it went with the model"
+
+
+def test_a_temporary_model_is_pickled_as_a_whole(model: sj.TopicModel) -> None:
+    assert pickle.loads(pickle.dumps(model)).path == model.path, "a model at a path is its path"
+    found = sj.fit(TEXTS, n_topics=3, progress=False).label(1, "name")
+    topics, data = found.topics(), pickle.dumps(found)
+    copied, again = copy.deepcopy(found), sj.TopicModel(found)
+    del found
+    gc.collect()
+    for other in (copied, pickle.loads(data), again, pickle.loads(pickle.dumps(again))):
+        assert other.topics().equals(topics)
+        assert len(other.transform(TEXTS[:2])) == 2
+    place = copied.path
+    del copied, other
+    gc.collect()
+    assert not place.exists()
 
 
 def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path) -> None:

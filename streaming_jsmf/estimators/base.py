@@ -7,6 +7,7 @@ import weakref
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -96,7 +97,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     metrics_ : dict
         Certificates of the result.
     model_ : xarray.Dataset
-        The whole model, as returned by ``open_model``; ``save`` writes it.
+        The whole model, as returned by ``open_model``; ``save`` writes it. Functions that take the path of a model,
+        such as ``report``, also take the fitted estimator.
     n_features_in_, feature_names_in_ : int and ndarray of str
         Number of words, and the words if the input has them.
     """
@@ -179,7 +181,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             rows = getattr(self, "_rows", None)
             if rows is None and hasattr(self, "components_"):
-                raise InputError("fit keeps no rows to add others to; start with partial_fit")
+                raise InputError(
+                    "this estimator has no rows to add others to, since fit keeps none and copies lack temporary ones; "
+                    "start with partial_fit, and with store= to keep the rows"
+                )
             kept = begin_rows(stack, self.store, self.scratch) if rows is None else rows
             with kept.place_of_next() as place:
                 if rows is None:
@@ -323,6 +328,20 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with sole_writer(place):
                 write_model(place, self._model, overwrite=overwrite)
 
+    def __fspath__(self) -> str:
+        """Path of the model in a temporary directory, where the first call writes it; raises ``NotFittedError``."""
+        check_is_fitted(self, "components_")
+        if not hasattr(self, "_place"):
+            folder = TemporaryDirectory(prefix="streaming-jsmf-")
+            weakref.finalize(self, folder.cleanup)
+            write_model(Path(folder.name) / "model", self._model)
+            self._place = str(Path(folder.name) / "model")
+        return self._place
+
+    def __getstate__(self) -> dict[str, Any]:
+        temporary = {"_place", "_rows"} if self.store is None else {"_place"}
+        return {name: value for name, value in super().__getstate__().items() if name not in temporary}
+
     _n_features_out = property(lambda self: len(self.components_))
 
     def __sklearn_tags__(self) -> Any:
@@ -359,6 +378,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def _keep(self, model: Model) -> None:
         """Set the attributes common to both engines."""
         self._model = model
+        self.__dict__.pop("_place", None)
         self.components_ = np.ascontiguousarray(model.arrays["word_topic"].T)
         self.topic_probability_ = model.arrays["topic_probability"]
         self.eigenvalues_ = model.arrays["eigenvalues"]

@@ -168,7 +168,8 @@ def _separated(points: Floats, radii: Floats) -> Floats:
 class Tree:
     """A hierarchy of K topics.
 
-    ``linkage`` (K - 1, 4) is in the format of ``scipy.cluster.hierarchy``; its distances are mean Hellinger distances.
+    ``linkage`` (K - 1, 4) is in the format of ``scipy.cluster.hierarchy``; a distance is the largest Hellinger distance
+    between topics of the two parts.
     """
 
     linkage: Floats
@@ -192,7 +193,7 @@ class Tree:
         return self.linkage[:, 2]
 
     def below(self, distance: float) -> list[list[int]]:
-        """Groups of several topics whose mean distances are at most ``distance``."""
+        """Groups of several topics that are at most ``distance`` from each other."""
         from scipy.cluster.hierarchy import fcluster
 
         if not len(self.linkage):
@@ -203,13 +204,13 @@ class Tree:
 
 
 def topic_tree(affinity: Floats) -> Tree:
-    """Average linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001).
+    """Complete linkage of Hellinger distances, with the leaf order of Bar-Joseph, Gifford and Jaakkola (2001).
 
     Examples
     --------
     >>> tree = topic_tree(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]))
     >>> print(tree.merges.tolist(), np.round(tree.heights, 3).tolist(), tree.order.tolist())
-    [[0, 2], [1, 3]] [0.316, 0.922] [1, 2, 0]
+    [[0, 2], [1, 3]] [0.316, 0.949] [1, 2, 0]
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
@@ -217,7 +218,7 @@ def topic_tree(affinity: Floats) -> Tree:
     if len(affinity) == 1:
         return Tree(np.zeros((0, 4)))
     distances = squareform(hellinger_distances(affinity), checks=False)
-    return Tree(linkage(distances, method="average", optimal_ordering=True))
+    return Tree(linkage(distances, method="complete", optimal_ordering=True))
 
 
 def conditional(topic_topic: Floats) -> Floats:

@@ -54,7 +54,7 @@ D3 = (
 #: Scripts, which are joined in this order into one function with shared names.
 SCRIPTS = (
     "data.js", "page.js", "search.js", "overview.js", "detail.js", "charts.js", "map.js", "matrix.js", "dendrogram.js",
-    "words.js", "groups.js", "levels.js", "start.js",
+    "words.js", "groups.js", "levels.js", "export.js", "start.js",
 )  # fmt: skip
 
 STYLES = ("base.css", "overview.css", "charts.css", "print.css")
@@ -75,7 +75,7 @@ def render(contents: Contents) -> str:
     script = f'\n/*\n{part("LICENSE.txt", "d3")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
     topic_map = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
     levels = contents.levels
-    columns = ("label", "anchor", "alpha", "strength", "duplicate_of", "npmi", "characteristic")
+    columns = ("label", "anchor", "strength", "duplicate_of", "npmi", "characteristic")
     return _fill(
         "page.html.j2",
         contents=contents,
@@ -84,6 +84,7 @@ def render(contents: Contents) -> str:
         shown={
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
         },
+        rows=sorted(enumerate(contents.topics), key=lambda row: -row[1].share),
         map=topic_map,
         data=_page_data(contents, topic_map),
         script=script,

@@ -65,7 +65,7 @@ class ShownReport:
     def _repr_html_(self) -> str:
         page = html.escape(self.page, quote=True)
         return (
-            f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Topics" '
+            f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" title="Topics" '
             f'style="width: 100%; height: {self.height}px; border: 0"></iframe>'
         )
 

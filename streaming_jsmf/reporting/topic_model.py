@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from upath import UPath
 
 from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.corpus.format import Corpus, open_corpus
@@ -48,7 +50,10 @@ class TopicModel:
     It can be passed wherever a model path is expected: ``evaluate(model)``, ``report(model, "topics.html")``. Names of
     topics and lists of merged and hidden topics are stored next to the arrays, which never change, and apply to
     ``topics``, ``documents`` and reports, also on the command line. Each change is written immediately and can be
-    undone. ``path`` is a path or URL of a model of any engine, or the result of ``open_model``.
+    undone. ``path`` is a path or URL of a model of any engine, the result of ``open_model``, or a fitted estimator.
+
+    A pickled model is its path. One in a temporary directory is pickled with its arrays and edits, but without its
+    corpus, and each copy has a directory of its own.
 
     Examples
     --------
@@ -59,6 +64,9 @@ class TopicModel:
     def __init__(self, path: AnyModel) -> None:
         self.path: StorePath = model_path(path)
         self._corpus: str | None = None
+        # What the temporary directory of the model is removed with: itself (True), a model or an estimator.
+        owner = path if isinstance(path, os.PathLike) and not isinstance(path, Path | UPath) else None
+        self._temporary: Any = owner if getattr(owner, "_temporary", owner) else None
         self._read()
 
     def __fspath__(self) -> str:
@@ -138,7 +146,7 @@ class TopicModel:
     def hierarchy(self) -> NDArray[np.float64]:
         """Return the hierarchy of the shown topics that the report draws, as a linkage of SciPy, (K' - 1, 4).
 
-        Average linkage of Hellinger distances between p(word | topic), from 0 to 1. Leaves are the shown topics in the
+        Complete linkage of Hellinger distances between p(word | topic), from 0 to 1. Leaves are the shown topics in the
         order of their numbers.
 
         Examples
@@ -150,7 +158,7 @@ class TopicModel:
         return self._tree().linkage
 
     def merge_similar(self, distance: float) -> TopicModel:
-        """Merge topics whose mean Hellinger distance in ``hierarchy`` is at most ``distance``, from 0 to 1.
+        """Merge topics of ``hierarchy`` that are all within a Hellinger distance, from 0 to 1, of each other.
 
         Copies of a topic are nearer than about 0.4, and unrelated topics farther than 0.8. ``unmerge`` undoes it.
         """
@@ -207,6 +215,21 @@ class TopicModel:
             write_model(target, read_model(self.path), overwrite=overwrite)
         saved = TopicModel(target)
         return saved if edits == TopicEdits(edits.n_topics) else saved.edit(lambda _: edits)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._temporary:
+            return self.__dict__
+        return {"model": read_model(self.path), "edits": self.edits}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "model" not in state:
+            self.__dict__.update(state)
+            return
+        folder = tempfile.TemporaryDirectory(prefix="streaming-jsmf-")
+        weakref.finalize(self, folder.cleanup)
+        self.path, self._corpus, self._temporary = Path(folder.name) / "model", None, True
+        write_model(self.path, state["model"])
+        self.edit(lambda _: state["edits"])
 
     def __repr__(self) -> str:
         shown = by_share(read_topics(self.path, probabilities=False))
@@ -308,6 +331,7 @@ def fit(
     if isinstance(path, int | Sequence) and not isinstance(path, str):
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = not isinstance(n_topics, int | np.integer | None)
+    temporary = path is None
     with ExitStack() as stack:
         if path is None:
             if several:
@@ -323,5 +347,6 @@ def fit(
         for sentence in doubts_of(read_topics(model, probabilities=False)):
             logger.warning("%s", sentence)
         model._corpus = found.corpus
+        model._temporary = temporary
         weakref.finalize(model, stack.pop_all().close)
     return model

@@ -51,7 +51,7 @@ KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
 #: File with the result of ``choose_k`` in a directory of models of several K.
 COMPARISON = "choose-k.json"
 
-#: A model as passed by users: its path or URL, or the result of ``open_model`` or ``fit``.
+#: A model as passed by users: its path or URL, the result of ``open_model`` or ``fit``, or a fitted estimator.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
 
 
@@ -128,15 +128,16 @@ class JsonAttribute(Mapping[str, Any], str):
 
 
 def model_path(model: AnyModel) -> StorePath:
-    """The path of a model given as a path, URL, or result of ``open_model`` or ``fit``; otherwise ``InputError``."""
+    """The path of a model as passed by users (``AnyModel``); raises ``InputError`` for anything else."""
     encoding = getattr(model, "encoding", None)
     if isinstance(encoding, Mapping):  # an xarray.Dataset
         if "source" not in encoding:
-            raise InputError("this Dataset was not opened from a model store; give the path of the model")
+            raise InputError(
+                "this Dataset was not opened from a model store; give the path of the model, or its estimator"
+            )
         model = encoding["source"]
     elif not isinstance(model, UPath | str | os.PathLike):
-        hint = "; save it first with its save(path)" if hasattr(model, "save") else ""
-        raise InputError(f"give the path of a model, not a {type(model).__name__}{hint}")
+        raise InputError(f"give the path of a model or a fitted estimator, not a {type(model).__name__}")
     return store_path(model, "a model")
 
 
@@ -302,6 +303,7 @@ def _digests_of(path: StorePath, digests: Mapping[str, Any], wanted: Sequence[st
 def open_model(path: AnyModel) -> xr.Dataset:
     """Open a model lazily as a labelled ``xarray.Dataset`` with the words as a coordinate.
 
+    Words and lists of word ids are in memory, so that ``model.word[model.prominent_words]`` are words.
     Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises
     ``InputError`` if there is no model at ``path``.
     """
@@ -315,6 +317,9 @@ def open_model(path: AnyModel) -> xr.Dataset:
     # NumPy cannot cast Zarr's strings of variable width to str, and pandas has no such dtype.
     words = opened.variables["word"]
     opened = opened.assign_coords(word=("word", words.values.astype(object), words.attrs))
+    # xarray indexes by arrays in memory only.
+    ids = [name for name, of in opened.data_vars.items() if of.dtype.kind == "i" and "word" not in of.dims]
+    opened = opened.assign({name: opened[name].compute() for name in ids})
     opened.attrs = _as_json_attributes(opened.attrs)
     opened.encoding["source"] = str(path)  # as xarray does for files
     return opened

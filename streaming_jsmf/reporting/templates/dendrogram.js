@@ -25,6 +25,16 @@ function cut(count) {
   return merged.filter((node) => !inside.has(node)).sort((a, b) => a.y - b.y);
 }
 
+/** A color for each group; neighbors differ most. */
+const groupColor = (group) => `hsl(${Math.round((215 + 137.5 * group) % 360)} 55% ${dark.matches ? 68 : 42}%)`;
+
+/** The color of each topic's group. */
+function topicColors() {
+  const colors = new Array(K);
+  cut(matrix.groups).forEach(({ leaves }, group) => leaves.forEach((topic) => (colors[topic] = groupColor(group))));
+  return colors;
+}
+
 function drawTree(width, height) {
   const svg = drawing(width, height, "Tree of the topics by similarity of their words").attr("class", "tree");
   if (!width || K === 1) return svg.node();
@@ -32,17 +42,17 @@ function drawTree(width, height) {
   const { 0: least, [K - 2]: most } = data.tree.heights;
   const x = d3.scaleLinear([least - (most - least) / 4 - 1e-9, most], [width - 2, 4]).clamp(true);
   const y = (node) => (node.y * height) / K;
-  const groupsNow = new Set(cut(matrix.groups));
-  const inGroup = new Set();
-  const mark = (node) => {
-    inGroup.add(node);
-    node.parts?.forEach(mark);
+  const colors = new Map();
+  const mark = (node, color) => {
+    colors.set(node, color);
+    node.parts?.forEach((part) => mark(part, color));
   };
-  groupsNow.forEach(mark);
+  cut(matrix.groups).forEach((node, group) => mark(node, groupColor(group)));
   svg.selectAll("path")
     .data(nodesOfTree.filter((node) => node.parts))
     .join("path")
-    .classed("in-group", (node) => inGroup.has(node))
+    .classed("in-group", (node) => colors.has(node))
+    .style("stroke", (node) => colors.get(node) ?? null)
     .attr("d", (node) => {
       const [a, b] = node.parts;
       return `M${x(a.height)},${y(a)}H${x(node.height)}V${y(b)}H${x(b.height)}`;
@@ -84,6 +94,7 @@ function drawGroups(section) {
       list.replaceChildren(...groupItems());
       const tree = section.querySelector("svg.tree");
       tree.replaceWith(drawTree(tree.clientWidth, tree.clientHeight));
+      views.get("map").drawnFor = null; // its circles have the colors of the groups
     },
   });
   const list = element("ol", { class: "groups" }, ...groupItems());
@@ -92,10 +103,11 @@ function drawGroups(section) {
 }
 
 function groupItems() {
-  return cut(matrix.groups).map(({ leaves }) => {
+  return cut(matrix.groups).map(({ leaves }, group) => {
     const share = d3.sum(leaves, (topic) => topics[topic].share);
     const words = listed(wordsOfGroup(leaves, 8));
+    const swatch = element("span", { class: "swatch of-group", style: `background: ${groupColor(group)}` });
     const members = leaves.map((topic) => topicButton(topic, 24));
-    return element("li", {}, element("p", {}, element("strong", {}, percent(share)), " ", ...words), element("div", {}, ...members));
+    return element("li", {}, element("p", {}, swatch, element("strong", {}, percent(share)), " ", ...words), element("div", {}, ...members));
   });
 }

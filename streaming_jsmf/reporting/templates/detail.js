@@ -90,17 +90,18 @@ function slider(topic, words) {
 function drawWords(topic, place) {
   const found = relevantWords(topic, lambda);
   const shown = allWords ? found : found.slice(0, FIRST_WORDS);
-  const largest = Math.max(...shown.map((one) => one.given));
-  const items = shown.map(({ text, given, own }) =>
+  const largest = Math.max(...shown.map((one) => one.overall));
+  const items = shown.map(({ text, given, overall, own }) =>
     element(
       "li",
-      { style: `--part: ${((100 * given) / largest).toFixed(1)}%` },
+      { style: `--part: ${((100 * overall * own) / largest).toFixed(1)}%; --whole: ${((100 * overall) / largest).toFixed(1)}%` },
       word(text),
       element("span", { class: "share-of-word" }, `${percent(given)} · ${percent(own)}`),
     ),
   );
   const parts = [
-    element("p", { class: "faint head-of-words" }, "share of the topic · topic's part of the word's uses"),
+    element("p", { class: "faint head-of-words" }, "gray: uses in the corpus; blue: in this topic"),
+    element("p", { class: "faint head-of-words" }, "share of the topic · topic's part of the uses"),
     element("ol", { class: "bars long" }, ...items),
   ];
   if (found.length > FIRST_WORDS) {

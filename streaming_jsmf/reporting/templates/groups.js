@@ -93,7 +93,9 @@ function numbersOf(trend) {
       "tr",
       {},
       element("th", { scope: "row" }, word(name)),
-      ...[percent(share), percent(error), documents.toLocaleString("en")].map((text) => element("td", { class: "number" }, text)),
+      element("td", { class: "number", "data-value": share }, percent(share)),
+      element("td", { class: "number", "data-value": error }, percent(error)),
+      element("td", { class: "number", "data-value": documents }, documents.toLocaleString("en")),
     ),
   );
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));

@@ -11,6 +11,7 @@ function drawMap(section) {
   const width = place.clientWidth;
   const height = Math.round(Math.min(Math.max(width * 0.7, 320), Math.max(innerHeight - 220, 360)));
   const fit = mapFit(width, height);
+  const colors = topicColors();
   const svg = d3
     .create("svg")
     .attr("viewBox", `0 0 ${width} ${height}`)
@@ -25,6 +26,7 @@ function drawMap(section) {
     .attr("role", "button")
     .attr("tabindex", -1)
     .attr("aria-label", (topic) => `Topic ${topicTitle(topic, 60)}, ${percent(topics[topic].share)}`)
+    .style("--group", (topic) => colors[topic])
     .classed("doubtful", (topic) => topics[topic].warnings.length > 0)
     .on("pointerenter pointermove", (event, topic) => tell(linesOf(topic), event.clientX, event.clientY))
     .on("pointerleave blur", untell)

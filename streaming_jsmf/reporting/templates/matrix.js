@@ -149,7 +149,7 @@ function rowLabels(width, size) {
     .attr("x", width - 6)
     .attr("y", (_, place) => (place + 0.5) * size)
     .attr("font-size", Math.min(size - 1, 12))
-    .text((topic) => topicTitle(topic, width > 150 ? 24 : 12))
+    .text((topic) => topicTitle(topic, width > 150 ? 21 : 11))
     .on("click", (_, topic) => select(topic));
   return svg.node();
 }

@@ -73,7 +73,7 @@ function wordsOfRow(row) {
 
 function sortField(table) {
   const choices = [...table.tHead.rows[0].cells].map((heading, column) =>
-    element("option", { value: column }, heading.textContent),
+    element("option", { value: column, selected: heading.hasAttribute("aria-sort") }, heading.textContent),
   );
   const input = element("select", { id: "sort", change: () => sortBy(table, Number(input.value)) }, ...choices);
   return element("div", { class: "field" }, element("label", { for: "sort" }, "Sort by"), input);

@@ -4,6 +4,7 @@ function start() {
   document.documentElement.classList.add("scripted");
   prepareOverview();
   prepareDetail();
+  prepareExport();
   registerView("overview", () => {});
   registerView("map", drawMap);
   registerView("together", (section) => {
