@@ -157,6 +157,8 @@ def test_each_threshold_has_a_sentence_that_says_what_to_try(
     for part in parts:
         assert part in sentence
     assert "\n" not in sentence
+    [of_few] = warnings_of({**SOUND, **changes}, 5)
+    assert of_few == sentence or ("fewer topics" in sentence and "fewer" not in of_few)
 
 
 def test_an_estimate_within_its_error_of_the_threshold_is_no_alarm() -> None:

@@ -155,6 +155,11 @@ def test_the_verb_prints(
         "share",
         "standard_error",
     ]
+    refused(invoke("documents", model, shares, "--out", out), 2, "--overwrite")
+    printed("--out", str(out), "--overwrite")
+    assert pq.read_table(out).num_rows == K
+    printed("--topic", "1", "--raw", "--out", str(out.with_suffix(".csv")))
+    assert out.with_suffix(".csv").read_text() == printed("--topic", "1", "--raw", "--csv")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,9 @@ def test_the_verb_prints(
         (["--by", "year", "--number", "3"], "--number"),
         (["--similar", "d1", "--topic", "1"], "--similar"),
         (["--csv", "--json"], "exclude each other"),
-        (["--out", "answer.txt"], "FILE.parquet"),
+        (["--out", "answer.txt"], "FILE.parquet or FILE.csv"),
+        (["--overwrite"], "--overwrite is for --out"),
+        (["--raw"], "--raw is for --csv"),
     ],
 )
 def test_bad_requests(model: Path, shares: Path, invoke: Command, arguments: list[str], text: str) -> None:

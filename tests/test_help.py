@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -17,7 +19,7 @@ from streaming_jsmf.cli.main import COMMANDS, cli
 from streaming_jsmf.cli.verb import Verb
 from streaming_jsmf.jobs.events import StageStarted
 from streaming_jsmf.jobs.progress import Bars
-from tests.outcomes import Command
+from tests.outcomes import Command, refused
 from tests.processes import ended, wait_until
 
 LINES, COLUMNS = 60, 80
@@ -69,6 +71,59 @@ def test_rare_options_are_behind_help_all(verb: str, invoke: Command) -> None:
         assert (told.code, told.err) == (0, "")
         assert "--help-all" in told.out
         assert len(told.out) > len(invoke(verb, "--help").out)
+
+
+def test_verbs_share_their_options() -> None:
+    def having(name: str) -> set[str]:
+        return {verb for verb in VERBS if any(name in option.opts for option in options(verb))}
+
+    long = {verb for verb in VERBS if cli.commands[verb].long} - {"documents"}  # type: ignore[attr-defined]
+    assert having("--help-all") == set(VERBS)
+    assert having("--quiet") == having("--log-json") == long
+    assert having("--json") == set(VERBS) - {"view"}
+    assert having("--overwrite") == {"ingest", "fit", "infer", "polish", "transform", "documents", "report"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "meant"),
+    [
+        ("fit", "-k", "--topics"),
+        ("fit", "--k=3", "--topics"),
+        ("infer", "-n", "--topics"),
+        ("fit", "--n_components", "--topics"),
+        ("documents", "-k", "--topic"),
+        ("documents", "-n", "--number"),
+        ("scan", "-j", "--workers"),
+        ("transform", "--force", "--overwrite"),
+        ("topics", "--wrods", "--words"),
+    ],
+)
+def test_options_of_other_programs_are_answered_with_ours(
+    verb: str, given: str, meant: str, invoke: Command
+) -> None:
+    refused(invoke(verb, given, "3"), 2, given.partition("=")[0], meant)
+
+
+def test_a_summary_is_json_on_request(tmp_path: Path, invoke: Command) -> None:
+    size = (
+        "--documents",
+        40,
+        "--vocabulary-size",
+        30,
+        "--topics",
+        2,
+        "--scheduler",
+        "synchronous",
+        "--quiet",
+    )
+    made = invoke("simulate", tmp_path / "corpus", *size, "--json")
+    assert made.err == ""
+    found = json.loads(made.out)
+    assert (found["corpus"], found["documents"]) == (str(tmp_path / "corpus"), 40)
+    fitted = invoke(
+        *("fit", tmp_path / "corpus", tmp_path / "model", "--topics", 2, "--no-polish", "--json", "--quiet")
+    )
+    assert json.loads(fitted.out) == json.loads(invoke("topics", tmp_path / "model", "--json").out)
 
 
 @pytest.mark.parametrize("verb", VERBS)

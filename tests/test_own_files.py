@@ -142,7 +142,12 @@ REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] =
     ("t.csv", b"what\n" + TWEET * 3, (*TEXT[:2], "--read", "text=what"), ("--encoding cp1252",)),
     ("t.txt", TWEET, LINES, ("--encoding cp1252",)),
     ("in/novel.txt", DOCUMENTS[0], ("--quiet",), ("1 document ", "more documents")),
-    ("t.txt", SHORT, (*LINES, "--quiet"), ("no document is left", "8 documents with fewer than")),
+    (
+        "t.txt",
+        SHORT,
+        (*LINES, "--quiet", "--min-tokens", "5"),
+        ("no document is left", "8 documents with fewer than"),
+    ),
     ("in/1.txt", b"%PDF-1.4 \xff", (), ("1.txt: ", "plain text", "PDF")),
     ("in/1.txt", b"PK\x03\x04\0\0", (), ("1.txt: ", "plain text", "PDF")),
     ("sheet.xlsx", b"PK", (), ("sheet.xlsx: .xlsx", "CSV")),

@@ -9,6 +9,7 @@ import json
 import random
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -273,7 +274,9 @@ def test_what_was_lost_is_told_in_a_table_unless_quiet(
     arguments = ("ingest", str(texts), str(tmp_path / "c"), "--on-bad-record", "quarantine")
     told = [line for line in invoke(*arguments).err.splitlines() if line.startswith(("- ", "kept", "read "))]
     rows = {label: numbers for label, *numbers in (re.split(" {2,}", line.strip()) for line in told)}
-    assert (rows["read"][0], rows["kept"][:2]) == ("241", ["240", "60"])
+    # The minimum document frequency is 2, because at 5 there are fewer than 200 words.
+    assert (rows["read"][0], rows["kept"][:2]) == ("241", ["240", "61"])
+    assert rows["- in fewer than 2 documents"][0] == "239"
     assert rows["- in quarantine.parquet"] == ["1"]
     assert rows["- without a letter"][0] == "9"
     assert rows["- documents with the words of another"][0] == "1"
@@ -301,6 +304,36 @@ def test_short_words_stay_where_words_are_short(tmp_path: Path) -> None:
     assert words_of(tmp_path / "c") == {"宇宙", "火箭", "abc", "우주", "로켓", "ロケ"}
     ingest(tmp_path / "t.parquet", tmp_path / "d", IngestRequest(curation={**loose, "min_word_length": 3}))
     assert words_of(tmp_path / "d") == {"abc"}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "least"), [((250, 250), 5), ((150, 250), 2), ((200, 0), 5), ((199, 0), 2)]
+)
+def test_the_minimum_of_documents_is_lowered_where_few_words_are_left(
+    numbers: tuple[int, int], least: int, tmp_path: Path
+) -> None:
+    often, rarely = numbers
+    texts = [""] * 100
+    for name, number, frequency in (("often", often, 5), ("rarely", rarely, 2)):
+        for i, extra in product(range(number), range(frequency)):
+            texts[(i + extra) % 100] += f" {name}{i}"
+    ingest(
+        texts, tmp_path / "c", IngestRequest(curation={"max_document_frequency": 100, "stop_words": "none"})
+    )
+    assert len(words_of(tmp_path / "c")) == often + (rarely if least == 2 else 0)
+
+
+def test_texts_are_kept_unless_no_word_remains_and_losses_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [f"apple pear{'s' * (i % 2)}" for i in range(90)] + ["the and", *map(str, range(9))]
+    chosen = {"stop_words": "english", "max_document_frequency": 100, "duplicates": "keep"}
+    assert ingest(texts, tmp_path / "c", IngestRequest(curation=chosen)).n_documents == 90
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert ingest([*texts, "of"], tmp_path / "d", IngestRequest(curation=chosen)).n_documents == 90
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "11 % of the documents" in warning
+    assert "11 without kept words" in warning
 
 
 def test_the_minimum_of_documents_grows_with_the_corpus() -> None:

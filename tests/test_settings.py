@@ -179,7 +179,7 @@ def test_fingerprints_of_existing_stores_hold(settings: Settings, expected: str)
 
 def test_fingerprints_of_existing_corpora_hold() -> None:
     found = [fingerprint(asdict(curation))[:16] for curation in (Curation(), TEXT_CURATION)]
-    assert found == ["3c237a375a094104", "3520c525dd65fec0"]
+    assert found == ["3c237a375a094104", "89dca58a29e8b3a6"]
 
 
 @named

@@ -142,6 +142,9 @@ def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, invoke
     assert rows[3]["label"] == ["elections = votes"]
     assert (rows[4]["label"], rows[4]["characteristic"], rows[4].get("anchor")) == ([], [], None)
     assert "elections = votes" in invoke("topics", path).out
+    page = invoke("info", path).out
+    for line in ("named topics      3 (elections = votes)", "merged topics     4 + 1", "hidden topics     0"):
+        assert f"  {line}\n" in page
     assert json.loads(invoke("info", path, "--json").out)["topic_edits"]["merged"] == [[4, 1]]
     assert invoke("topics", path, "--label", "3=", "--unmerge", 4, "--unhide", 0).code == 0
     assert model.edits == TopicEdits(K)

@@ -14,11 +14,11 @@ from streaming_jsmf.cli.verb import (
     engine_options,
     execution_options,
     ingest_options,
+    json_option,
     option,
     options_of,
     overwrite_option,
     path,
-    quiet_option,
     topic_numbers,
     topics_option,
     verb,
@@ -44,16 +44,16 @@ from streaming_jsmf.config.scan import SCAN
         help="Whether to polish topics by passes over the documents.  [default: only with lr-jsmf]")  # fmt: skip
 @options_of(PolishSettings, without=("seed",))
 @overwrite_option
-@quiet_option(rare=True)
+@json_option(help="Print the topics as JSON.", rare=True)
 @execution_options
-def fit(source: str, model: str, topics: str, **options: Any) -> Callable[[], None]:
+def fit(source: str, model: str, topics: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Fit MODEL to SOURCE, a corpus or anything that ingest reads.
 
-    The corpus made from texts or tables is kept as MODEL.corpus, and the scan as MODEL.moments; later runs reuse both.
-    Models of several K are written to MODEL/k=5, MODEL/k=10, ...
+    The corpus of texts or tables and the scan are kept as MODEL.corpus and MODEL.moments. Models of several K are
+    written to MODEL/k=5, MODEL/k=10, ...
     """
     from streaming_jsmf.topics.fit import fit as run
 
     allow_local_tokenizers(options)
     fitted = run(source, model, topic_numbers(topics), **options)
-    return partial(print_topics, *fitted.models)
+    return partial(print_topics, *fitted.models, as_json=as_json)

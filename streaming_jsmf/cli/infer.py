@@ -9,6 +9,7 @@ from typing import Any
 from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
     engine_options,
+    json_option,
     log_option,
     option,
     options_of,
@@ -35,11 +36,19 @@ from streaming_jsmf.config.execution import EXECUTION
         help="Use only the partitions with these labels, such as 1990..1999 or a,b, of a store scanned with "
              "--partition-by and --keep-partitions.  [default: all]")  # fmt: skip
 @overwrite_option
+@json_option(help="Print the topics as JSON.")
 @option("--workers", group=EXECUTION, type=int, default=None,
         help="Number of threads.  [default: one per core]")  # fmt: skip
 @log_option
 def infer(
-    moments: str, model: str, topics: str, workers: int | None = None, *, listener: Any, **options: Any
+    moments: str,
+    model: str,
+    topics: str,
+    workers: int | None = None,
+    as_json: bool = False,
+    *,
+    listener: Any,
+    **options: Any,
 ) -> Callable[[], None]:
     """Infer MODEL with K topics from MOMENTS, without reading the corpus.
 
@@ -51,4 +60,4 @@ def infer(
     own = {name: options.pop(name) for name in ("partitions", "overwrite") if name in options}
     settings = engine_settings_of(numbers[0], None, options)
     made = infer_each(moments, model, numbers, settings, threads=workers, listener=listener, **own)
-    return partial(print_topics, *made)
+    return partial(print_topics, *made, as_json=as_json)

@@ -16,7 +16,7 @@ NAMES = 16
 #: Fields that the page omits: digests, and those that other lines show.
 _OMITTED = {
     *("complete", "digests", "fingerprint", "kind", "metrics"),
-    *("models", "provenance", "settings", "settings_fingerprint"),
+    *("models", "provenance", "settings", "settings_fingerprint", "topic_edits"),
 }
 
 
@@ -58,6 +58,7 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in described.items():
         if name not in _OMITTED and value not in ([], None):
             yield name.replace("_", " "), _text(value)
+    yield from _edits(described.get("topic_edits") or {})
     provenance = described.get("provenance") or {}
     for name in ("moments", "started", "finished"):
         if provenance.get(name):
@@ -78,7 +79,16 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         last = perplexities[-1]
         text = f"{last['perplexity']:,.0f} of {last['documents']:,.0f} documents held out of polish"
         yield "perplexity", text
-    yield from (("warning", sentence) for sentence in warnings_of(metrics))
+    yield from (("warning", sentence) for sentence in warnings_of(metrics, described.get("topics")))
+
+
+def _edits(edits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    found = {
+        "named topics": [f"{topic} ({name})" for topic, name in edits.get("labels", {}).items()],
+        "merged topics": [" + ".join(map(str, group)) for group in edits.get("merged", ())],
+        "hidden topics": [str(topic) for topic in edits.get("hidden", ())],
+    }
+    return ((kind, ", ".join(topics)) for kind, topics in found.items() if topics)
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from streaming_jsmf.cli.verb import (
     ingest_options,
     overwrite_option,
     path,
-    quiet_option,
+    summary_option,
     verb,
 )
 
@@ -26,9 +26,9 @@ from streaming_jsmf.cli.verb import (
 @path("corpus")
 @ingest_options()
 @overwrite_option
-@quiet_option()
+@summary_option
 @execution_options
-def ingest(source: str, corpus: str, **options: Any) -> str:
+def ingest(source: str, corpus: str, **options: Any) -> dict[str, Any]:
     """Build CORPUS from SOURCE: a spec (.toml), file, directory, glob pattern or URL.
 
     Ends with a table of what was dropped. Run the same command again to resume after an interruption.
@@ -40,6 +40,5 @@ def ingest(source: str, corpus: str, **options: Any) -> str:
     # A bar for downloads must not appear among lines of JSON.
     progress = sys.stderr.isatty() and given["log_json"] != "-" and not given["quiet"]
     built = run(source, corpus, progress=progress, **options)
-    return (
-        f"corpus: {corpus} ({built.n_documents} documents, {built.n_words} words, {built.nonzeros} nonzeros)"
-    )
+    numbers = {"documents": built.n_documents, "words": built.n_words, "nonzeros": built.nonzeros}
+    return {"corpus": corpus, **numbers}

@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.topics import print_topics
-from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_option, path, verb
+from streaming_jsmf.cli.verb import (
+    execution_options,
+    json_option,
+    options_of,
+    overwrite_option,
+    path,
+    verb,
+)
 from streaming_jsmf.config import PolishSettings
 
 
@@ -19,8 +26,9 @@ from streaming_jsmf.config import PolishSettings
 @path("out")
 @options_of(PolishSettings)
 @overwrite_option
+@json_option(help="Print the topics as JSON.")
 @execution_options
-def polish(model: str, corpus: str, out: str, **options: Any) -> Callable[[], None]:
+def polish(model: str, corpus: str, out: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Polish the topics of MODEL with passes over CORPUS, and write them to the model OUT.
 
     Polished topics are more coherent and predict documents better. Run the same command again to resume after an
@@ -29,4 +37,4 @@ def polish(model: str, corpus: str, out: str, **options: Any) -> Callable[[], No
     from streaming_jsmf.topics.polish import polish as run
 
     run(model, corpus, out, **options)
-    return partial(print_topics, out)
+    return partial(print_topics, out, as_json=as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_jsmf.cli.verb import options_of, overwrite_option, path, verb
+from streaming_jsmf.cli.verb import options_of, overwrite_option, path, summary_option, verb
 from streaming_jsmf.config import ReportRequest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
@@ -15,7 +15,8 @@ from streaming_jsmf.errors import InputError
 @path("out", metavar="OUT.html")
 @options_of(ReportRequest)
 @overwrite_option
-def report(model: str, out: str, **options: Any) -> str:
+@summary_option
+def report(model: str, out: str, **options: Any) -> dict[str, Any]:
     """Write a report of MODEL as a single self-contained HTML page.
 
     It shows a searchable table and a map of the topics, their correlations, the topics of each word, metrics,
@@ -24,7 +25,7 @@ def report(model: str, out: str, **options: Any) -> str:
     """
     from streaming_jsmf.reporting.report import report as run
 
-    return f"report: {location(run(model, out, **options))}"
+    return {"report": str(run(model, out, **options))}
 
 
 @verb("streaming-jsmf view MODEL --shares SHARES.parquet", long=False)

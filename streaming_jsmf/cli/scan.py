@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, option, options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, option, options_of, path, summary_option, verb
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.display import location
 
 CHANGES = "Changing an existing store"
 
@@ -31,6 +30,7 @@ CHANGES = "Changing an existing store"
         help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
 @option("--rebase", group=CHANGES, is_flag=True,
         help="After --add to a store with a sample: draw a new sample of all documents and scan again.")  # fmt: skip
+@summary_option
 @execution_options
 def scan(
     corpus: str,
@@ -40,7 +40,7 @@ def scan(
     merge: tuple[str, ...] = (),
     rebase: bool = False,
     **options: Any,
-) -> str:
+) -> dict[str, Any]:
     """Scan CORPUS into the moments store MOMENTS, or complete an interrupted scan and recompute what is damaged.
 
     --remove, --add, --merge and --rebase change an existing store; CORPUS is one of its corpora.
@@ -49,4 +49,4 @@ def scan(
     from streaming_jsmf.moments.scan import scan as run
 
     run(corpus, moments, changes=Changes(remove, add, merge, rebase=rebase), **options)
-    return f"moments: {location(moments)}"
+    return {"moments": moments}

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.cli.verb import execution_options, options_of, path, verb
+from streaming_jsmf.cli.verb import execution_options, options_of, path, summary_option, verb
 from streaming_jsmf.config import SimulationSettings
 
 
 @verb("streaming-jsmf simulate CORPUS --documents 999 --vocabulary-size 99 --topics 9")
 @path("corpus")
 @options_of(SimulationSettings)
+@summary_option
 @execution_options
-def simulate(corpus: str, **options: Any) -> str:
+def simulate(corpus: str, **options: Any) -> dict[str, Any]:
     """Simulate CORPUS from latent Dirichlet allocation, with its topics in CORPUS/truth.zarr.
 
     The same options give the same bytes with any scheduler and number of workers. Run the same command again to resume
@@ -22,7 +23,5 @@ def simulate(corpus: str, **options: Any) -> str:
     from streaming_jsmf.ingestion.simulation import simulate_lda
 
     made = simulate_lda(corpus, **options)
-    return (
-        f"corpus: {corpus} ({made.n_documents} documents, {made.nonzeros} nonzeros)\n"
-        f"truth: {Path(corpus) / 'truth.zarr'}"
-    )
+    numbers = {"documents": made.n_documents, "nonzeros": made.nonzeros}
+    return {"corpus": corpus, **numbers, "truth": str(Path(corpus) / "truth.zarr")}

@@ -49,25 +49,35 @@ def topics(
             print_topics, model, words=request.words, order=order, characteristic=request.characteristic
         )
     found = {str(path): _read(path, request.words, order) for path in models_at(model)}
-    if as_csv:
-        return _csv(found, raw=raw)
-    rows = [{"model": path, "topics": [*map(_row, topics)]} for path, topics in found.items()]
-    return json_text(rows if len(rows) > 1 else rows[0]["topics"])
+    return _csv(found, raw=raw) if as_csv else _json(found)
 
 
 def print_topics(
-    *models: object, words: int | None = None, order: Order = "share", characteristic: bool = False
+    *models: object,
+    words: int | None = None,
+    order: Order = "share",
+    characteristic: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Print the topics of the models at these paths, and warnings about them on standard error."""
     from streaming_jsmf.evaluation.verdicts import warnings_of
     from streaming_jsmf.reporting.topics import doubts_of, topic_text
     from streaming_jsmf.topics.store import models_at, read_model
 
-    for place in (place for model in models for place in models_at(str(model))):
-        found = _read(place, words, order)
-        click.echo(f"model: {location(place)}\n{topic_text(found, characteristic=characteristic)}")
-        for sentence in (*warnings_of(read_model(place, ()).metrics), *doubts_of(found)):
+    places = [place for model in models for place in models_at(str(model))]
+    topics = {str(place): _read(place, words, "topic" if as_json else order) for place in places}
+    if as_json:
+        click.echo(_json(topics))
+    for place, found in zip(places, topics.values(), strict=True):
+        if not as_json:
+            click.echo(f"model: {location(place)}\n{topic_text(found, characteristic=characteristic)}")
+        for sentence in (*warnings_of(read_model(place, ()).metrics, len(found)), *doubts_of(found)):
             click.echo(f"warning: {sentence}", err=True)
+
+
+def _json(models: Mapping[str, Sequence[Topic]]) -> str:
+    rows = [{"model": path, "topics": [*map(_row, topics)]} for path, topics in models.items()]
+    return json_text(rows if len(rows) > 1 else rows[0]["topics"])
 
 
 def _read(path: Any, words: int | None, order: Order) -> Sequence[Topic]:

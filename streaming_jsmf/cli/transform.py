@@ -6,9 +6,15 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, options_of, overwrite_option, path, verb
+from streaming_jsmf.cli.verb import (
+    execution_options,
+    options_of,
+    overwrite_option,
+    path,
+    summary_option,
+    verb,
+)
 from streaming_jsmf.config import FIXED_BY_MODEL, IngestRequest, ShareSettings, TextReading
-from streaming_jsmf.display import location
 
 
 @verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4")
@@ -18,8 +24,9 @@ from streaming_jsmf.display import location
 @options_of(ShareSettings)
 @options_of(IngestRequest, TextReading, without=FIXED_BY_MODEL)
 @overwrite_option
+@summary_option
 @execution_options
-def transform(model: str, source: str, out: str, **options: Any) -> str:
+def transform(model: str, source: str, out: str, **options: Any) -> dict[str, Any]:
     """Write the topic shares of every document of SOURCE to OUT, given the topics of MODEL.
 
     SOURCE is a corpus or anything that ingest reads; texts are tokenized as those of MODEL were.
@@ -32,5 +39,5 @@ def transform(model: str, source: str, out: str, **options: Any) -> str:
 
     made = run(model, source, out, **options)
     totals = made.about.totals
-    documents = f"{totals.documents} documents, " if totals else ""
-    return f"shares: {location(out)} ({documents}{made.about.n_topics} topics)"
+    documents = {"documents": totals.documents} if totals else {}
+    return {"shares": out, **documents, "topics": made.about.n_topics}

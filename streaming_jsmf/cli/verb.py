@@ -20,6 +20,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.execution import EXECUTION
 from streaming_jsmf.config.fields import BASIC, Field
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
 Decorator = Callable[[Any], Any]
@@ -28,6 +29,23 @@ Decorator = Callable[[Any], Any]
 _ALL = "streaming_jsmf.help_all"
 
 HELP = "Help"
+
+#: Parameter of ``summary_option``.
+SUMMARY = "summary_as_json"
+
+#: Options of other programs, without dashes, and the options of ours that they may stand for, the first known one.
+MEANT = {
+    **dict.fromkeys(("k", "num-topics", "n-topics", "n-components"), ("--topics", "--topic")),
+    "n": ("--topics", "--number", "--words"),
+    "t": ("--topics", "--topic"),
+    "o": ("--out",),
+    "q": ("--quiet",),
+    "j": ("--workers",),
+    "n-jobs": ("--workers",),
+    **dict.fromkeys(("f", "force"), ("--overwrite",)),
+    "random-state": ("--seed",),
+    "s": ("--seed",),
+}
 
 #: Widest first column, so that the texts next to it fit a terminal of 80 columns.
 FIRST_COLUMN = 26
@@ -46,7 +64,8 @@ class GroupedOption(click.Option):
 class Verb(click.Command):
     """A command with grouped options and examples, whose function gets only the options that the user gave.
 
-    The function returns a text to print, or a function that prints. That of a ``long`` command also takes a
+    The function returns a text to print, a function that prints, or a summary: what was written where, with numbers,
+    printed as text or, with ``--json`` (``summary_option``), as JSON. That of a ``long`` command also takes a
     ``listener``: progress is shown while it runs, without a terminal only with ``lines``, and ``--log-json`` and
     ``--quiet`` are not passed on.
     """
@@ -61,13 +80,25 @@ class Verb(click.Command):
     ) -> None:
         super().__init__(*arguments, **settings)
         self.examples, self.long, self.lines = tuple(examples), long, lines
-        if any(_is_rare(option) for option in self.params):
-            self.params.append(_help_all())
+        self.params.append(_help_all())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown option that other programs have is answered with ours."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ours = MEANT.get(error.option_name.lstrip("-").replace("_", "-"), ())
+            found = [name for name in ours if any(name in option.opts for option in self.params)]
+            if not found:
+                raise
+            message = f"No such option {error.option_name!r} (did you mean {found[0]}?)"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from error
 
     def invoke(self, ctx: click.Context) -> None:
         """Call the function, and print what it returns."""
         function, given = self.callback, given_options(ctx)
         assert function is not None
+        as_json = given.pop(SUMMARY, False)
         if self.long:
             from streaming_jsmf.cli.observation import observed
 
@@ -76,6 +107,8 @@ class Verb(click.Command):
                 shown = function(listener=listener, **given)
         else:
             shown = function(**given)
+        if isinstance(shown, dict):
+            shown = json_text(shown) if as_json else _summary(shown)
         if callable(shown):
             shown()
         elif shown is not None:
@@ -103,6 +136,19 @@ class Verb(click.Command):
             with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
                 for line in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def _summary(fields: Mapping[str, Any]) -> str:
+    """What was written where, and numbers in parentheses after the first place.
+
+    >>> _summary({"corpus": "c", "documents": 3, "words": 9, "truth": "t"})
+    'corpus: c (3 documents, 9 words)\\ntruth: t'
+    """
+    numbers = ", ".join(f"{value} {name}" for name, value in fields.items() if isinstance(value, int))
+    first, *others = [
+        f"{name}: {location(value)}" for name, value in fields.items() if not isinstance(value, int)
+    ]
+    return "\n".join([f"{first} ({numbers})" if numbers else first, *others])
 
 
 def _is_rare(option: click.Parameter) -> bool:
@@ -205,6 +251,7 @@ engine_options = options_of(*ENGINE_SETTINGS, without=("seed",))
 
 overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
 json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+summary_option = option("--json", SUMMARY, is_flag=True, help="Print the result as JSON.")
 
 
 def json_text(value: Any, *, allow_nan: bool = True) -> str:
@@ -223,11 +270,10 @@ def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) ->
     )  # fmt: skip
 
 
-quiet_option = partial(option, "--quiet", is_flag=True, help="Print only the result, warnings and errors.")
-
-log_option = option(
-    "--log-json", group=EXECUTION, default=None, metavar="FILE",
-    help="Append each event to FILE as one line of JSON; - writes to standard error.  [default: none]",
+log_option = together(
+    option("--quiet", group=EXECUTION, is_flag=True, help="Print only the result, warnings and errors."),
+    option("--log-json", group=EXECUTION, default=None, metavar="FILE",
+           help="Append each event to FILE as one line of JSON; - writes to standard error.  [default: none]"),
 )  # fmt: skip
 
 execution_options = together(options_of(ExecutionOptions), log_option)

@@ -139,8 +139,8 @@ class Curation(Settings):
         None, absent="all", flags=("--vocabulary-size", "--max-features"), ge=1
     )
     duplicates: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
-    min_distinct_words: int = _curation(3, ge=0, rare=True)
-    min_tokens: int = _curation(5, ge=0, rare=True)
+    min_distinct_words: int = _curation(3, absent="3; for texts 1", ge=0, rare=True)
+    min_tokens: int = _curation(5, absent="5; for texts 1", ge=0, rare=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

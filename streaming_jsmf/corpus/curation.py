@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -27,7 +27,13 @@ TEXT_CURATION = Curation(
     min_document_frequency=AUTO,
     max_document_frequency=0.2,
     duplicates="drop",
+    min_distinct_words=1,
+    min_tokens=1,
 )
+
+#: The automatic minimum document frequency is lowered, at most to 2, until so many words are left: ten for each of the
+#: default number of topics.
+FEWEST_WORDS = 200
 
 #: Default minimum length of a word; one less in the dense scripts.
 _MIN_LENGTH = 3
@@ -59,6 +65,31 @@ def least_documents(curation: Curation, n_documents: int) -> int:
         if isinstance(least, str)
         else _documents(least, n_documents, math.ceil)
     )
+
+
+def with_enough_words(
+    tables: Callable[[], Iterable[WordCounts]],
+    n_documents: int,
+    curation: Curation,
+    stop_words: frozenset[str],
+    *,
+    ngrams: bool,
+) -> Curation:
+    """Lower an automatic minimum document frequency that leaves fewer than ``FEWEST_WORDS``; one pass if it applies.
+
+    ``tables`` returns the tables; other arguments as in ``select_words``.
+    """
+    least = automatic_minimum(n_documents)
+    if curation.min_document_frequency != AUTO or least <= 2:
+        return curation
+    any_frequency = replace(curation, min_document_frequency=1)
+    rules = list(_rules(n_documents, any_frequency, stop_words, ngrams))
+    kept = np.zeros(least + 1, np.int64)
+    for counts in tables():
+        gone = np.logical_or.reduce([rule.gone(counts) for rule in rules])
+        kept += np.bincount(np.minimum(counts.document_frequency[~gone], least), minlength=least + 1)
+    enough = [low for low in range(2, least + 1) if kept[low:].sum() >= FEWEST_WORDS]
+    return replace(curation, min_document_frequency=max(enough, default=2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ def evaluate(
         "missing": missing,
         "certificates": dict(topics.metrics),
         "warnings": [
-            *warnings_of(topics.metrics),
+            *warnings_of(topics.metrics, int(n_topics)),
             *_moments_warnings(missing, reasons.get("cooccurrence")),
             *perplexity_warnings(inputs.get("completion")),
             *_doubtful_topics(topics, (metrics.get("npmi") or {}).get("per_topic")),

@@ -41,12 +41,17 @@ LARGEST_STEP = 1e-6
 LARGEST_MASS_WITHOUT_TOPIC = 0.01
 
 
+#: Advice that models of few topics do not get, and what few means.
+FEWER_TOPICS, FEW_TOPICS = "fewer topics", 10
+
+
 class Certificate(NamedTuple):
     """A number that an engine reports about its result.
 
     ``path`` are its keys in the metrics of a model, joined by dots. ``passes`` decides from the value and all metrics
-    whether the value is good; if not, ``warning`` is formatted with the value and the metrics. ``question``,
-    ``answer`` (a format of the value) and ``good`` are texts of the report, empty if it does not show the certificate.
+    whether the value is good; if not, ``warning`` is formatted with the value and the metrics, and ``advice`` lists
+    what to try. ``question``, ``answer`` (a format of the value) and ``good`` are texts of the report, empty if it does
+    not show the certificate.
     """
 
     path: str
@@ -55,6 +60,7 @@ class Certificate(NamedTuple):
     question: str = ""
     answer: str = ""
     good: str = ""
+    advice: tuple[str, ...] = ()
 
 
 def _omitted_mass_passes(omitted: Mapping[str, float], _metrics: Mapping[str, Any]) -> bool:
@@ -66,11 +72,11 @@ CERTIFICATES = (
     Certificate(
         "topic_topic_sum",
         lambda total, _: TRUSTED_SUM[0] <= total <= TRUSTED_SUM[1],
-        "sum of topic correlations {value:.2f}, not near 1: anchors or rectification unreliable; try more "
-        "--max-iterations, a higher --anchor-min-df or fewer topics",
+        "sum of topic correlations {value:.2f}, not near 1: anchors or rectification unreliable",
         "Do the shares of all pairs of topics add up to one?",
         "{value:.2f}",
         f"{TRUSTED_SUM[0]:g} to {TRUSTED_SUM[1]:g}",
+        ("more --max-iterations", "a higher --anchor-min-df", FEWER_TOPICS),
     ),
     Certificate(
         "rectification.change",
@@ -84,20 +90,20 @@ CERTIFICATES = (
     Certificate(
         "rectification.omitted_mass",
         _omitted_mass_passes,
-        "{value[value]:.1%} of all co-occurrence stays negative after rectification: rare words distort the topics; "
-        "try a smaller vocabulary or fewer topics",
+        "{value[value]:.1%} of all co-occurrence stays negative after rectification: rare words distort the topics",
         "How much of the matrix is still negative, although counts cannot be?",
         "{value[value]:.2%}",
         f"at most {LARGEST_OMITTED_MASS:.2%}",
+        ("a smaller vocabulary", FEWER_TOPICS),
     ),
     Certificate(
         "ritz_residual",
         lambda residual, _: residual <= LARGEST_RESIDUAL,
-        "residual of the eigenpairs {value:.0%} of their eigenvalue: the last topics are uncertain; scan with a larger "
-        "--max-topics or more --power-steps, or ask for fewer topics",
+        "residual of the eigenpairs {value:.0%} of their eigenvalue: the last topics are uncertain",
         "How far from exact are the eigenvectors from which everything is computed?",
         "{value:.1%} of the eigenvalue",
         f"at most {LARGEST_RESIDUAL:.1%} of the eigenvalue",
+        ("a scan with a larger --max-topics", "more --power-steps", FEWER_TOPICS),
     ),
     Certificate(
         "range_change",
@@ -120,11 +126,11 @@ CERTIFICATES = (
     Certificate(
         "largest_simplex_gap",
         lambda gap, _: gap <= LARGEST_SIMPLEX_GAP,
-        "duality gap {value:.1e} in the shares of some word: its topics are not exact; try fewer topics or a higher "
-        "--anchor-min-df",
+        "duality gap {value:.1e} in the shares of some word: its topics are not exact",
         "How far are words from the best mixtures of topics that represent them?",
         "{value:.0e}",
         f"at most {LARGEST_SIMPLEX_GAP:.0e}",
+        ("a higher --anchor-min-df", FEWER_TOPICS),
     ),
     Certificate(
         "effective_rank",
@@ -140,10 +146,11 @@ CERTIFICATES = (
     Certificate(
         "largest_step",
         lambda step, _: step <= LARGEST_STEP,
-        "a component still moved by {value:.1g} in its last step: topics may depend on --seed; use fewer topics",
+        "a component still moved by {value:.1g} in its last step: topics may depend on --seed",
         "Had the components of the tensor converged?",
         "{value:.0e} in the last step",
         f"at most {LARGEST_STEP:.0e} in the last step",
+        ("more --stod-iterations", FEWER_TOPICS),
     ),
     Certificate(
         "alpha0_at_end",
@@ -162,10 +169,16 @@ CERTIFICATES = (
 )
 
 
-def warnings_of(metrics: Mapping[str, Any]) -> list[str]:
-    """Warnings about a model from its ``metrics``, with advice; usually empty."""
+def warnings_of(metrics: Mapping[str, Any], n_topics: int | None = None) -> list[str]:
+    """Warnings about a model of ``n_topics`` from its ``metrics``, with advice; usually empty."""
+
+    def advice(certificate: Certificate) -> str:
+        few = n_topics is not None and n_topics <= FEW_TOPICS
+        *others, last = [tip for tip in certificate.advice if not (few and tip == FEWER_TOPICS)] or [""]
+        return f"; try {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
+
     return [
-        certificate.warning.format(value=value, **metrics)
+        certificate.warning.format(value=value, **metrics) + advice(certificate)
         for certificate, value in _reported(metrics)
         if not certificate.passes(value, metrics)
     ]

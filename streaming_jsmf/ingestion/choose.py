@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import AUTO, Selection, match_words, select_words
+from streaming_jsmf.corpus.curation import AUTO, Selection, match_words, select_words, with_enough_words
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
@@ -62,9 +63,15 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
         selection = match_words(counts, ingest.vocabulary)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
-        selection = select_words(
-            counts, n_documents, ingest.curation, stop_words, ngrams=ingest.source.tokenizer.ngrams > 1
+        ngrams = ingest.source.tokenizer.ngrams > 1
+        curation = with_enough_words(
+            partial(word_counts, ingest, pieces, words),
+            n_documents,
+            ingest.curation,
+            stop_words,
+            ngrams=ngrams,
         )
+        selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
     chosen = selection.counts.words
     if words is None:
         write_table(ingest.folder.root / "vocabulary.arrow", pa.table({"word": chosen}))

@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
 from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, ShardEntry, as_number, losses_table
+from streaming_jsmf.corpus.manifest import (
+    PHRASES,
+    Dropped,
+    Json,
+    Manifest,
+    ShardEntry,
+    as_number,
+    losses_table,
+)
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.choose import (
@@ -42,6 +50,9 @@ logger = logging.getLogger(__name__)
 
 #: Memory of a task as a multiple of a batch of text: copies of the batch, and the words and keys of a piece.
 _FORMS_OF_A_BATCH = 20
+
+#: Share of dropped documents above which a warning is logged.
+LARGEST_LOSS = 0.1
 
 
 @takes(IngestRequest, Curation, TextReading, Execution)
@@ -124,9 +135,24 @@ def ingest(
                     _ingest(planned, executor, units, words, origin, commit)
             built = open_corpus(target)
     # One log message per line.
-    for line in losses_table(read_manifest(target)).splitlines():
+    manifest = read_manifest(target)
+    for line in losses_table(manifest).splitlines():
         logger.info("%s", line)
+    _warn_of_losses(manifest)
     return built
+
+
+def _warn_of_losses(manifest: Manifest) -> None:
+    """Warn if more than a tenth of the documents is dropped."""
+    total = sum(step.documents for step in manifest.dropped)
+    reasons = ", ".join(f"{step.documents:,} {step.reason}" for step in manifest.dropped if step.documents)
+    if total > LARGEST_LOSS * (total + manifest.totals.documents):
+        logger.warning(
+            "%.0f %% of the documents are dropped (%s); --min-df, --max-df, --duplicates, --min-distinct-words and "
+            "--min-tokens change that",
+            100 * total / (total + manifest.totals.documents),
+            reasons.replace("documents ", ""),
+        )
 
 
 def _require_outside(target: Path, source: str | Path) -> None:
@@ -200,7 +226,13 @@ def _dropped_documents(
     reasons = [
         (quarantine, "repeated_id", "in quarantine.parquet: the id of an earlier document"),
         (curation.duplicates == "drop", "duplicates", "documents with the words of another"),
-        (distinct > 0, "min_distinct_words", f"documents with fewer than {distinct} distinct kept words"),
+        (
+            distinct > 0,
+            "min_distinct_words",
+            f"documents with fewer than {distinct} distinct kept words"
+            if distinct > 1
+            else "documents without kept words",
+        ),
         (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
     ]
     bad = sum(record["bad"] for record in read)

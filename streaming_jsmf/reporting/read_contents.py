@@ -77,7 +77,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         affinity=word_topic.affinity,
         # Correlations by document shares if polish computed them, otherwise those recovered by the engine.
         topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
-        warnings=tuple(warnings_of(model.metrics)),
+        warnings=tuple(warnings_of(model.metrics, shares.size)),
         metrics=_metric_rows(metrics),
         metrics_note=_note(model, counts),
         certificates=facts_of(model.metrics),
