@@ -1,6 +1,6 @@
 """CPU time and memory of ingesting texts, compared with scikit-learn's CountVectorizer with a known vocabulary.
 
-    python -m benchmarks.ingest_throughput SOURCE [--vocabulary-size 20000]
+    python -m benchmarks.ingest_throughput SOURCE [--vocabulary-size 20000] [--excerpt 300]
 
 SOURCE is a directory of Parquet files with columns ``text`` and ``doc_id``. The whole ingest (reading, splitting,
 counting, selecting words, writing and hashing shards) is compared with scikit-learn's ``transform`` alone, on the same
@@ -38,6 +38,7 @@ SAMPLE = 200  # documents that are recounted by hand
 @click.command(help=__doc__)
 @click.argument("source", type=click.Path(path_type=Path, exists=True))
 @click.option("--vocabulary-size", default=20_000, show_default=True)
+@click.option("--excerpt", default=300, show_default=True, help="Characters of each text to store.")
 @click.option("--repeats", default=3, show_default=True)
 @click.option(
     "--workers",
@@ -45,7 +46,7 @@ SAMPLE = 200  # documents that are recounted by hand
     show_default=True,
     help="Numbers of threads, separated by commas.",
 )
-def main(source: Path, vocabulary_size: int, repeats: int, workers: str) -> None:
+def main(source: Path, vocabulary_size: int, excerpt: int, repeats: int, workers: str) -> None:
     # In a child process, because the peak memory of later children starts from that of this process.
     size = _alone(run_size, source)["size"] / 1e6
     click.echo(f"{size:.1f} MB of text")
@@ -54,7 +55,7 @@ def main(source: Path, vocabulary_size: int, repeats: int, workers: str) -> None
             runs = []
             for repeat in range(repeats):
                 target = Path(scratch) / f"{count}-{repeat}"
-                ours = _alone(run_ingest, source, target, vocabulary_size, int(count))
+                ours = _alone(run_ingest, source, target, vocabulary_size, int(count), excerpt)
                 runs.append((ours, _alone(run_peer, source, target)))
             _report(size, int(count), runs)
         _check(source, target)
@@ -83,9 +84,11 @@ def run_size(source: Path) -> dict[str, float]:
     return {"size": sum(len(text.encode()) for text in _texts(source))}
 
 
-def run_ingest(source: Path, target: Path, vocabulary_size: int, workers: int) -> dict[str, float]:
+def run_ingest(
+    source: Path, target: Path, vocabulary_size: int, workers: int, excerpt: int
+) -> dict[str, float]:
     started, before = time.perf_counter(), _cpu()
-    request = IngestRequest(curation={"vocabulary_size": vocabulary_size})
+    request = IngestRequest(read={"excerpt": excerpt}, curation={"vocabulary_size": vocabulary_size})
     ingest(source, target, request, Execution("threads", workers))
     return _took(time.perf_counter() - started, _cpu() - before)
 

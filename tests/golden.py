@@ -105,9 +105,20 @@ def _quarantined(root: Path) -> Observed:
 
 TEXTS = {
     "by default": (),
-    "with phrases": ("--phrases", 0.2, "--max-df", "100%"),
-    "in another way": ("--tokenizer", "sklearn", "--ngrams", 2, "--stemmer", "english", "--min-df", 20),
-    "of given words": ("--stop-words", "none", "--vocabulary"),
+    "with phrases": ("--excerpt", 0, "--phrases", 0.2, "--max-df", "100%"),
+    "in another way": (
+        "--excerpt",
+        0,
+        "--tokenizer",
+        "sklearn",
+        "--ngrams",
+        2,
+        "--stemmer",
+        "english",
+        "--min-df",
+        20,
+    ),
+    "of given words": ("--excerpt", 0, "--stop-words", "none", "--vocabulary"),
 }
 
 

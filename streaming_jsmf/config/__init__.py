@@ -24,7 +24,10 @@ from streaming_jsmf.config.inference import Refinement as Refinement
 from streaming_jsmf.config.inference import SimplexMethod as SimplexMethod
 from streaming_jsmf.config.inference import StodSettings as StodSettings
 from streaming_jsmf.config.ingest import ALL_DOCUMENTS as ALL_DOCUMENTS
+from streaming_jsmf.config.ingest import EXCERPT as EXCERPT
+from streaming_jsmf.config.ingest import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
 from streaming_jsmf.config.ingest import FIXED_BY_MODEL as FIXED_BY_MODEL
+from streaming_jsmf.config.ingest import LONGEST_EXCERPT as LONGEST_EXCERPT
 from streaming_jsmf.config.ingest import Curation as Curation
 from streaming_jsmf.config.ingest import IngestRequest as IngestRequest
 from streaming_jsmf.config.ingest import OnBadRecord as OnBadRecord

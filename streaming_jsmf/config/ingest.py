@@ -30,6 +30,10 @@ Preset = Literal["text", "papers"]
 OnBadRecord = Literal["fail", "quarantine"]
 KeepOrDrop = Literal["keep", "drop"]
 
+#: Column with the beginning of each text; default and maximum of its length.
+EXCERPT = "excerpt"
+EXCERPT_CHARACTERS, LONGEST_EXCERPT = 300, 10_000
+
 #: A document frequency above any number of documents: no limit.
 ALL_DOCUMENTS = 2**53
 
@@ -162,6 +166,8 @@ class TextReading(Settings):
         Column of the document ids.
     metadata
         Columns to keep with the documents, separated by commas.
+    excerpt
+        Store this many characters of each text. 0 stores no text.
     encoding
         Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     ngrams
@@ -175,6 +181,13 @@ class TextReading(Settings):
     text: str | None = _reading(None, absent="guessed", metavar="COLUMN")
     id: str | None = _reading(None, absent="guessed, or file and row", metavar="COLUMN", rare=True)
     metadata: str | Sequence[str] | None = _reading(None, absent="all", metavar="COLUMNS")
+    excerpt: int | None = _reading(
+        None,
+        absent=f"{EXCERPT_CHARACTERS}; 0 with --preset papers",
+        metavar="CHARACTERS",
+        ge=0,
+        le=LONGEST_EXCERPT,
+    )
     encoding: str | None = _reading(
         None, absent="utf-8, or as the byte order mark says", metavar="NAME,NAME", rare=True
     )

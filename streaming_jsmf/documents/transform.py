@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import (
+    EXCERPT,
+    EXCERPT_CHARACTERS,
     FIXED_BY_MODEL,
     IngestRequest,
     ShareSettings,
@@ -170,7 +172,7 @@ def _over_model_words(
     curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}
     if reads_texts(guess.reader):
         options, curation["stop_words"] = _text_options(tokens)
-        read |= options
+        read = {EXCERPT: EXCERPT_CHARACTERS, **read, **options}
     return IngestRequest(
         reader=guess.reader,
         read=read,

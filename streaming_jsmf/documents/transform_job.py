@@ -165,7 +165,7 @@ def transform_documents(
             records = job.records()
             parts = [Totals(**record["totals"]) for record in records]
             totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
-            _log_totals(totals, request.method)
+            _log_totals(totals, request.method, request.left_out)
             result = _assemble(work, replace(request.about, totals=totals), schema, parts, request.columns)
             hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
             commit(result, {work.directory / name: sha256 for name, sha256 in hashes.items()})
@@ -316,13 +316,14 @@ def _metadata_names(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in ("ids", "counts", _id_column(schema))]
 
 
-def _log_totals(totals: Totals, method: ShareMethod) -> None:
-    if totals.unknown_tokens:
+def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:
+    """Report what is unusual; ``left_out`` tokens of raw texts may be of words that the model dropped on purpose."""
+    if totals.unknown_tokens > left_out:
         logger.info(
             "transform: %s of %s tokens (%.1f %%) are of words that are not in the model",
-            f"{totals.unknown_tokens:,.10g}",
-            f"{totals.tokens:,.10g}",
-            100 * totals.unknown_tokens / totals.tokens,
+            f"{totals.unknown_tokens - left_out:,.10g}",
+            f"{totals.tokens - left_out:,.10g}",
+            100 * (totals.unknown_tokens - left_out) / (totals.tokens - left_out),
         )
     if totals.without_known_words:
         logger.info(

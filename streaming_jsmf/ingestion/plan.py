@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import Curation, IngestRequest, ReaderName
+from streaming_jsmf.config import EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -152,7 +152,7 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
     read = {**guess.read, **request.read}
     path = read.pop("path", None)
     if reads_texts(reader) and request.preset != "papers":
-        read = {"boilerplate": "drop", **read}
+        read = {"boilerplate": "drop", "excerpt": EXCERPT_CHARACTERS, **read}
     opened = open_source(
         source,
         reader,

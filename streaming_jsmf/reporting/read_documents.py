@@ -18,7 +18,7 @@ from streaming_jsmf.reporting.contents import Document, Documents, Groups
 NUMBER = 10
 
 #: Maximum length of a metadata value.
-MOST_CHARACTERS = 240
+MOST_CHARACTERS = 300
 
 #: Maximum number of groups in a chart.
 MOST_GROUPS = 200

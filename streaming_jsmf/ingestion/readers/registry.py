@@ -118,6 +118,7 @@ def open_source(
             NONE if options.stemmer is None else stop_words,
             options.boilerplate,
             options.phrases if isinstance(options.phrases, tuple) else (),
+            options.excerpt,
         )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
@@ -128,9 +129,10 @@ def source_settings(source: Reader) -> dict[str, Json]:
     """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
     settings: dict[str, Json] = {"reader": source.reader}
     for key, value in source.options.model_dump().items():
-        # Omit the default boilerplate, as in corpora that predate the option, and a list of phrases, which is
-        # stored with the phrases found.
-        if (key, value) == ("boilerplate", "keep") or (key == "phrases" and isinstance(value, tuple)):
+        # Omit defaults that older corpora do not have, and a list of phrases, which is stored with the phrases found.
+        if (key, value) in (("boilerplate", "keep"), ("excerpt", 0)) or (
+            key == "phrases" and isinstance(value, tuple)
+        ):
             continue
         if key not in PATH_OPTIONS and value is not None:
             settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.lines import read_lines
@@ -67,6 +68,7 @@ class TokenOptions(Strict):
     stemmer: str | None = None
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: Phrases = None
+    excerpt: Annotated[int, Field(ge=0, le=LONGEST_EXCERPT)] = 0
 
     @model_validator(mode="after")
     def _phrases_or_ngrams(self) -> Self:
@@ -142,7 +144,10 @@ def bag_tokens(
 ) -> SourceBatch:
     """Return the bags of words of m documents; ``rows`` (m,), and Arrow arrays of ids and metadata."""
     bags = count_codes(tokens)
-    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, metadata or {}, tokens.dictionary)
+    columns = dict(metadata or {})
+    if tokens.excerpts is not None:
+        columns.setdefault(EXCERPT, tokens.excerpts)  # a column of the source with this name stays
+    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary)
 
 
 #: Row, text, id, and metadata in column order.

@@ -17,11 +17,15 @@ from streaming_jsmf.linalg.compiled import compiled
 
 @dataclass(frozen=True, eq=False)
 class TokenLists:
-    """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings."""
+    """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings.
+
+    ``excerpts`` is an Arrow array of m strings, or None.
+    """
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]
     dictionary: Any
+    excerpts: Any = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from threading import Lock, local
 from typing import Any, Literal, get_args
@@ -53,6 +53,8 @@ class Tokenizer:
         "drop" first applies ``without_boilerplate``.
     phrases
         Pairs of words, after stemming, that become one word each (``with_phrases``).
+    excerpt
+        Number of characters of each text to keep.
     """
 
     name: str = "arrow"
@@ -61,6 +63,7 @@ class Tokenizer:
     stop_words: str = NONE
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: tuple[str, ...] = ()
+    excerpt: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
@@ -73,18 +76,28 @@ class Tokenizer:
 
     def __call__(self, texts: Any) -> TokenLists:
         """Tokenize an Arrow array of strings without nulls. Raises InputError if a user's callable fails."""
-        tokens = self._split(without_boilerplate(texts) if self.boilerplate == "drop" else texts)
+        texts = without_boilerplate(texts) if self.boilerplate == "drop" else texts
+        tokens = self._split(texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
-        return tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
+        tokens = tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
+        return replace(tokens, excerpts=_beginnings(texts, self.excerpt)) if self.excerpt else tokens
 
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":
             return split_words(texts)
         texts = pc.utf8_normalize(texts, "NFC") if self.name in BUILT_IN else texts
         return _analyzed(texts, _analyzer(self.name), self.name)
+
+
+def _beginnings(texts: Any, length: int) -> Any:
+    """The first characters of each text, with single spaces for white space."""
+    # Long runs of white space shorten the result, which is better than reading whole texts.
+    head = pc.utf8_slice_codeunits(texts, 0, 2 * length)
+    head = pc.utf8_trim_whitespace(pc.replace_substring_regex(head, r"\s+", " "))
+    return pc.utf8_slice_codeunits(head, 0, length)
 
 
 def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:

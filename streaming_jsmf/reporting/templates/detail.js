@@ -139,13 +139,27 @@ function course(topic) {
   return [element("h3", {}, title), sparkline(trendOf(topic), 300, 70, `Share of topic ${topic} by ${groups.column}`)];
 }
 
+const MARKED_WORDS = 100;
+
+/** The beginning of a document, with the words of the topic marked. */
+function excerptOf(text, topic) {
+  const words = new Set(relevantWords(topic, 0.6).slice(0, MARKED_WORDS).map((one) => folded(one.text)));
+  const parts = text.split(/([\p{L}\p{N}]+)/u);
+  const marked = parts.map((part, place) => (place % 2 && words.has(folded(part)) ? element("mark", {}, part) : part));
+  return element("p", { class: "excerpt word" }, ...marked, /[\p{L}\p{N}]$/u.test(text) ? "…" : "");
+}
+
 function documentsOf(topic) {
   if (!data.documents) return [];
   const items = data.documents.of_topic[topic].map(([name, share, ...values]) => {
     const told = data.documents.columns
       .map((column, place) => [column, values[place]])
       .filter(([, value]) => value !== "")
-      .map(([column, value]) => element("p", {}, element("span", { class: "faint" }, `${column} `), word(value)));
+      .map(([column, value]) =>
+        column === "excerpt"
+          ? excerptOf(value, topic)
+          : element("p", {}, element("span", { class: "faint" }, `${column} `), word(value)),
+      );
     return element("li", {}, element("p", {}, word(name), " ", element("span", { class: "number" }, percent(share))), ...told);
   });
   return [element("h3", {}, "Documents"), element("ol", { class: "documents" }, ...items)];
