@@ -47,3 +47,13 @@ def test_fit_says_so_before_it_scans(
     lines = invoke("fit", corpus_path, tmp_path / "m", "--topics", "3").err.splitlines()
     assert lines[0].startswith("K = 3 of ")
     assert lines[-1] == "error: the scan begins here"
+
+
+def test_infer_says_so_first(
+    corpus_path: Path, invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rectify, "_MANY_TOPICS", 3)
+    assert invoke("scan", corpus_path, tmp_path / "s", "--max-topics", "3", "--scans", "1").code == 0
+    said = invoke("infer", tmp_path / "s", tmp_path / "m", "--topics", "3")
+    assert said.code == 0
+    assert said.err.startswith("K = 3 of ")

@@ -397,6 +397,31 @@ def test_blocks_of_a_dask_array_are_made_once_and_held_one_by_one() -> None:
 
 
 @pytest.mark.slow
+def test_dask_ml_counts_texts_and_classifies_shares() -> None:
+    import dask.bag as db
+    from dask_ml.feature_extraction.text import CountVectorizer
+    from dask_ml.wrappers import Incremental
+    from sklearn.linear_model import SGDClassifier
+
+    names = words(N)
+    texts = [" ".join(np.repeat(names, row)) for row in COUNTS]
+    counter = CountVectorizer()
+    counts = counter.fit_transform(db.from_sequence(texts, npartitions=3))
+    found = LRJSMF(K, feature_names=counter, **ONE).fit(counts)
+    listed = counter.get_feature_names_out()
+    same = LRJSMF(K, feature_names=listed, **ONE).fit(COUNTS[:, [names.index(word) for word in listed]])
+    np.testing.assert_allclose(found.components_, same.components_, atol=1e-9)
+    shares = found.transform(counts)
+    assert isinstance(shares, da.Array)
+    shares = shares.compute_chunk_sizes()
+    assert shares.shape == (len(COUNTS), K)
+    largest = shares.argmax(axis=1)
+    classifier = Incremental(SGDClassifier(random_state=0), scoring="accuracy")
+    classifier.fit(shares, largest, classes=range(K))
+    assert classifier.score(shares, largest) > 0.8
+
+
+@pytest.mark.slow
 def test_dask_ml_searches_for_the_number_of_topics() -> None:
     """dask-ml's search clones, fits on rows and scores, as it does its own estimators."""
     from dask_ml.model_selection import GridSearchCV

@@ -61,6 +61,7 @@ def test_the_model_holds_what_the_oracle_finds(name: str, exact: Moments, docume
     assert told["iterations"] == (0 if name == "none" else 40)
     assert {"epsilon", "change", "converged", "objective", "checked_words", "left_out"} <= told.keys()
     assert (told["objective"] is not None) == (name == "palm")
+    assert told["epsilon"] == 0.0, "all rows are checked"
 
 
 @pytest.mark.parametrize("name", get_args(Rectifier))

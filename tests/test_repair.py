@@ -102,6 +102,7 @@ class Bench:
             refused(self.invoke("info", store, "--verify"), 3, str(part), f"scan CORPUS {store}")
         repaired = self.scan(store, *SETTINGS)
         assert repaired.code == 0, repaired.err
+        assert "repair: " in repaired.err or not told
         # All there is in the store is read.
         shown = self.invoke("info", store, "--json")
         assert shown.code == 0, shown.err

@@ -153,6 +153,7 @@ def test_the_model_is_labelled_and_complete(plain: Path, tmp_path: Path) -> None
     np.testing.assert_allclose(arrays["word_topic"] @ arrays["topic_probability"], arrays["word_mean"])
     np.testing.assert_allclose(arrays["topic_probability"], 1 / arrays["lambda"] ** 2, rtol=0.1)
     assert arrays["lambda"].min() >= 1
+    assert {"prior", "tensor", "words"} <= model.provenance["stages"].keys()
     assert (model.engine, model.settings["engine"], model.settings["alpha0"]) == ("stod", "stod", "auto")
     assert model.metrics["share_sum"] == pytest.approx(1.0, abs=0.05)
     assert model.metrics["mass_without_topic"] == 0

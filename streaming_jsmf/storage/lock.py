@@ -194,12 +194,12 @@ def sole_writer(store: StorePath) -> Iterator[str]:
 def _clear(store: Path, left: Owner | None) -> None:
     """Complete or undo the commit of a killed process."""
     work = work_place(store)
-    rests = [*clear_leftovers(store), *clear_leftovers(work)]
+    leftovers = [*clear_leftovers(store), *clear_leftovers(work)]
     if left is not None and left.commits and left.work and store.exists() and work.exists():
         remove_store(work)
-        rests.append(work)
-    for rest in rests:
-        logger.info("%s: removed; a run that was killed had left it", rest)
+        leftovers.append(work)
+    for path in leftovers:
+        logger.info("%s: removed; a run that was killed had left it", path)
 
 
 class _LockFile:

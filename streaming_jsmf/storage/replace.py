@@ -55,12 +55,12 @@ def clear_leftovers(target: Path) -> list[Path]:
     place = real_path(target)
     if os.path.lexists(_old(place)) and not os.path.lexists(place):
         _old(place).rename(place)
-    rests = _beside(place) + [
+    leftovers = _beside(place) + [
         Path(folder, name) for folder, _, names in os.walk(place) for name in names if _TEMPORARY.search(name)
     ]
-    for rest in rests:
-        _remove(rest)
-    return rests
+    for path in leftovers:
+        _remove(path)
+    return leftovers
 
 
 def _remove(path: Path) -> None:
