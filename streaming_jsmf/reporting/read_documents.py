@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 from typing import Any
 
 import numpy as np
@@ -74,17 +72,9 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
         name,
         tuple("not known" if value is None else _short(value) for value in values),
         tuple(table.column(queries.DOCUMENTS).to_pylist()[::n_topics]),
-        all(_is_ordered(value) for value in values if value is not None) and len(values) > 1,
+        all(queries.is_time(value) for value in values if value is not None) and len(values) > 1,
         np.asarray(table.column(queries.SHARE)).reshape(-1, n_topics),
         np.asarray(table.column(queries.ERROR).fill_null(0.0)).reshape(-1, n_topics),
-    )
-
-
-def _is_ordered(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int | float | datetime.date) or bool(
-        re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
     )
 
 

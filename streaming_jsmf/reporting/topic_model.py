@@ -19,6 +19,7 @@ from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
+from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, combine, silent
@@ -210,6 +211,29 @@ class TopicModel:
         if topic is not None and by is None:
             return documents.documents_of_topic(self, shares, topic, number)
         return documents.shares_by(self, shares, by, topic)
+
+    def over_time(
+        self,
+        by: str,
+        shares: str | Path | None = None,
+        *,
+        topic: int | None = None,
+        corpus: Any = None,
+        words: int | None = None,
+    ) -> pd.DataFrame:
+        """Return mean topic shares in each period of time; see the function ``over_time``.
+
+        Without ``shares``, those of the corpus of ``fit`` are computed. With ``words`` and without ``corpus``, words of
+        topics in each period come from that corpus.
+        """
+        known = self.corpus if corpus is None and (shares is None or words is not None) else corpus
+        if known is None and (shares is None or words is not None):
+            raise InputError("the corpus of this model is unknown; give shares=, and corpus= for words")
+        asked = {"topic": topic, "corpus": known if words is not None else corpus, "words": words}
+        with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+            if shares is None:
+                shares = transform(self, known, Path(folder) / "shares.parquet").path
+            return documents_over_time(self, shares, by, **asked)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
