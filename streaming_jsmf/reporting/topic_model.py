@@ -128,6 +128,36 @@ class TopicModel:
         """
         return self.edit(lambda edits: edits.label(topic, name))
 
+    def label_with(
+        self,
+        function: Callable[[list[str], list[str]], str | None],
+        shares: str | Path | None = None,
+        *,
+        words: int = DEFAULT_WORDS,
+    ) -> TopicModel:
+        """Name the shown topics by a function, for example one that asks a language model; only it sees the words.
+
+        The function gets the most probable ``words`` of a topic and the excerpts of its top documents in ``shares``, an
+        empty list if these are not given or have no excerpts. It returns a name, or None to keep the label. All names
+        are stored in one step after the last call. Raises ``InputError`` if a name is no text of 1 to 200 characters.
+
+        Examples
+        --------
+        >>> model.label_with(lambda words, excerpts: " / ".join(words[:2]))  # doctest: +SKIP
+        """
+        names = {}
+        for topic in read_topics(self.path, words):
+            found = {} if shares is None else self.documents(shares, topic.number)
+            excerpts = [text for text in found.get("excerpt", ()) if isinstance(text, str)]
+            names[topic.number] = function([word.text for word in topic.words], excerpts)
+
+        def named(edits: TopicEdits) -> TopicEdits:
+            for topic, name in names.items():
+                edits = edits if name is None else edits.label(topic, name)
+            return edits
+
+        return self.edit(named)
+
     def merge(self, topics: Iterable[int]) -> TopicModel:
         """Show topics as one, with the number and name of the first."""
         return self.edit(lambda edits: edits.merge(topics))
