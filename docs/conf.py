@@ -70,6 +70,7 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         ("Comparing numbers of topics", "choose-k", config.ComparisonRequest),
         ("Evaluation", "evaluate", config.EvaluationRequest),
         ("Topic shares", "transform", config.ShareSettings),
+        ("Topics over time", "over-time", config.OverTimeRequest),
         ("Reports", "report, view", config.ReportRequest),
         ("Execution", "all that read documents", config.ExecutionOptions),
     ):

@@ -38,6 +38,7 @@ _EXPORTS = {
     "open_corpus": "streaming_jsmf.corpus",
     "open_model": "streaming_jsmf.topics.store",
     "open_moments": "streaming_jsmf.moments.reader",
+    "over_time": "streaming_jsmf.documents.over_time",
     "plot_correlations": "streaming_jsmf.reporting.plots",
     "plot_map": "streaming_jsmf.reporting.plots",
     "plot_over_time": "streaming_jsmf.reporting.plots",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.documents.interop import corpus_to_matrix as corpus_to_matrix
     from streaming_jsmf.documents.interop import model_to_gensim as model_to_gensim
     from streaming_jsmf.documents.interop import model_to_pyldavis as model_to_pyldavis
+    from streaming_jsmf.documents.over_time import over_time as over_time
     from streaming_jsmf.documents.queries import documents_of_topic as documents_of_topic
     from streaming_jsmf.documents.queries import shares_by as shares_by
     from streaming_jsmf.documents.queries import similar_documents as similar_documents

@@ -345,7 +345,11 @@ def _answers(model: Path, folder: Path, log: Sequence[object]) -> Found:
     yield "transform directory", sorted(path.name for path in (folder / "shares").iterdir())
     yield "transform Zarr", arrays(folder / "shares.zarr")
     questions = (("--topic", 1), ("--by", "year"), ("--by", "year", "--topic", 1), ("--similar", "d000"))
-    told = [("topics", model), *(("documents", model, shares, *asked) for asked in ((), *questions))]
+    told = [
+        ("topics", model),
+        *(("documents", model, shares, *asked) for asked in ((), *questions)),
+        ("over-time", model, shares, "--by", "year"),
+    ]
     for verb, _, *asked in told:
         name = " ".join(map(str, (verb, *asked[1:])))
         yield f"{name} --csv", next(csv.reader([printed(verb, model, *asked, "--csv").partition("\n")[0]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming_jsmf import fit
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.inference.words import label_words
+from streaming_jsmf.topics import labels
+from streaming_jsmf.topics.labels import topic_labels
 from streaming_jsmf.topics.store import read_model
 from tests.damage import rewritten
 
@@ -58,3 +62,61 @@ def test_topics_shows_labels_and_a_model_without_them_is_shown_too(
     rewritten(model, lambda about: about["digests"].pop("label_words"))
     assert run(["topics", str(model), "--json"]) == 0
     assert [row["label"] for row in json.loads(capsys.readouterr().out)] == [[]] * 5
+
+
+@pytest.mark.parametrize(
+    ("label", "others", "shown"),
+    [
+        ("game games team", "year hockey", "game, team, year"),
+        ("game games cities", "city gaming hockey", "game, cities, hockey"),
+        ("game games", "gamers", "game, other"),
+        ("president white house", "white white_house congress", "president, white house, congress"),
+        ("president white house", "white congress law white_house", "president, white, house"),
+        ("white_house houses gun", "guns law", "white house, gun, law"),
+        ("white white_house gun", "white white_house guns law", "white house, gun, law"),
+        ("gun guns_gun", "law", "gun, law"),
+        ("car care cart", "cars", "car, care, cart"),
+        ("armenia armenian turkish", "taken", "armenia, turkish, other"),
+    ],
+)
+def test_a_label_has_no_two_words_of_one_stem_and_phrases_for_their_parts(
+    label: str, others: str, shown: str
+) -> None:
+    rows = [[word.replace("_", " ") for word in text.split()] for text in (label, others)]
+    words = [*rows[0], *rows[1], "other", "taken"]
+    # The second topic is labelled by the last word, which the first may not use.
+    ids = [[words.index(word) for word in row] for row in rows]
+    n = len(ids[0])
+    arrays = {
+        "word": np.array(words),
+        "label_words": np.array([ids[0], [words.index("taken")] + [-1] * (n - 1)]),
+        "prominent_words": np.array([[*ids[1], words.index("other")]] * 2),
+    }
+    found = topic_labels(arrays)
+    assert ", ".join(found[0]) == shown
+    assert found[1] == ("taken",)
+
+
+def test_phrases_of_the_corpus_label_its_topics() -> None:
+    rng = np.random.default_rng(0)
+    themes = (
+        "space station orbit orbits rocket",
+        "white house senate senates vote",
+        "ice hockey goal goals team",
+    )
+    texts = []
+    for i in range(150):
+        first, second, *rest = themes[i % 3].split()
+        texts.append(" ".join([f"{first} {second}", *rng.choice(rest, 12), f"{first} {second}"]))
+    model = fit(texts, n_topics=3, ngrams=2, max_df=1.0, stop_words="none", polish=False)
+    shown = model.topics()["label"].tolist()
+    assert {
+        phrase for phrase in ("space station", "white house", "ice hockey") if phrase in " | ".join(shown)
+    } == {"space station", "white house", "ice hockey"}
+    for label in shown:
+        parts = [part for word in label.split(", ") for part in word.split()]
+        assert len({part.rstrip("s") for part in parts}) == len(parts)
+
+
+def test_examples_hold() -> None:
+    assert doctest.testmod(labels).failed == 0

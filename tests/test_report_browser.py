@@ -361,6 +361,19 @@ def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path)
             [one / shares[0] for one in shares], rel=0.01
         )
         assert section.locator("path.error").count() == 12
+        # The heat map: a cell has a color if the interval of its lift does not contain 1.
+        cells = section.locator(".cells rect")
+        lift = groups.shares / groups.shares.mean(axis=0)
+        unlike = abs(lift - 1) > 1.96 * groups.errors / groups.shares.mean(axis=0)
+        assert cells.count() == groups.shares.size
+        fills = cells.evaluate_all("cells => cells.map(cell => cell.getAttribute('fill'))")
+        plain = shown.page.evaluate(
+            "getComputedStyle(document.documentElement).getPropertyValue('--cell').trim()"
+        )
+        order = sorted(range(20), key=lambda topic: -contents.topics[topic].share)
+        assert [fill != plain for fill in fills] == unlike[:, order].T.ravel().tolist()
+        cells.nth(12 * order.index(3) + 5).hover()
+        assert f"{lift[5, 3]:.2f} times the mean" in shown.page.locator(".tooltip").inner_text()
         section.locator("summary").click()
         assert section.locator("table tbody tr").count() == 12
         shown.require_no_wider()

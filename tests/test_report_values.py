@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, transform
+from streaming_jsmf import Execution, InputError, documents_of_topic, over_time, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.queries import open_shares_of
 from streaming_jsmf.documents.shares import SharesFile
@@ -19,7 +19,7 @@ from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
 from streaming_jsmf.reporting import read_documents as report_documents
 from streaming_jsmf.reporting import read_words as report_words
-from streaming_jsmf.reporting.contents import WordLists
+from streaming_jsmf.reporting.contents import WordLists, percent
 from streaming_jsmf.reporting.page import packed_probabilities
 from streaming_jsmf.reporting.read_contents import flow
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of
@@ -188,6 +188,13 @@ def test_the_page_has_words_documents_and_groups(
     assert values["documents"]["of_topic"][1][0][0] == documents_of_topic(model, shares, 1)["document_id"][0]
     assert values["groups"]["column"] == "year"
     assert [link.text for link in page.one("nav").all("a")][4] == "By year"
+    series = over_time(model, shares, "year").sort_values("change", ascending=False).drop_duplicates("topic")
+    rows = [row.all("th")[0].text.split()[0] for row in page.one("table", "changes").all("tr")[1:]]
+    rising, falling = series[series["change"] > 0], series[series["change"] < 0]
+    assert rows == [*map(str, rising["topic"][:5]), *map(str, falling["topic"][::-1][:5])]
+    first = page.one("table", "changes").all("tr")[1].all("td")
+    change, error = series["change"].iloc[0], series["change_error"].iloc[0]
+    assert first[-1].text == f"+{percent(change)} ± {percent(1.96 * error)}"
     found = values["words"]
     assert tuple(found["vocabulary"]) == lists.vocabulary
     assert found["counts"] == [len(ids) for ids in lists.ids]

@@ -22,6 +22,7 @@ from streaming_jsmf.config import (
     ExecutionOptions,
     InferSettings,
     IngestRequest,
+    OverTimeRequest,
     PolishSettings,
     ReportRequest,
     ScanSettings,
@@ -60,6 +61,7 @@ KINDS: dict[type[Settings], tuple[str, ...]] = {
     TopicChanges: ("topics",),
     ShareSettings: ("transform",),
     DocumentQuery: ("documents",),
+    OverTimeRequest: ("over-time",),
     ExecutionOptions: ("ingest", "simulate", "scan", "fit", "choose-k", "polish", "transform", "evaluate"),
 }
 #: Fields that are allowed only with other values.

@@ -192,6 +192,31 @@ def model_corpus(made: Path) -> Any:
     return sj.open_corpus(made / "corpus")
 
 
+def test_topics_are_named_by_a_function(
+    model: sj.TopicModel, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.merge([0, 1]).hide(2)
+    seen: dict[str, list[str]] = {}
+
+    def name(listed: list[str], excerpts: list[str]) -> str | None:
+        seen[listed[0]] = excerpts
+        return None if listed[0] == top[3] else f"about {listed[0]}"
+
+    tops = model.topics(1)
+    top = {topic: pairs[0][0] for topic, pairs in zip(tops["topic"], tops["words"], strict=True)}
+    assert model.label_with(name, words=4) is model
+    assert model.edits.labels == {topic: f"about {' '.join(top[topic].split())}" for topic in (0, 4, 5)}
+    assert seen == {word: [] for word in top.values()}
+    monkeypatch.setattr(
+        sj.TopicModel, "documents", lambda *_: pd.DataFrame({"excerpt": ["a text", None]}), raising=True
+    )
+    model.label_with(name, made / "shares.parquet")
+    assert seen == {word: ["a text"] for word in top.values()}
+    with pytest.raises(sj.InputError, match="text of 1 to 200"):
+        model.label_with(lambda *_: 3)  # type: ignore[arg-type,return-value]
+    assert len(model.edits.labels) == 3
+
+
 def test_edits_leave_the_store_what_it_is(model: sj.TopicModel) -> None:
     """Zarr and xarray find a group of attributes, and say nothing."""
     model.label(1, "name")

@@ -29,6 +29,7 @@ VERBS = {
     "topics": "topics {model}",
     "transform": f"transform {{model}} {{corpus}} {{out}} {ALONE}",
     "documents": "documents {model} {shares} --topic 1",
+    "over-time": "over-time {model} {shares} --by document_id",
     "evaluate": f"evaluate {{model}} --corpus {{corpus}} --moments {{moments}} --replicas 0 {ALONE}",
     "report": "report {model} {out} --shares {shares}",
     "view": "view {model} --shares {shares}",
@@ -49,7 +50,7 @@ OTHER = {
     "polish": "--seed 1",
     "transform": "--top 1",
 }
-JSON = ("topics", "documents", "evaluate", "choose-k", "info")
+JSON = ("topics", "documents", "over-time", "evaluate", "choose-k", "info")
 
 
 @pytest.fixture(scope="module")

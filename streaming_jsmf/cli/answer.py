@@ -54,6 +54,11 @@ class Answer:
         if self.out is not None and not is_left(self.out):
             self._require_place(self.out)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the answer is printed as text."""
+        return not (self.as_csv or self.as_json or self.out)
+
     def text(self, found: Any, what: str) -> str:
         """What the verb prints: an Arrow table, or where it was written."""
         if self.out is not None:

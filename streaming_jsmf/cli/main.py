@@ -20,6 +20,7 @@ from streaming_jsmf.cli.infer import infer
 from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.outcome import outcome_of
+from streaming_jsmf.cli.over_time import over_time
 from streaming_jsmf.cli.polish import polish
 from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.scan import scan
@@ -40,6 +41,7 @@ COMMANDS = (
     topics,
     transform,
     documents,
+    over_time,
     evaluate,
     report,
     view,

@@ -46,6 +46,7 @@ from streaming_jsmf.config.requests import ComparisonRequest as ComparisonReques
 from streaming_jsmf.config.requests import DocumentQuery as DocumentQuery
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
 from streaming_jsmf.config.requests import Order as Order
+from streaming_jsmf.config.requests import OverTimeRequest as OverTimeRequest
 from streaming_jsmf.config.requests import ReportRequest as ReportRequest
 from streaming_jsmf.config.requests import ShareMethod as ShareMethod
 from streaming_jsmf.config.requests import ShareSettings as ShareSettings

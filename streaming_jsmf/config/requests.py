@@ -261,3 +261,26 @@ class DocumentQuery(Settings):
         super().__post_init__()
         if self.similar is not None and (self.by is not None or self.topic is not None):
             raise InputError("--similar excludes --topic and --by; give one")
+
+
+@dataclass(frozen=True)
+class OverTimeRequest(Settings):
+    """A question about topics over time.
+
+    Parameters
+    ----------
+    by
+        Column of years or dates; periods of dates are COLUMN:year (the default), COLUMN:quarter, COLUMN:month or
+        COLUMN:day.
+    topic
+        Only topic K (numbered from 0).
+    corpus
+        Corpus of these documents, which is read once to find the words of each topic in each period.
+    words
+        Number of these words.
+    """
+
+    by: str = _question(metavar="COLUMN")
+    topic: int | None = _question(None, absent="all topics", metavar="K")
+    corpus: Any = _question(None, absent="no words", metavar="CORPUS")
+    words: int | None = _question(None, absent="5 with --corpus", ge=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -249,7 +251,16 @@ class _Least:
         return self._table.select([DOCUMENT_ID, second, *others])
 
 
-def _grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | None, str]:
+def is_time(value: Any) -> bool:
+    """Whether a value of a column is a number, a time, or a text such as 1999, 1999-Q4 or 1999-12-31."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float | datetime.date) or bool(
+        re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
+    )
+
+
+def grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | None, str]:
     """The column of ``by``, a function from its values to groups (None: each is one), and the name of the groups."""
     column, colon, unit = by.rpartition(":")
     if not colon or unit not in PERIODS or by in shares.columns:
@@ -294,7 +305,7 @@ def by_group(shares: SharesFile, by: str | None) -> Any:
     year by default. Raises ``InputError`` if there is no such column, it has too many values, or periods are of other
     values; ``StoreError`` if the shares are damaged.
     """
-    column, label, name = (None, None, "") if by is None else _grouping(shares, by)
+    column, label, name = (None, None, "") if by is None else grouping(shares, by)
     groups = _Groups(shares, name)
     for table in shares.tables([*([column] if column else []), *shares.about.columns]):
         values = shares.about.dense(table)

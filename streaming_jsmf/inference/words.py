@@ -55,14 +55,9 @@ def label_words(prominent: Integers, characteristic: Integers, count: int) -> In
     contributes its length. Pairs are assigned by ascending score (ties: lower topic, then lower id), so a shared word
     labels the topic that it fits best. -1 where the lists are exhausted.
     """
-    n_topics, listed = prominent.shape
-    offers: list[tuple[int, int, int]] = []
-    for topic in range(n_topics):
-        ranks: dict[int, int] = {}
-        for words in (prominent[topic], characteristic[topic]):
-            for rank, word in enumerate(words.tolist()):
-                ranks[word] = ranks.get(word, 2 * listed) + rank - listed
-        offers += [(score, topic, word) for word, score in ranks.items()]
+    n_topics = len(prominent)
+    scores = map(_summed_ranks, prominent, characteristic)
+    offers = [(score, topic, word) for topic, row in enumerate(scores) for word, score in row.items()]
     labels = np.full((n_topics, count), -1, dtype=np.int64)
     used: set[int] = set()
     filled = [0] * n_topics
@@ -72,6 +67,23 @@ def label_words(prominent: Integers, characteristic: Integers, count: int) -> In
             filled[topic] += 1
             used.add(word)
     return labels
+
+
+def best_words(prominent: Integers, characteristic: Integers) -> list[list[int]]:
+    """All words of each topic in the two lists, by ascending score as in ``label_words``."""
+    return [
+        [word for _, word in sorted((score, word) for word, score in row.items() if word >= 0)]
+        for row in map(_summed_ranks, prominent, characteristic)
+    ]
+
+
+def _summed_ranks(prominent: Integers, characteristic: Integers) -> dict[int, int]:
+    """The sum of the ranks of each word in two lists of equal length, which counts where a list lacks the word."""
+    listed, ranks = len(prominent), dict[int, int]()
+    for words in (prominent, characteristic):
+        for rank, word in enumerate(words.tolist()):
+            ranks[word] = ranks.get(word, 2 * listed) + rank - listed
+    return ranks
 
 
 def _leading(scores: NDArray[np.floating[Any]], count: int) -> Integers:

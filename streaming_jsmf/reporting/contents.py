@@ -50,12 +50,21 @@ class Documents(NamedTuple):
     of_topic: tuple[tuple[Document, ...], ...]
 
 
+class Change(NamedTuple):
+    """Changes of topics (K,) from the first group to the ``last`` along a line, and their standard errors."""
+
+    last: int
+    values: Floats
+    errors: Floats
+
+
 @dataclass(frozen=True)
 class Groups:
     """Mean topic shares of G groups of documents, defined by the values of ``column`` (or ``year of date``).
 
     ``names`` and ``documents`` are the value and size of each group; ``shares`` and standard ``errors`` are (G, K),
-    with error 0 for a single document. ``ordered``: values are numbers or times, which a line may connect.
+    with error 0 for a single document. ``ordered``: values are numbers or times, which a line may connect; then
+    ``change`` says by how much topics rose or fell.
     """
 
     column: str
@@ -64,6 +73,7 @@ class Groups:
     ordered: bool
     shares: Floats
     errors: Floats
+    change: Change | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable
+from streaming_jsmf.documents.over_time import NORMAL
 from streaming_jsmf.evaluation.choice import Choice
 from streaming_jsmf.reporting.contents import (
     Contents,
@@ -54,7 +55,7 @@ D3 = (
 #: Scripts, which are joined in this order into one function with shared names.
 SCRIPTS = (
     "data.js", "page.js", "search.js", "overview.js", "detail.js", "charts.js", "map.js", "matrix.js", "dendrogram.js",
-    "words.js", "groups.js", "levels.js", "export.js", "start.js",
+    "words.js", "groups.js", "heat.js", "levels.js", "export.js", "start.js",
 )  # fmt: skip
 
 STYLES = ("base.css", "overview.css", "charts.css", "print.css")
@@ -63,6 +64,9 @@ _ENGINES = {"lr-jsmf": "LR-JSMF (anchor words)", "stod": "STOD (tensor decomposi
 
 #: Logarithmic steps per factor of two, and the code of probability 0.
 STEPS, ZERO = 1024.0, 2**16 - 1
+
+#: Number of topics that rose most, and that fell most.
+CHANGED = 5
 
 #: Ratios between 2^-16 and 2^16 are distinguished.
 LARGEST_RATIO = 16.0
@@ -75,6 +79,7 @@ def render(contents: Contents) -> str:
     script = f'\n/*\n{part("LICENSE.txt", "d3")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
     topic_map = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
     levels = contents.levels
+    changed = _changed(contents)
     columns = ("label", "anchor", "strength", "duplicate_of", "npmi", "characteristic")
     return _fill(
         "page.html.j2",
@@ -84,12 +89,32 @@ def render(contents: Contents) -> str:
         shown={
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
         },
+        risen=[row for row in changed if row["change"] > 0][:CHANGED],
+        fallen=[row for row in reversed(changed) if row["change"] < 0][:CHANGED],
         rows=sorted(enumerate(contents.topics), key=lambda row: -row[1].share),
         map=topic_map,
         data=_page_data(contents, topic_map),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _changed(contents: Contents) -> list[dict[str, Any]]:
+    """First and last share, change and its margin of each topic, by falling change; empty without known changes."""
+    groups = contents.groups
+    if groups is None or groups.change is None:
+        return []
+    rows = [
+        {
+            "topic": topic,
+            "first": groups.shares[0, index],
+            "last": groups.shares[groups.change.last, index],
+            "change": groups.change.values[index],
+            "error": NORMAL * groups.change.errors[index],
+        }
+        for index, topic in enumerate(contents.topics)
+    ]
+    return sorted(rows, key=lambda row: -row["change"])
 
 
 def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.documents import queries
+from streaming_jsmf.documents.over_time import changes
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import Document, Documents, Groups
+from streaming_jsmf.reporting.contents import Change, Document, Documents, Floats, Groups, Integers
 
 #: Number of documents of each topic.
 NUMBER = 10
@@ -70,22 +69,29 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
             f"column {name!r} has {len(values)} values; --by takes one of at most {MOST_GROUPS}, such as a year or "
             "a class"
         )
+    ordered = all(queries.is_time(value) for value in values if value is not None) and len(values) > 1
+    documents = np.asarray(table.column(queries.DOCUMENTS))[::n_topics]
+    means, errors = (
+        np.asarray(table.column(column).fill_null(np.nan)).reshape(-1, n_topics)
+        for column in (queries.SHARE, queries.ERROR)
+    )
     return Groups(
         name,
         tuple("not known" if value is None else _short(value) for value in values),
-        tuple(table.column(queries.DOCUMENTS).to_pylist()[::n_topics]),
-        all(_is_ordered(value) for value in values if value is not None) and len(values) > 1,
-        np.asarray(table.column(queries.SHARE)).reshape(-1, n_topics),
-        np.asarray(table.column(queries.ERROR).fill_null(0.0)).reshape(-1, n_topics),
+        tuple(documents.tolist()),
+        ordered,
+        means,
+        np.nan_to_num(errors),
+        _change(means, errors, documents, len(values) - (None in values)) if ordered else None,
     )
 
 
-def _is_ordered(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int | float | datetime.date) or bool(
-        re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
-    )
+def _change(shares: Floats, errors: Floats, documents: Integers, known: int) -> Change | None:
+    """Changes over the ``known`` groups; None if there are fewer than two, or no standard errors."""
+    if known < 2:
+        return None
+    values, deviations = changes(shares[:known], errors[:known], documents[:known])
+    return None if np.isnan(deviations).any() else Change(known - 1, values, deviations)
 
 
 def _time_column(schema: pa.Schema) -> str | None:

@@ -19,6 +19,7 @@ from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
+from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, combine, silent
@@ -127,6 +128,36 @@ class TopicModel:
         """
         return self.edit(lambda edits: edits.label(topic, name))
 
+    def label_with(
+        self,
+        function: Callable[[list[str], list[str]], str | None],
+        shares: str | Path | None = None,
+        *,
+        words: int = DEFAULT_WORDS,
+    ) -> TopicModel:
+        """Name the shown topics by a function, for example one that asks a language model; only it sees the words.
+
+        The function gets the most probable ``words`` of a topic and the excerpts of its top documents in ``shares``, an
+        empty list if these are not given or have no excerpts. It returns a name, or None to keep the label. All names
+        are stored in one step after the last call. Raises ``InputError`` if a name is no text of 1 to 200 characters.
+
+        Examples
+        --------
+        >>> model.label_with(lambda words, excerpts: " / ".join(words[:2]))  # doctest: +SKIP
+        """
+        names = {}
+        for topic in read_topics(self.path, words):
+            found = {} if shares is None else self.documents(shares, topic.number)
+            excerpts = [text for text in found.get("excerpt", ()) if isinstance(text, str)]
+            names[topic.number] = function([word.text for word in topic.words], excerpts)
+
+        def named(edits: TopicEdits) -> TopicEdits:
+            for topic, name in names.items():
+                edits = edits if name is None else edits.label(topic, name)
+            return edits
+
+        return self.edit(named)
+
     def merge(self, topics: Iterable[int]) -> TopicModel:
         """Show topics as one, with the number and name of the first."""
         return self.edit(lambda edits: edits.merge(topics))
@@ -180,6 +211,29 @@ class TopicModel:
         if topic is not None and by is None:
             return documents.documents_of_topic(self, shares, topic, number)
         return documents.shares_by(self, shares, by, topic)
+
+    def over_time(
+        self,
+        by: str,
+        shares: str | Path | None = None,
+        *,
+        topic: int | None = None,
+        corpus: Any = None,
+        words: int | None = None,
+    ) -> pd.DataFrame:
+        """Return mean topic shares in each period of time; see the function ``over_time``.
+
+        Without ``shares``, those of the corpus of ``fit`` are computed. With ``words`` and without ``corpus``, words of
+        topics in each period come from that corpus.
+        """
+        known = self.corpus if corpus is None and (shares is None or words is not None) else corpus
+        if known is None and (shares is None or words is not None):
+            raise InputError("the corpus of this model is unknown; give shares=, and corpus= for words")
+        asked = {"topic": topic, "corpus": known if words is not None else corpus, "words": words}
+        with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+            if shares is None:
+                shares = transform(self, known, Path(folder) / "shares.parquet").path
+            return documents_over_time(self, shares, by, **asked)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.

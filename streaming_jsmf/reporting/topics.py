@@ -15,6 +15,7 @@ from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.evaluation.verdicts import Frequency, topic_warnings
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.topics.edits import EditedTopics, read_edited_topics, require_word_count
+from streaming_jsmf.topics.labels import topic_labels, unlike
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Topic:
     @property
     def name_words(self) -> tuple[str, ...]:
         """Words of its name: its label, or its first three words."""
-        return self.label or tuple(word.text for word in self.words[:3])
+        return self.label or unlike(word.text for word in self.words)
 
     @property
     def name(self) -> str:
@@ -126,7 +127,7 @@ def edited_topics(
         counts = replace(counts, characteristic_words=shown.rows(counts.characteristic_words, -1))
     scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan)
     topics = topics_of(shown.model, listed, probability, counts, scores)
-    labels, arrays = shown.edits.labels, shown.model.arrays
+    arrays = shown.model.arrays
     warnings = topic_warnings(
         [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]],
         arrays["topic_probability"],
@@ -136,10 +137,8 @@ def edited_topics(
         numbers=shown.numbers,
     )
     return tuple(
-        replace(
-            topic, number=number, label=(labels[number],) if number in labels else topic.label, warnings=found
-        )
-        for topic, number, found in zip(topics, shown.numbers, warnings, strict=True)
+        replace(topic, number=number, label=label, warnings=found)
+        for topic, number, label, found in zip(topics, shown.numbers, shown.labels, warnings, strict=True)
     )
 
 
@@ -165,6 +164,7 @@ def topics_of(
         arrays["characteristic_words"] = counts.characteristic_words
     if npmi is not None:
         arrays["npmi"] = npmi
+    labels = topic_labels(model.arrays)
 
     def words(name: str, topic: int) -> tuple[str, ...]:
         ids = np.atleast_1d(arrays[name][topic])[: listed.shape[1]] if name in arrays else ()
@@ -181,7 +181,7 @@ def topics_of(
             float(arrays["topic_probability"][topic]),
             tuple(map(Word, words("prominent_words", topic), probability[topic].tolist())),
             words("characteristic_words", topic),
-            words("label_words", topic),
+            labels[topic],
             next(iter(words("anchors", topic)), None),
             number("alpha", topic),
             number("lambda", topic),

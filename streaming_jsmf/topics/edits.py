@@ -21,6 +21,7 @@ from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
+from streaming_jsmf.topics.labels import topic_labels, unlike
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
@@ -213,16 +214,21 @@ class EditedTopics:
         return tuple(group[0] for group in self.groups)
 
     @cached_property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        """The labels of the shown topics, (K',): a name given by a user, or label words; empty for merged topics."""
+        stored = topic_labels(self.stored.arrays)
+        words = (stored[group[0]] if len(group) == 1 else () for group in self.groups)
+        given = self.edits.labels
+        return tuple((given[k],) if k in given else row for k, row in zip(self.numbers, words, strict=True))
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the shown topics, (K',): a user's label, label words, or the top words; empty without any."""
+        """The names of the shown topics, (K',): their labels, or else their top words; empty without any."""
         arrays = self.model.arrays
-        lists = [arrays[name] for name in ("label_words", "prominent_words") if name in arrays]
-
-        def name(row: int) -> str:
-            found = ([str(arrays["word"][word]) for word in listed[row][:3] if word >= 0] for listed in lists)
-            return ", ".join(next(filter(None, found), []))
-
-        return tuple(self.edits.labels.get(number) or name(row) for row, number in enumerate(self.numbers))
+        if "prominent_words" not in arrays:
+            return tuple(map(", ".join, self.labels))
+        top = ([str(arrays["word"][word]) for word in row if word >= 0] for row in arrays["prominent_words"])
+        return tuple(", ".join(label or unlike(row)) for label, row in zip(self.labels, top, strict=True))
 
     @cached_property
     def model(self) -> Model:
@@ -317,7 +323,7 @@ def shown_topics(model: AnyModel | Model) -> EditedTopics:
     """Read the shown topics of a model with their ``names``; a model in memory has no edits."""
     if isinstance(model, Model):
         return EditedTopics(Path(), model, TopicEdits(int(model.arrays["topic_probability"].size)))
-    optional = ("word", "prominent_words", "label_words")
+    optional = ("word", "prominent_words", "label_words", "characteristic_words")
     return read_edited_topics(model_path(model), ("topic_probability",), optional)
 
 

@@ -6,9 +6,10 @@ function prepareExport() {
     if (section.querySelector("table, .numbers, .each")) {
       buttons.push(saveButton("Save as CSV", () => save(`${section.id}.csv`, "text/csv", tablesOf(section))));
     }
-    if (section.querySelector(".chart")) {
-      const figure = () => figureOf(section.querySelector(".chart"));
-      buttons.push(saveButton("Save as SVG", () => save(`${section.id}.svg`, "image/svg+xml", figure())));
+    for (const chart of section.querySelectorAll(".chart")) {
+      const [name, title] = [chart.dataset.title ?? section.id, chart.dataset.title?.replace("-", " ")];
+      const draw = () => save(`${name}.svg`, "image/svg+xml", figureOf(chart));
+      buttons.push(saveButton(title ? `Save the ${title} as SVG` : "Save as SVG", draw));
     }
     if (buttons.length) section.append(element("p", { class: "saves" }, ...buttons));
   }

@@ -10,6 +10,7 @@ function drawGroupView(section) {
   place.replaceChildren(chart);
   section.querySelector(".controls").replaceChildren(groupField(section));
   section.querySelector(".numbers").replaceChildren(numbersOf(trend));
+  drawHeat(section);
 }
 
 /** The topic whose shares differ most between the groups, by their own size. */
@@ -87,19 +88,21 @@ function barChart(trend, width) {
 }
 
 function numbersOf(trend) {
-  const head = [groups.column, "Share", "Standard error", "Documents"].map((text) => element("th", { scope: "col" }, text));
-  const rows = trend.map(({ name, share, error, documents }) =>
+  const head = [groups.column, "Share", "Standard error", "Documents", "Lift", "from", "to"].map((text) => element("th", { scope: "col" }, text));
+  const cell = (value, text) => element("td", { class: "number", "data-value": value }, text);
+  const rows = trend.map(({ name, share, error, documents }, group) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, word(name)),
-      element("td", { class: "number", "data-value": share }, percent(share)),
-      element("td", { class: "number", "data-value": error }, percent(error)),
-      element("td", { class: "number", "data-value": documents }, documents.toLocaleString("en")),
+      cell(share, percent(share)),
+      cell(error, percent(error)),
+      cell(documents, documents.toLocaleString("en")),
+      ...["lift", "low", "high"].map((name) => cell(liftOf(groupTopic, group)[name], liftOf(groupTopic, group)[name].toFixed(2))),
     ),
   );
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
-  return element("details", {}, element("summary", {}, "Numbers"), table);
+  return element("details", {}, element("summary", {}, "Numbers"), element("div", { class: "scroll" }, table));
 }
 
 onSelect((topic) => {

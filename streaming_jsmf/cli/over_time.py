@@ -1,0 +1,94 @@
+"""The verb ``over-time``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming_jsmf.cli.answer import Answer, answer_options
+from streaming_jsmf.cli.verb import options_of, path, verb
+from streaming_jsmf.config import OverTimeRequest
+from streaming_jsmf.display import table, wrapped
+
+#: Number of topics that rose most, and that fell most, in the answer.
+SHOWN = 5
+
+
+@verb(
+    "streaming-jsmf over-time MODEL SHARES.parquet --by date:month",
+    "streaming-jsmf over-time MODEL SHARES.parquet --by year --corpus CORPUS",
+    "streaming-jsmf over-time MODEL SHARES.parquet --by year --csv > years.csv",
+    name="over-time",
+)
+@path("model")
+@path("shares")
+@options_of(OverTimeRequest)
+@answer_options
+def over_time(model: str, shares: str, *, listener: object, **options: Any) -> str:
+    """Print the topics that rose and fell most over time, from SHARES, which transform wrote with MODEL.
+
+    With --topic: its mean share in each period, with an interval of 95 % (1.96 standard errors of the mean). The
+    change of a topic is that of a line through its shares. --csv, --json and --out contain all topics and periods.
+    """
+    del listener
+    from streaming_jsmf.documents.over_time import over_time_table
+
+    answer = Answer.pop(options)
+    found = over_time_table(model, shares, options.pop("by"), **options)
+    if answer.is_text:
+        rows = found.to_pylist()
+        return "\n".join(_one(rows) if options.get("topic") is not None else _changes(rows))
+    return answer.text(found, "over-time")
+
+
+def _changes(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The topics that rose and fell most, and their words in each period if known."""
+    period = next(iter(rows[0]))
+    topics = {row["topic"]: [other for other in rows if other["topic"] == row["topic"]] for row in rows}
+    first, last = rows[0][period], rows[-1][period]
+    documents = sum(row["documents"] for row in next(iter(topics.values())))
+    yield f"{len(rows) // len(topics)} values of {period}, {first} to {last}; {documents:,} documents"
+    if first == last:
+        yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
+        return
+    ordered = sorted(topics.values(), key=lambda series: -series[0]["change"])
+    rising = [series for series in ordered if series[0]["change"] > 0][:SHOWN]
+    falling = [series for series in reversed(ordered) if series[0]["change"] < 0][:SHOWN]
+    lines = [("topic", str(first), str(last), "change", "label")]
+    for title, group in (("rose", rising), ("fell", falling)):
+        lines.append((title, "", "", "", ""))
+        lines += [
+            (
+                *(str(series[0]["topic"]), f"{series[0]['share']:.1%}", f"{series[-1]['share']:.1%}"),
+                *(_change(series[0]), series[0]["label"]),
+            )
+            for series in group
+        ]
+    yield table(lines, ">>>><")
+    for series in (*rising, *falling) if "words" in rows[0] else ():
+        yield f"topic {series[0]['topic']}: {series[0]['label']}"
+        for row in series:
+            yield from wrapped(row["words"], f"  {row[period]}  ")
+
+
+def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The periods of a topic."""
+    period = next(iter(rows[0]))
+    yield f"topic {rows[0]['topic']}: {rows[0]['label']}; change {_change(rows[0])}"
+    heading = (period, "documents", "share", "95 % interval", *(["words"] if "words" in rows[0] else []))
+    lines = [
+        (
+            *(str(row[period]), f"{row['documents']:,}", f"{row['share']:.2%}"),
+            "-" if row["low"] is None else f"{row['low']:.2%} to {row['high']:.2%}",
+            *([row["words"]] if "words" in row else []),
+        )
+        for row in rows
+    ]
+    yield table([heading, *lines], "<>>>" + "<" * (len(heading) - 4))
+
+
+def _change(row: dict[str, Any]) -> str:
+    if row["change"] is None:
+        return "-"
+    error = "" if row["change_error"] is None else f" +- {1.96 * row['change_error']:.1%}"
+    return f"{row['change']:+.1%}{error}"

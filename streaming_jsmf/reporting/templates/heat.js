@@ -1,0 +1,78 @@
+// All topics by groups of documents: how many times the mean share over all documents a topic has in each group.
+
+const HEAT_ROW = 18;
+const HEAT_NAMES = 60; // for the names of the groups, above the cells
+
+/** Share of a topic in a group over that in all documents, with an interval of 95 %; unlike: the interval is off 1. */
+function liftOf(topic, group) {
+  const [share, error] = [groups.shares, groups.errors].map((values) => values[group * K + topic]);
+  const mean = overallShares()[topic] || 1;
+  const [low, high] = [Math.max(0, share - 1.96 * error) / mean, (share + 1.96 * error) / mean];
+  // One document has no standard error.
+  return { lift: share / mean, low, high, unlike: groups.documents[group] > 1 && (low > 1 || high < 1) };
+}
+
+let overall = null;
+
+/** Mean share of each topic over the documents of all groups. */
+function overallShares() {
+  const total = d3.sum(groups.documents);
+  overall ??= d3.range(K).map((topic) => d3.sum(trendOf(topic), (one) => one.share * one.documents) / total);
+  return overall;
+}
+
+const liftText = ({ lift, low, high }) => `${lift.toFixed(2)} times the mean (${low.toFixed(2)} to ${high.toFixed(2)})`;
+
+function drawHeat(section) {
+  const place = section.querySelector(".heat");
+  const names = section.clientWidth < 560 ? 120 : 230;
+  const order = d3.range(K).sort((a, b) => topics[b].share - topics[a].share);
+  const size = Math.min(60, Math.max(8, Math.floor((section.clientWidth - names - 64) / groups.names.length)));
+  // Slanted names need room on the right, too.
+  const [width, height] = [names + size * groups.names.length + 40, HEAT_NAMES + K * HEAT_ROW];
+  const svg = drawing(width, height, `How many times its mean share each topic has, by ${groups.column}`);
+  svg.append(() => heatCells(order, size, names));
+  svg
+    .append("g")
+    .attr("class", "row-labels")
+    .selectAll("text")
+    .data(order)
+    .join("text")
+    .attr("x", names - 6)
+    .attr("y", (_, row) => HEAT_NAMES + (row + 0.5) * HEAT_ROW)
+    .text((topic) => topicTitle(topic, names > 150 ? 28 : 13))
+    .on("click", (_, topic) => select(topic));
+  const shown = new Set(someOf(groups.names, Math.max(1, Math.floor((size * groups.names.length) / 26))));
+  svg
+    .append("g")
+    .attr("class", "axis")
+    .selectAll("text")
+    .data(groups.names)
+    .join("text")
+    .attr("transform", (_, group) => `translate(${names + (group + 0.6) * size} ${HEAT_NAMES - 6}) rotate(-50)`)
+    .text((name) => (shown.has(name) ? shortened(name, 10) : ""));
+  place.replaceChildren(element("div", { class: "scroll" }, svg.node()));
+}
+
+function heatCells(order, size, left) {
+  const shade = d3.piecewise(d3.interpolateRgb, [colour("cold"), colour("cell"), colour("warm")]);
+  const step = d3.scaleLinear([-2, 2], [0, 1]).clamp(true);
+  const cells = d3.create("svg:g").attr("class", "cells");
+  order.forEach((topic, row) => {
+    groups.names.forEach((name, group) => {
+      const found = liftOf(topic, group);
+      const lines = [`${topicTitle(topic, 32)}, ${name}`, `${percent(trendOf(topic)[group].share)}, ${liftText(found)}`];
+      cells
+        .append("rect")
+        .attr("x", left + group * size)
+        .attr("y", HEAT_NAMES + row * HEAT_ROW)
+        .attr("width", size - 1)
+        .attr("height", HEAT_ROW - 1)
+        .attr("fill", found.unlike ? shade(step(Math.log2(Math.max(found.lift, 1e-6)))) : colour("cell"))
+        .on("pointermove", (event) => tell(lines, event.clientX, event.clientY))
+        .on("pointerleave", untell)
+        .on("click", () => select(topic));
+    });
+  });
+  return cells.node();
+}

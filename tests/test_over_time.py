@@ -1,0 +1,166 @@
+"""over-time: means, intervals, changes and words of topics per period, compared with the same from whole matrices."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streaming_jsmf as sj
+from streaming_jsmf.documents import shares as share_files
+from streaming_jsmf.documents.over_time import changes
+from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.topics.store import read_model
+from tests.corpora import planted, words
+from tests.outcomes import Command, refused
+
+K, N, M = 4, 60, 240
+MONTHS = [None if row == 7 else f"{2000 + row % 5}-{1 + row % 12:02d}-11" for row in range(M)]
+COUNTS = planted(M, N, K, length=40, seed=11).counts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, the corpus of its fit with dates, shares of it, and shares of more documents in small row groups."""
+    place = tmp_path_factory.mktemp("time")
+    texts = [" ".join(np.repeat(words(N), row)) for row in COUNTS]
+    table = pd.DataFrame({"text": texts, "date": MONTHS, "id": [f"d{row}" for row in range(M)]})
+    table["country"] = ["de", "fr"] * (M // 2)
+    given = {"text": "text", "id": "id", "metadata": ["date", "country"], "stop_words": "none", "max_df": 1.0}
+    model = sj.fit(table, place / "model", K, min_df=1, progress=False, **given)
+    sj.transform(model, place / "model.corpus", place / "shares.parquet")
+    more = table.loc[np.sort([*range(M), *range(0, M, 3)])].reset_index(drop=True)
+    more.loc[more["id"].duplicated(), "id"] = [f"more{row}" for row in range(M // 3)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(share_files, "ROW_GROUP_ROWS", 50)
+        sj.transform(model, more, place / "more.parquet", text="text", id="id", metadata=["date"])
+    return place
+
+
+def test_means_intervals_and_changes(folder: Path) -> None:
+    frame = sj.over_time(folder / "model", folder / "shares.parquet", "date:year")
+    found = open_shares(folder / "shares.parquet")
+    [table] = found.tables([*found.columns, *found.about.columns])
+    theta, dates = found.about.dense(table), table.column("date").to_pylist()
+    assert list(frame)[:5] == ["year of date", "documents", "topic", "label", "share"]
+    assert len(frame) == 5 * K
+    for period, group in frame.groupby("year of date"):
+        rows = theta[[str(date).startswith(str(period)) for date in dates]]
+        error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+        assert group["documents"].tolist() == [len(rows)] * K
+        np.testing.assert_allclose(group["share"], rows.mean(axis=0))
+        np.testing.assert_allclose(group["standard_error"], error, rtol=1e-9)
+        np.testing.assert_allclose(group["low"], np.maximum(rows.mean(axis=0) - 1.96 * error, 0))
+        np.testing.assert_allclose(group["high"], np.minimum(rows.mean(axis=0) + 1.96 * error, 1))
+    one = sj.over_time(folder / "model", folder / "shares.parquet", "date", topic=2)
+    pd.testing.assert_frame_equal(one, frame[frame["topic"] == 2].reset_index(drop=True))
+    again = sj.TopicModel(folder / "model").over_time("date")
+    pd.testing.assert_frame_equal(again, frame)
+
+
+def test_the_change_is_that_of_a_weighted_line() -> None:
+    rng = np.random.default_rng(0)
+    documents, error = np.array([5, 20, 1, 9]), np.array([[0.1, 0.2, np.nan, 0.3]]).T
+    line = np.array([[0.1, 0.2, 0.3, 0.4]]).T
+    np.testing.assert_allclose(changes(line, error, documents)[0], 0.3)
+    share = rng.random((4, 1))
+    design = np.stack([np.ones(4), np.arange(4)], axis=1) * np.sqrt(documents)[:, None]
+    slope = np.linalg.lstsq(design, share[:, 0] * np.sqrt(documents), rcond=None)[0][1]
+    np.testing.assert_allclose(changes(share, error, documents)[0], 3 * slope)
+    deviation = np.sqrt(np.nansum(documents**2 * error[:, 0] ** 2) / documents[[0, 1, 3]].sum())
+    spread = np.where(np.isnan(error[:, 0]), deviation, error[:, 0])
+    drawn = share + spread[:, None] * rng.standard_normal((4, 40_000))
+    simulated = changes(drawn, np.broadcast_to(error, drawn.shape), documents)
+    np.testing.assert_allclose(simulated[0].std(), simulated[1][0], rtol=0.02)
+    assert np.isnan(changes(share[:1], error[:1], documents[:1])[0]).all()
+
+
+@pytest.mark.parametrize("shares", ["shares.parquet", "more.parquet"])
+def test_words_of_a_period_are_those_of_expected_counts(folder: Path, shares: str) -> None:
+    model, corpus = folder / "model", sj.open_corpus(folder / "model.corpus")
+    frame = sj.over_time(model, folder / shares, "date:year", corpus=corpus, words=3)
+    counts, names = sj.corpus_to_matrix(corpus)
+    stored = read_model(model).arrays
+    order = [list(stored["word"]).index(name) for name in names]
+    phi = stored["word_topic"][order]
+    found = open_shares(folder / "shares.parquet")
+    theta = np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
+    dates = [date for table in found.tables(["date"]) for date in table.column("date").to_pylist()]
+    tokens = counts.toarray()[:, :, None] * theta[:, None, :] * phi[None]
+    tokens /= np.maximum((theta @ phi.T)[:, :, None], 1e-300)
+    total = tokens.sum(axis=0)
+    overall = (total + 1e-9) / (total + 1e-9).sum(axis=0)
+    for period, topic, listed in zip(frame["year of date"], frame["topic"], frame["words"], strict=True):
+        own = tokens[[str(date).startswith(str(period)) for date in dates], :, topic].sum(axis=0)
+        smoothed = own + 50 * overall[:, topic]
+        p = smoothed / smoothed.sum()
+        relevance = 0.6 * np.log(p) + 0.4 * np.log(p / overall[:, topic])
+        best = np.sort(relevance)[::-1][:3]
+        np.testing.assert_allclose(
+            [relevance[names.index(word)] for word in listed.split(", ")], best, rtol=1e-6
+        )
+
+
+def test_the_verb(folder: Path, tmp_path: Path, invoke: Command) -> None:
+    def printed(*arguments: object) -> str:
+        outcome = invoke("over-time", folder / "model", folder / "shares.parquet", *arguments)
+        assert outcome.code == 0
+        return outcome.out
+
+    summary = printed("--by", "date")
+    assert summary.startswith(f"5 values of year of date, 2000 to 2004; {M - 1} documents\n")
+    frame = sj.over_time(folder / "model", folder / "shares.parquet", "date")
+    rising = frame.loc[frame["change"].idxmax()]
+    line = next(line for line in summary.splitlines() if line.split()[:1] == [str(rising["topic"])])
+    assert f"{rising['change']:+.1%} +- {1.96 * rising['change_error']:.1%}" in line
+    assert line.endswith(rising["label"])
+    series = printed("--by", "date:month", "--topic", 1, "--corpus", folder / "model.corpus", "--words", 2)
+    assert len(series.splitlines()) == 2 + 60
+    assert series.splitlines()[-1].count(", ") == 1
+    rows = [*csv.DictReader(io.StringIO(printed("--by", "date", "--csv")))]
+    assert [float(row["share"]) for row in rows] == frame["share"].tolist()
+    assert len(json.loads(printed("--by", "date:quarter", "--json"))) == 20 * K
+    out = tmp_path / "time.parquet"
+    assert printed("--by", "date", "--out", out) == f"over-time: {out} ({5 * K} rows)\n"
+
+
+def test_edits_apply(folder: Path, tmp_path: Path) -> None:
+    model = sj.TopicModel(folder / "model").save(tmp_path / "model").merge([2, 0]).hide(1).label(3, "named")
+    frame = model.over_time("date", folder / "shares.parquet", corpus=folder / "model.corpus", words=2)
+    plain = sj.over_time(folder / "model", folder / "shares.parquet", "date")
+    assert frame["topic"].unique().tolist() == [2, 3]
+    assert set(frame.loc[frame["topic"] == 3, "label"]) == {"named"}
+    both = plain[plain["topic"] == 0]["share"].values + plain[plain["topic"] == 2]["share"].values
+    np.testing.assert_allclose(frame[frame["topic"] == 2]["share"], both)
+    assert (frame["words"].str.count(", ") == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--by", "country"), "'country' holds 'de'; give one of numbers or dates"),
+        (("--by", "no"), "no column 'no'"),
+        (("--by", "date", "--words", 3), "--words requires --corpus"),
+        (("--by", "date", "--topic", 9), "there is no topic 9"),
+        (("--by", "date", "--corpus", "{folder}/other"), "document 'x0' has no shares"),
+    ],
+)
+def test_bad_requests(folder: Path, invoke: Command, arguments: tuple[object, ...], said: str) -> None:
+    if not (folder / "other").exists():
+        texts = pa.table({"id": ["x0", "x1"], "text": [" ".join(words(N))] * 2})
+        pq.write_table(texts, folder / "other.parquet")
+        options = {"text": "text", "id": "id", "stop_words": "none", "min_df": 1, "max_df": 1.0}
+        sj.ingest(folder / "other.parquet", folder / "other", **options)
+    given = [str(part).format(folder=folder) for part in arguments]
+    outcome = invoke("over-time", folder / "model", folder / "shares.parquet", *given)
+    *left_out, line = outcome.err.splitlines()
+    assert left_out in ([], ["over-time: documents without date, which are left out: 1"])
+    refused(replace(outcome, err=line), 2, said)
