@@ -30,7 +30,8 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.lines import csv_records, lines_of, open_text, split_fields
+from streaming_jsmf.ingestion.readers.json_records import records_of
+from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, split_fields
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
@@ -152,7 +153,7 @@ class _Table:
                 yield from (dict(zip(header, row, strict=False)) for row in rows)
         else:
             with open_stream(path) as stream:
-                for line in lines_of(stream, Unit(path)):
+                for line in records_of(path)(stream, Unit(path)):
                     value = json.loads(line.decode("utf-8-sig", "replace"))
                     if isinstance(value, dict):
                         yield value

@@ -33,17 +33,20 @@ def too_long() -> str:
 
 
 def read_lines(
-    unit: Unit, parse: Callable[[bytes], Record | None], bad: BadRecords
+    unit: Unit,
+    parse: Callable[[bytes], Record | None],
+    bad: BadRecords,
+    split: Callable[[Any, Unit], Iterator[bytes]] | None = None,
 ) -> Iterator[tuple[int, Record]]:
     """Yield row and parsed record of each line that starts within a unit; skip lines that ``parse`` maps to None.
 
-    Lines for which ``parse`` raises ``BadValue`` go to ``bad``; so does an empty file, and the line at which a damaged
-    file breaks off.
+    ``split`` divides the stream into other parts than lines. Lines for which ``parse`` raises ``BadValue`` go to
+    ``bad``; so does an empty file, and the line at which a damaged file breaks off.
     """
     row, empty = -1, not unit.stop  # a range may lie within a long line
     try:
         with open_stream(unit.path) as stream:
-            for row, line in enumerate(lines_of(stream, unit)):
+            for row, line in enumerate((split or lines_of)(stream, unit)):
                 try:
                     record = parse(line)
                 except BadValue as error:

@@ -1,4 +1,4 @@
-"""Raw text with one record per document: JSON lines, CSV, Parquet and plain lines."""
+"""Raw text with one record per document: JSON, CSV, Parquet and plain lines."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     parquet_batches,
 )
+from streaming_jsmf.ingestion.readers.json_records import is_array, records_of, with_nested
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
     csv_records,
-    lines_of,
     open_text,
     read_lines,
     text_of,
@@ -84,7 +84,7 @@ _LARGEST_ID = 2**63 - 1
 
 
 class TextSource(RecordFiles, Source):
-    """Reader "text": each record of a Parquet, JSON-lines or CSV file (by suffix) is a document; columns must match."""
+    """Reader "text": each record of a Parquet, JSON or CSV file (by suffix) is a document; columns must match."""
 
     reader = "text"
     options_type = TextOptions
@@ -100,12 +100,17 @@ class TextSource(RecordFiles, Source):
 
     @cached_property
     def columns(self) -> TextColumns:
-        hint = "give a file of texts, and name the column with --read text=NAME"
+        hint = "give a file of texts, and name the column with --text NAME"
         return of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
-        return bare_suffix(path) in JSON_SUFFIXES
+        return bare_suffix(path) in JSON_SUFFIXES and not is_array(path)
+
+    def place(self, unit: Unit, row: int) -> str:
+        if bare_suffix(unit.path) in JSON_SUFFIXES and is_array(unit.path):
+            return f"{unit.path}, element {row + 1} of the array"
+        return super().place(unit, row)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         if is_parquet(unit.path):
@@ -135,9 +140,9 @@ class TextSource(RecordFiles, Source):
         def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:
             if not line.removeprefix(BYTE_ORDER_MARK).strip():
                 return None
-            return _json_values(_json_object(line, self.options.encoding), self.columns)
+            return _json_values(_json_object(line, self.options), self.columns)
 
-        for row, (text, identity, metadata) in read_lines(unit, parse, bad):
+        for row, (text, identity, metadata) in read_lines(unit, parse, bad, records_of(unit.path)):
             yield row, text, identity, metadata
 
     def _read_csv(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
@@ -247,14 +252,14 @@ def _delimiter_of(path: str, options: TextOptions) -> str | None:
 
 
 def _json_columns(path: str, options: TextOptions) -> TextColumns:
-    """Determine the columns of a JSON-lines source from the first records of its first file."""
+    """Determine the columns of a JSON source from the first records of its first file."""
     kinds: dict[str, set[type]] = {}
     reason = ""
     try:
         with open_stream(path) as stream:
-            for line in islice(lines_of(stream, Unit(path)), SAMPLE_RECORDS):
+            for line in islice(records_of(path)(stream, Unit(path)), SAMPLE_RECORDS):
                 try:
-                    for name, value in _json_object(line, options.encoding).items():
+                    for name, value in _json_object(line, options).items():
                         kinds.setdefault(name, set()).update(() if value is None else (type(value),))
                 except BadValue as error:
                     reason = reason or str(error)
@@ -279,14 +284,15 @@ def _json_type(kinds: set[type]) -> Any:
     return pa.string()
 
 
-def _json_object(line: bytes, encoding: str) -> dict[str, Any]:
+def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
     try:
-        value = json.loads(text_of(line, encoding, ENCODING_HINT))
+        value = json.loads(text_of(line, options.encoding, ENCODING_HINT))
     except (ValueError, RecursionError) as error:
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
         raise BadValue("the line is not a JSON object")
-    return value
+    nested = options.nested
+    return with_nested(value, nested) if nested else value
 
 
 def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:

@@ -82,8 +82,8 @@ class TokenOptions(Strict):
 class TextOptions(TokenOptions):
     """Columns of the text, the id (default: the usual names) and the metadata to keep.
 
-    ``encoding`` applies to JSON lines and CSV; of several, the first that decodes a JSON line or a whole CSV file is
-    used. ``delimiter`` applies to CSV; by default the suffix determines it.
+    Names such as ``content.body`` stand for values within the objects of JSON. ``encoding`` applies to JSON and CSV; of
+    several, the first that decodes a JSON line or a whole CSV file is used. ``delimiter`` applies to CSV; by default the suffix determines it.
     """
 
     text: str = "text"
@@ -91,6 +91,12 @@ class TextOptions(TokenOptions):
     metadata: Literal["all"] | tuple[str, ...] = "all"
     encoding: Encoding = "utf-8"
     delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        """Names of values within objects, in JSON."""
+        kept = () if self.metadata == "all" else self.metadata
+        return tuple(name for name in (self.text, self.id, *kept) if name and "." in name)
 
 
 class LineOptions(TokenOptions):
