@@ -133,7 +133,9 @@ def test_a_model_prints_as_its_topics(model: sj.TopicModel) -> None:
     assert f"{K} topics, {K - 1} shown" in model._repr_html_()
 
 
-def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, made: Path, invoke: Command) -> None:
+def test_the_command_line_reads_and_writes_the_same(
+    model: sj.TopicModel, made: Path, invoke: Command
+) -> None:
     path = model.path
     assert invoke("topics", path, "--label", "3=elections = votes", "--merge", "4,1", "--hide", 0).code == 0
     assert model.edits == TopicEdits(K, {3: "elections = votes"}, ((4, 1),), (0,))
