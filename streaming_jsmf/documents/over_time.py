@@ -62,8 +62,8 @@ def over_time(model: AnyModel, shares: str | Path, by: str, **options: Any) -> p
     ``standard_error`` its standard error; ``low`` and ``high`` are 1.96 of them below and above, an interval of 95 % if
     documents are drawn at random. ``change`` is by how much the mean share of the topic over the documents of the last
     third of the periods is above (or below) that of the first third, and ``change_error`` its standard error. One pass
-    over the shares, and one over the documents with ``corpus``, which adds the column ``words``: the most characteristic
-    words of the topic in documents of the period. Documents without a date are left out.
+    over the shares, and one over the documents with ``corpus``, which adds the column ``words``: characteristic words
+    of the topic in documents of the period. Documents without a date are left out.
 
     Parameters
     ----------
