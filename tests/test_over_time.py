@@ -66,20 +66,21 @@ def test_means_intervals_and_changes(folder: Path) -> None:
     pd.testing.assert_frame_equal(again, frame)
 
 
-def test_the_change_is_that_of_a_weighted_line() -> None:
+def test_the_change_is_that_from_the_first_to_the_last_third() -> None:
     rng = np.random.default_rng(0)
-    documents, error = np.array([5, 20, 1, 9]), np.array([[0.1, 0.2, np.nan, 0.3]]).T
-    line = np.array([[0.1, 0.2, 0.3, 0.4]]).T
-    np.testing.assert_allclose(changes(line, error, documents)[0], 0.3)
-    share = rng.random((4, 1))
-    design = np.stack([np.ones(4), np.arange(4)], axis=1) * np.sqrt(documents)[:, None]
-    slope = np.linalg.lstsq(design, share[:, 0] * np.sqrt(documents), rcond=None)[0][1]
-    np.testing.assert_allclose(changes(share, error, documents)[0], 3 * slope)
-    deviation = np.sqrt(np.nansum(documents**2 * error[:, 0] ** 2) / documents[[0, 1, 3]].sum())
-    spread = np.where(np.isnan(error[:, 0]), deviation, error[:, 0])
-    drawn = share + spread[:, None] * rng.standard_normal((4, 40_000))
-    simulated = changes(drawn, np.broadcast_to(error, drawn.shape), documents)
-    np.testing.assert_allclose(simulated[0].std(), simulated[1][0], rtol=0.02)
+    documents, error = np.array([5, 20, 1, 9, 4, 3]), np.array([[0.1, 0.2, np.nan, 0.3, 0.1, 0.2]]).T
+    share = rng.random((6, 1))
+    change, deviation = changes(share, error, documents)
+    first, last = (np.average(share[part, 0], weights=documents[part]) for part in (slice(2), slice(4, 6)))
+    np.testing.assert_allclose(change, last - first)
+    drawn = share + error * rng.standard_normal((6, 40_000))
+    spread = changes(np.nan_to_num(drawn), np.broadcast_to(error, drawn.shape), documents)[0].std()
+    np.testing.assert_allclose(spread, deviation[0], rtol=0.02)
+    # A single document has the mean standard deviation of the others.
+    one = np.array([[np.nan, 0.1, 0.1]]).T
+    known = np.sqrt(0.1**2 * (4 * 4 + 9 * 9) / 13)
+    np.testing.assert_allclose(changes(share[:3], one, np.array([1, 4, 9]))[1], np.hypot(known, 0.1))
+    np.testing.assert_allclose(changes(share[:2], error[:2], documents[:2])[0], share[1] - share[0])
     assert np.isnan(changes(share[:1], error[:1], documents[:1])[0]).all()
 
 

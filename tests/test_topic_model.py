@@ -133,7 +133,9 @@ def test_a_model_prints_as_its_topics(model: sj.TopicModel) -> None:
     assert f"{K} topics, {K - 1} shown" in model._repr_html_()
 
 
-def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, invoke: Command) -> None:
+def test_the_command_line_reads_and_writes_the_same(
+    model: sj.TopicModel, made: Path, invoke: Command
+) -> None:
     path = model.path
     assert invoke("topics", path, "--label", "3=elections = votes", "--merge", "4,1", "--hide", 0).code == 0
     assert model.edits == TopicEdits(K, {3: "elections = votes"}, ((4, 1),), (0,))
@@ -142,6 +144,8 @@ def test_the_command_line_reads_and_writes_the_same(model: sj.TopicModel, invoke
     assert rows[3]["label"] == ["elections = votes"]
     assert (rows[4]["label"], rows[4]["characteristic"], rows[4].get("anchor")) == ([], [], None)
     assert "elections = votes" in invoke("topics", path).out
+    listed = invoke("documents", path, made / "shares.parquet", "--topic", 3)
+    assert (listed.code, listed.err) == (0, "topic 3: elections = votes\n")
     page = invoke("info", path).out
     for line in ("named topics      3 (elections = votes)", "merged topics     4 + 1", "hidden topics     0"):
         assert f"  {line}\n" in page

@@ -27,8 +27,9 @@ SHOWN = 5
 def over_time(model: str, shares: str, *, listener: object, **options: Any) -> str:
     """Print the topics that rose and fell most over time, from SHARES, which transform wrote with MODEL.
 
-    With --topic: its mean share in each period, with an interval of 95 % (1.96 standard errors of the mean). The
-    change of a topic is that of a line through its shares. --csv, --json and --out contain all topics and periods.
+    The change of a topic is that of its mean share from the first to the last third of the periods. With --topic: its
+    share in each period, with an interval of 95 % (1.96 standard errors of the mean). --csv, --json and --out contain
+    all topics and periods.
     """
     del listener
     from streaming_jsmf.documents.over_time import over_time_table
@@ -47,6 +48,10 @@ def _changes(rows: list[dict[str, Any]]) -> Iterator[str]:
     topics = {row["topic"]: [other for other in rows if other["topic"] == row["topic"]] for row in rows}
     first, last = rows[0][period], rows[-1][period]
     documents = sum(row["documents"] for row in next(iter(topics.values())))
+    import numpy as np
+
+    from streaming_jsmf.documents.over_time import thirds
+
     yield f"{len(rows) // len(topics)} values of {period}, {first} to {last}; {documents:,} documents"
     if first == last:
         yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
@@ -54,16 +59,15 @@ def _changes(rows: list[dict[str, Any]]) -> Iterator[str]:
     ordered = sorted(topics.values(), key=lambda series: -series[0]["change"])
     rising = [series for series in ordered if series[0]["change"] > 0][:SHOWN]
     falling = [series for series in reversed(ordered) if series[0]["change"] < 0][:SHOWN]
-    lines = [("topic", str(first), str(last), "change", "label")]
+    weights = thirds(np.array([row["documents"] for row in ordered[0]]))
+    names = [row[period] for row in ordered[0]]
+    spans = [f"{span[0]}..{span[-1]}" for span in ([names[i] for i in np.flatnonzero(of)] for of in weights)]
+    lines = [("topic", *spans, "change", "label")]
     for title, group in (("rose", rising), ("fell", falling)):
         lines.append((title, "", "", "", ""))
-        lines += [
-            (
-                *(str(series[0]["topic"]), f"{series[0]['share']:.1%}", f"{series[-1]['share']:.1%}"),
-                *(_change(series[0]), series[0]["label"]),
-            )
-            for series in group
-        ]
+        for series in group:
+            means = (f"{mean:.1%}" for mean in weights @ [row["share"] for row in series])
+            lines.append((str(series[0]["topic"]), *means, _change(series[0]), series[0]["label"]))
     yield table(lines, ">>>><")
     for series in (*rising, *falling) if "words" in rows[0] else ():
         yield f"topic {series[0]['topic']}: {series[0]['label']}"

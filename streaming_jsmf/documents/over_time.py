@@ -60,10 +60,10 @@ def over_time(model: AnyModel, shares: str | Path, by: str, **options: Any) -> p
 
     The first column has the period, ``documents`` the number of its documents, ``share`` the mean share and
     ``standard_error`` its standard error; ``low`` and ``high`` are 1.96 of them below and above, an interval of 95 % if
-    documents are drawn at random. ``change`` is by how much the share of the topic rises (or falls) from the first to
-    the last period along the line fitted to all periods, weighted by their documents, and ``change_error`` its standard
-    error. One pass over the shares, and one over the documents with ``corpus``, which adds the column ``words``: the
-    words that are most characteristic of the topic in documents of the period. Documents without a date are left out.
+    documents are drawn at random. ``change`` is by how much the mean share of the topic over the documents of the last
+    third of the periods is above (or below) that of the first third, and ``change_error`` its standard error. One pass
+    over the shares, and one over the documents with ``corpus``, which adds the column ``words``: characteristic words
+    of the topic in documents of the period. Documents without a date are left out.
 
     Parameters
     ----------
@@ -131,21 +131,34 @@ def _with_times_only(found: Any, by: str) -> Any:
     return found
 
 
-def changes(share: Floats, error: Floats, documents: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Changes of topics (K,) from the first to the last period along a weighted line, and their standard errors.
+def thirds(documents: NDArray[Any]) -> Floats:
+    """Weights (2, P) of periods in the mean over documents of the first, and of the last third of the periods.
 
-    ``share`` and its standard ``error`` are (P, K), ``documents`` (P,) the weights. A period of one document, whose
-    error is NaN, has the mean standard deviation of the others. NaN for a single period, or without any error.
+    ``documents`` (P,) are their numbers; fewer than three periods count as one each.
     """
-    periods, weight = np.arange(len(share), dtype=float), documents.astype(float)
-    variance = weight[:, None] * np.square(error)
-    known = np.where(np.isnan(variance), 0.0, weight[:, None])
+    third = max(1, len(documents) // 3)
+    weights: Floats = np.zeros((2, len(documents)))
+    weights[0, :third], weights[1, -third:] = documents[:third], documents[-third:]
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+def changes(share: Floats, error: Floats, documents: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Changes of topics (K,) from the first to the last third of the periods, and their standard errors.
+
+    ``share`` and its standard ``error`` are (P, K), ``documents`` (P,). A period of one document, whose error is NaN,
+    has the mean standard deviation of the others. NaN for a single period, or without any error.
+    """
+    if len(share) < 2:
+        return np.full(share.shape[1], np.nan), np.full(share.shape[1], np.nan)
+    first, last = thirds(documents)
+    weight = documents.astype(float)[:, None]
+    variance = weight * np.square(error)
+    known = np.where(np.isnan(variance), 0.0, weight)
     with np.errstate(invalid="ignore", divide="ignore"):
-        pooled = np.nansum(known * np.nan_to_num(variance), axis=0) / known.sum(axis=0)
-        variance = np.where(np.isnan(variance), pooled, variance) / weight[:, None]
-        away = weight * (periods - np.average(periods, weights=weight))
-        steps = (len(share) - 1) * away / (away @ periods)
-        return steps @ share, np.sqrt(np.square(steps) @ variance)
+        pooled = (known * np.nan_to_num(variance)).sum(axis=0) / known.sum(axis=0)
+    variance = np.where(np.isnan(variance), pooled, variance) / weight
+    return (last - first) @ share, np.sqrt(np.square(last - first) @ variance)
 
 
 def period_words(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 
@@ -112,6 +115,8 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
     rows = [row for row, number in enumerate(shown.numbers) if topic in (None, number)]
     merged = MergedShares.of(opened, [shown.groups[row] for row in rows])
     if not grouped:
+        if name := shown.names[rows[0]]:
+            logger.info("topic %s: %s", topic, name)
         return largest(merged, [0], count)[0]
     table = by_group(merged, by)
     place, topics = (

@@ -51,7 +51,7 @@ class Documents(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Changes of topics (K,) from the first group to the ``last`` along a line, and their standard errors."""
+    """Changes of topics (K,) over the groups up to ``last``, see ``over_time.changes``, and their standard errors."""
 
     last: int
     values: Floats

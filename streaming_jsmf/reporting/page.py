@@ -20,7 +20,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable
-from streaming_jsmf.documents.over_time import NORMAL
+from streaming_jsmf.documents.over_time import NORMAL, thirds
 from streaming_jsmf.evaluation.choice import Choice
 from streaming_jsmf.reporting.contents import (
     Contents,
@@ -100,15 +100,17 @@ def render(contents: Contents) -> str:
 
 
 def _changed(contents: Contents) -> list[dict[str, Any]]:
-    """First and last share, change and its margin of each topic, by falling change; empty without known changes."""
+    """Mean shares in the first and last third, and changes of the topics, by falling change; empty if unknown."""
     groups = contents.groups
     if groups is None or groups.change is None:
         return []
+    periods = slice(0, groups.change.last + 1)
+    means = thirds(np.array(groups.documents[periods])) @ groups.shares[periods]
     rows = [
         {
             "topic": topic,
-            "first": groups.shares[0, index],
-            "last": groups.shares[groups.change.last, index],
+            "first": means[0, index],
+            "last": means[1, index],
             "change": groups.change.values[index],
             "error": NORMAL * groups.change.errors[index],
         }
