@@ -77,7 +77,7 @@ def test_csv_of_other_separators_and_encodings(
     done = ingested(write_csv(tmp_path / "t.csv", delimiter, encoding), *options)
     assert done.code == 0, done.err
     assert "'what'" in done.err
-    assert "--read text=NAME" in done.err
+    assert "--text NAME" in done.err
     assert (f"separated by {delimiter!r}" in done.err) == (delimiter != ",")
     require_documents(tmp_path / "c")
     known = None if delimiter == "," else delimiter

@@ -175,7 +175,7 @@ def test_columns_of_other_names_are_found_and_told(
             csv.writer(file).writerows([header, *rows])
         done = invoke("ingest", f"{name}.csv", name, "--scheduler", "synchronous")
         assert done.code == 0, done.err
-        assert f"column {header[2]!r}; --read text=NAME" in done.err
+        assert f"column {header[2]!r}; --text NAME" in done.err
         assert open_corpus(name).n_documents == len(documents)
     columns = zip(("url", "year", "body"), map(list, zip(*rows, strict=True)), strict=True)
     pq.write_table(pa.table(dict(columns)), "speeches.parquet")

@@ -152,8 +152,9 @@ class _Table:
                 header: list[str] = next(rows, [])
                 yield from (dict(zip(header, row, strict=False)) for row in rows)
         else:
+            split = records_of(path)
             with open_stream(path) as stream:
-                for line in records_of(path)(stream, Unit(path)):
+                for line in split(stream, Unit(path)):
                     value = json.loads(line.decode("utf-8-sig", "replace"))
                     if isinstance(value, dict):
                         yield value
@@ -264,7 +265,7 @@ def _by_columns(table: _Table) -> ReaderName:
         return "text"
     raise InputError(
         f"{table.files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
-        "such as --read text=body, or --read user=who --read item=what --read rating=stars"
+        "such as --text body, or --read user=who --read item=what --read rating=stars"
     )
 
 
@@ -275,7 +276,7 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
     if name is None or name == "text":
         return Guess("text", found, _describe(found))
     between = f" of fields separated by {found['delimiter']!r}" if found else ""
-    note = f"the texts are taken from the column {name!r}{between}; --read text=NAME names another"
+    note = f"the texts are taken from the column {name!r}{between}; --text NAME names another"
     return Guess("text", {**found, "text": name}, note)
 
 

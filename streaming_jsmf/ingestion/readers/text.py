@@ -255,9 +255,10 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
     """Determine the columns of a JSON source from the first records of its first file."""
     kinds: dict[str, set[type]] = {}
     reason = ""
+    split = records_of(path)
     try:
         with open_stream(path) as stream:
-            for line in islice(records_of(path)(stream, Unit(path)), SAMPLE_RECORDS):
+            for line in islice(split(stream, Unit(path)), SAMPLE_RECORDS):
                 try:
                     for name, value in _json_object(line, options).items():
                         kinds.setdefault(name, set()).update(() if value is None else (type(value),))

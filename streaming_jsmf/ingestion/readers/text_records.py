@@ -83,7 +83,8 @@ class TextOptions(TokenOptions):
     """Columns of the text, the id (default: the usual names) and the metadata to keep.
 
     Names such as ``content.body`` stand for values within the objects of JSON. ``encoding`` applies to JSON and CSV; of
-    several, the first that decodes a JSON line or a whole CSV file is used. ``delimiter`` applies to CSV; by default the suffix determines it.
+    several, the first that decodes a JSON line or a whole CSV file is used. ``delimiter`` applies to CSV; by default
+    the suffix determines it.
     """
 
     text: str = "text"
