@@ -36,7 +36,7 @@ html_theme = "furo"
 html_title = "streaming-jsmf"
 html_static_path: list[str] = []
 
-# Notebooks are stored without outputs and run here; errors and warnings fail the build.
+# Notebooks are run again here, whatever outputs are stored (store_notebooks.py); errors and warnings fail the build.
 nb_execution_mode = "force"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True

@@ -230,10 +230,17 @@ def test_every_notebook_is_in_the_gallery() -> None:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebooks_are_stored_without_output(name: str) -> None:
-    cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
-    for cell in cells:
-        assert (cell.get("outputs", []), cell.get("execution_count")) == ([], None)
+def test_notebooks_are_stored_with_their_outputs(name: str) -> None:
+    """``python docs/store_notebooks.py NAME`` stores them."""
+    text = (ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)]
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} <= {"execute_result", "display_data", "stream"}
+    shown = ["".join(output.get("text") or output["data"]["text/plain"]) for output in outputs]
+    assert NOTEBOOKS[name] in "\n".join(shown)
+    assert len(text) < 1_000_000
+    assert "/tmp/" not in text
 
 
 @pytest.mark.slow
