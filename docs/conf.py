@@ -36,11 +36,12 @@ html_theme = "furo"
 html_title = "streaming-jsmf"
 html_static_path: list[str] = []
 
-# Notebooks are run again here, whatever outputs are stored (store_notebooks.py); errors and warnings fail the build.
+# Notebooks are run again here, whatever outputs are stored (store_notebooks.py); errors fail the build.
 nb_execution_mode = "force"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
-nb_output_stderr = "warn"
+# Progress bars.
+nb_output_stderr = "remove"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
@@ -108,8 +109,11 @@ def add_pictures(app: Any, doctree: nodes.document, page: str) -> None:
         target = Path(link["refuri"]).stem if link is not None and len(section.parent.children) else None
         if target is None or f"notebooks/{target}" not in app.env.found_docs or section.parent is doctree:
             continue
-        picture = next(iter(app.env.get_doctree(f"notebooks/{target}").findall(nodes.image)))
-        section.append(nodes.image(**{**picture.attributes, "width": "24rem", "alt": section[0].astext()}))
+        picture = next(iter(app.env.get_doctree(f"notebooks/{target}").findall(nodes.image)), None)
+        if picture is not None:
+            section.append(
+                nodes.image(**{**picture.attributes, "width": "24rem", "alt": section[0].astext()})
+            )
 
 
 def setup(app: Any) -> None:

@@ -212,28 +212,19 @@ class TopicModel:
             return documents.documents_of_topic(self, shares, topic, number)
         return documents.shares_by(self, shares, by, topic)
 
-    def over_time(
-        self,
-        by: str,
-        shares: str | Path | None = None,
-        *,
-        topic: int | None = None,
-        corpus: Any = None,
-        words: int | None = None,
-    ) -> pd.DataFrame:
-        """Return mean topic shares in each period of time; see the function ``over_time``.
+    def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
+        """Return mean topic shares in each period of time; options are those of the function ``over_time``.
 
-        Without ``shares``, those of the corpus of ``fit`` are computed. With ``words`` and without ``corpus``, words of
-        topics in each period come from that corpus.
+        Without ``shares``, those of the corpus of ``fit`` are computed, from which ``words`` come without ``corpus``.
         """
-        known = self.corpus if corpus is None and (shares is None or words is not None) else corpus
-        if known is None and (shares is None or words is not None):
+        given = options.get("corpus") or self.corpus
+        if given is None and (shares is None or options.get("words")):
             raise InputError("the corpus of this model is unknown; give shares=, and corpus= for words")
-        asked = {"topic": topic, "corpus": known if words is not None else corpus, "words": words}
+        if options.get("words"):
+            options["corpus"] = given
         with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-            if shares is None:
-                shares = transform(self, known, Path(folder) / "shares.parquet").path
-            return documents_over_time(self, shares, by, **asked)
+            found = shares or transform(self, given, Path(folder) / "shares.parquet").path
+            return documents_over_time(self, found, by, **options)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
