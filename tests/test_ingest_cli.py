@@ -108,7 +108,7 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
         ("nowhere.toml out", ["spec", "nowhere.toml"]),
         ("in out --reader csv", ["'csv'", "text-files"]),
         ("in out --read text", ["--read is 'text'"]),
-        ("in out --read column=body", ["--read: ", " column; ", "boilerplate, delimiter, encoding, excerpt, id"]),
+        ("in out --read column=body", ["--read: ", " column; ", "encoding, excerpt, id"]),
         ("in out --read text=body", ["a.jsonl: ", "'body'", "--text NAME"]),
         ("in out --ngrams 4", ["--ngrams is '4'"]),
         ("in out --stemmer elvish", ["'elvish'"]),
