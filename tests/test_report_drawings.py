@@ -156,8 +156,10 @@ def test_warnings_say_what_is_wrong_with_a_topic() -> None:
         ([11, 11, 11, 900], 0.5, 18_000, []),
         ([4, 4, 4, 900], 0.5, 500, ["4 documents"]),
         ([4, 4, 4, 900], 0.5, 200, []),
-        ([400, 500], 0.02, 1_000, ["spelled unlike"]),
-        ([400, 500], 0.03, 1_000, []),
+        ([40, 50], 0.02, 1_000, ["spelled unlike"]),
+        ([40, 50], 0.03, 1_000, []),
+        ([60, 50], 0.02, 1_000, []),
+        ([60, 50], 0.02, None, ["spelled unlike"]),
     ],
 )
 def test_words_are_doubtful_that_are_rare_or_spelled_unlike_the_rest(
