@@ -33,11 +33,6 @@ class Answer:
     out: Path | None = None
     overwrite: bool = False
 
-    @property
-    def for_people(self) -> bool:
-        """Whether a table is printed."""
-        return not (self.as_csv or self.as_json or self.out)
-
     @classmethod
     def pop(cls, options: dict[str, Any]) -> Self:
         """Take them out of the options of a verb."""

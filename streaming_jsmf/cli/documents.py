@@ -36,7 +36,7 @@ def documents(model: str, shares: str, *, listener: object, **options: Any) -> s
 
     answer = Answer.pop(options)
     found = query(model, shares, **options)
-    if not (answer.for_people and EXCERPT in found.column_names):
+    if not (answer.is_text and EXCERPT in found.column_names):
         return answer.text(found, "documents")
     head, *rows = answer.text(found.drop_columns([EXCERPT]), "documents").splitlines()
     excerpts = _marked(found.column(EXCERPT).to_pylist(), model, options.get("topic"))

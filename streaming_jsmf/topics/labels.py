@@ -10,29 +10,9 @@ from streaming_jsmf.inference.words import best_words
 
 #: Endings of inflected words after the part they share: of any word, and of words in -e and -y without this letter.
 _ENDINGS = frozenset(
-    [
-        "",
-        "s",
-        "es",
-        "ed",
-        "d",
-        "en",
-        "er",
-        "ers",
-        "r",
-        "rs",
-        "ing",
-        "ings",
-        "ly",
-        "al",
-        "n",
-        "ns",
-        "an",
-        "ans",
-        "i",
-        "is",
-    ]
-)
+    ["", "s", "es", "ed", "d", "en", "er", "ers", "r", "rs", "ing", "ings", "ly", "al", "n", "ns", "an", "ans",
+     "i", "is"]
+)  # fmt: skip
 _OF_E = frozenset(["e", "ing", "ings"])
 _OF_Y = frozenset(["y", "ies", "ied", "ier"])
 
