@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import DamagedError, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_stream
+from streaming_jsmf.ingestion.readers.files import bare_suffix, open_stream
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, lines_of
 
 #: Yields the records of a stream that belong to a unit.
@@ -21,10 +21,15 @@ _BLOCK = 1 << 20
 
 
 def is_array(path: str) -> bool:
-    """Whether a file is one JSON array, rather than JSON lines; False if it cannot be read."""
+    """Whether a file is named .json and starts as an array of objects, rather than JSON lines.
+
+    False if it cannot be read.
+    """
+    if bare_suffix(path) != ".json":
+        return False
     try:
         with open_stream(path) as stream:
-            return bool(stream.read(1000).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["))
+            return bool(re.match(rb"\s*\[\s*[{\]]", stream.read(1000).removeprefix(BYTE_ORDER_MARK)))
     except UnreadableError:
         return False
 

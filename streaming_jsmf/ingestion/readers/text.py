@@ -108,7 +108,7 @@ class TextSource(RecordFiles, Source):
         return bare_suffix(path) in JSON_SUFFIXES and not is_array(path)
 
     def place(self, unit: Unit, row: int) -> str:
-        if bare_suffix(unit.path) in JSON_SUFFIXES and is_array(unit.path):
+        if is_array(unit.path):
             return f"{unit.path}, element {row + 1} of the array"
         return super().place(unit, row)
 
