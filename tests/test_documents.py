@@ -55,7 +55,7 @@ def test_documents_of_a_topic(model: Path, shares: Path, theta: NDArray[np.float
     assert len(documents_of_topic(model, shares, 0, number=1000)) == 90
 
 
-@pytest.mark.parametrize("kind", ["text", "date", "timestamp"])
+@pytest.mark.parametrize("kind", ["text", "slashes", "date", "timestamp"])
 @pytest.mark.parametrize(("unit", "cut"), [("year", 4), ("quarter", 7), ("month", 7), ("day", 10), (None, 4)])
 def test_dates_are_grouped_by_periods(
     kind: str, unit: str | None, cut: int, model: Path, tmp_path: Path
@@ -68,10 +68,16 @@ def test_dates_are_grouped_by_periods(
         part = days[row : row + len(table)]
         row += len(table)
         column = pa.array([*part[:-1], None] if row == 90 else part)
-        typed = (
-            column if kind == "text" else column.cast(pa.date32() if kind == "date" else pa.timestamp("s"))
+        if kind == "slashes":
+            column = pa.array(
+                [day and f"{day.replace('-0', '/').replace('-', '/')} 7:11" for day in column.to_pylist()]
+            )
+        elif kind != "text":
+            column = column.cast(pa.date32() if kind == "date" else pa.timestamp("s"))
+        table = table.append_column("date", column).append_column(
+            "created", pa.array(["24-02-2015"] * len(table))
         )
-        pq.write_table(table.append_column("date", typed), path)
+        pq.write_table(table, path)
     transform(model, corpus, tmp_path / "s", execution=Execution("synchronous"))
     theta = shares_of(tmp_path / "s")
     frame = shares_by(model, tmp_path / "s", "date" if unit is None else f"date:{unit}", 0)
@@ -82,6 +88,11 @@ def test_dates_are_grouped_by_periods(
     np.testing.assert_allclose(frame["share"], [*(group.mean() for group in groups.values()), theta[-1, 0]])
     with pytest.raises(InputError, match="has no column 'no'"):
         shares_by(model, tmp_path / "s", "no:month")
+    assert set(shares_by(model, tmp_path / "s", "created")["created"]) == {"24-02-2015"}, (
+        "not taken for dates"
+    )
+    with pytest.raises(InputError, match="'created' holds '24-02-2015'; months are made of dates"):
+        shares_by(model, tmp_path / "s", "created:month")
 
 
 def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:

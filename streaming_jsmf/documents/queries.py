@@ -45,13 +45,11 @@ SHARE, TOPIC, LABEL, DOCUMENTS, ERROR, DISTANCE = (
 #: Names of columns that contain times regardless of their type, in order of preference.
 TIMES = ("year", "date", "time", "timestamp", "published", "created")
 
-#: Periods of dates, and how their texts begin.
-PERIODS = {
-    "year": "[0-9]{4}",
-    "quarter": "",
-    "month": "[0-9]{4}-[0-9]{2}",
-    "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
-}
+#: Periods of dates, and how many of year, month and day they need.
+PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
+
+#: The start of a text with a date, from the year on; what is missing is empty.
+_DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})(?:[-/.](?P<day>[0-9]{1,2}))?)?(?:[^0-9]|$)"
 
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
@@ -270,6 +268,7 @@ def grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | N
     column, colon, unit = by.rpartition(":")
     if not colon or unit not in PERIODS or by in shares.columns:
         column, unit = by, ""
+    asked = unit
     if column not in shares.columns:
         raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
     first = next(iter(shares.tables([column])), None)
@@ -282,22 +281,29 @@ def grouping(shares: SharesFile, by: str) -> tuple[str, Callable[[Any], Any] | N
         unit = "year"
     if not unit or pa.types.is_integer(kind):
         return column, None, column
-    if not (text or dated):
+    periods = partial(_periods, unit=unit)
+    known = first.column(0).drop_null()
+    if not (text or dated) or (len(known) and periods(known).null_count == len(known)):
+        if unit != asked:
+            return column, None, column
+        held = repr(known[0].as_py()) if text else kind
         raise InputError(
-            f"column {column!r} holds {kind}; {unit}s are made of dates and of texts such as 1999-12-31"
+            f"column {column!r} holds {held}; {unit}s are made of dates and of texts such as 1999-12-31 or 1999/12/31"
         )
-    return column, partial(_periods, unit=unit), f"{unit} of {column}"
+    return column, periods, f"{unit} of {column}"
 
 
 def _periods(values: Any, unit: str) -> Any:
     """The period of each date of a column, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null if it has none."""
-    texts = values.cast(pa.string())
+    found = pc.extract_regex(values.cast(pa.string()), _DATE)
+    names = ("year", "month", "day")[: PERIODS[unit]]
+    parts = [pc.utf8_lpad(pc.struct_field(found, name), 2, "0") for name in names]
+    known = pc.if_else(pc.equal(parts[-1], "00"), None, parts[-1])
     if unit == "quarter":
-        parts = pc.extract_regex(texts, r"^(?P<year>[0-9]{4})-(?P<month>[0-9]{2})(?:[^0-9]|$)")
-        month = pc.struct_field(parts, "month").cast(pa.int64())
+        month = known.cast(pa.int64())
         quarter = pc.add(pc.divide(pc.subtract(month, 1), 3), 1).cast(pa.string())
-        return pc.binary_join_element_wise(pc.struct_field(parts, "year"), quarter, "-Q")
-    return pc.struct_field(pc.extract_regex(texts, rf"^(?P<period>{PERIODS[unit]})(?:[^0-9]|$)"), "period")
+        return pc.binary_join_element_wise(parts[0], quarter, "-Q")
+    return pc.binary_join_element_wise(*parts[:-1], known, "-")
 
 
 def by_group(shares: SharesFile, by: str | None) -> Any:
@@ -305,8 +311,8 @@ def by_group(shares: SharesFile, by: str | None) -> Any:
 
     There is a row per group (in order, null last) and topic: the value, number of documents, topic, mean share and its
     standard error (null for one document). One pass. ``COLUMN:year``, ``:quarter``, ``:month`` and ``:day`` make
-    periods of typed dates and of texts that start with an ISO date; the column of the result is then called, for
-    example, ``year of COLUMN``. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by
+    periods of typed dates and of texts that start with a year, month and day; the column of the result is then called,
+    for example, ``year of COLUMN``. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by
     year by default. Raises ``InputError`` if there is no such column, it has too many values, or periods are of other
     values; ``StoreError`` if the shares are damaged.
     """
