@@ -480,6 +480,7 @@ def test_a_sample_that_is_too_small_is_told_of(tmp_path: Path, caplog: pytest.Lo
     assert "estimated error" in CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
 
 
+@pytest.mark.slow
 def test_the_estimated_error_is_a_bound_on_sorted_and_shuffled_corpora(tmp_path: Path) -> None:
     """Documents by author, whose topics are their own, in the order of the authors; and the same in random order."""
     ratios = []

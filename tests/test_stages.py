@@ -190,7 +190,13 @@ def scans(kind: str) -> list[str]:
 
 
 INTERRUPTED = [
-    pytest.param(kind, stage, add, marks=pytest.mark.slow if add and kind != "sample" else ())
+    # By default the last scan of each kind of store, and all of the one with the most stages.
+    pytest.param(
+        kind,
+        stage,
+        add,
+        marks=pytest.mark.slow if kind != "sample" and (add or stage != scans(kind)[-1]) else (),
+    )
     for kind in KINDS
     for stage in scans(kind)
     for add in (False, True)
@@ -237,7 +243,7 @@ def test_what_was_cut_off_goes_on_where_it_was(
     require_intact(read_store(store))
 
 
-@pytest.mark.parametrize("bad", ["record", "truncated"])
+@pytest.mark.parametrize(("kind", "bad"), each_once([*KINDS], ["record", "truncated"]))
 def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, kind: str, folder: Path, tmp_path: Path) -> None:
     store, (settings, bound) = tmp_path / "m", KINDS[kind]
     scanned(folder / "a", store, settings, keep=bad == "record")
