@@ -183,6 +183,39 @@ def test_no_record_is_lost_to_the_type_of_an_earlier_one(
         assert (column.type, column[0].as_py(), column[239].as_py()) == (expected, first, last), name
 
 
+#: Values of a key of Python mappings for the first rows, then for a later one, and what is stored of both.
+LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
+    "mixed": (1, "x", pa.string(), "1", "x"),
+    "year": (1980, "1981", pa.int64(), 1980, 1981),
+    "number": (1, 2.5, pa.float64(), 1.0, 2.5),
+    "late": (None, 3, pa.int64(), None, 3),
+    "NaN": (float("nan"), "x", pa.string(), None, "x"),
+    "date": (
+        datetime.date(2001, 2, 3),
+        "2001-02-04",
+        pa.date32(),
+        datetime.date(2001, 2, 3),
+        datetime.date(2001, 2, 4),
+    ),
+    "list": ([1], "x", pa.string(), "[1]", "x"),
+}
+
+
+@pytest.mark.parametrize("batch", [40, 1000])
+def test_no_mapping_is_lost_to_the_type_of_an_earlier_one(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", batch)
+    names = [name for name in LATE if name != "list" or batch > 240]
+    rows = [{"text": text, **{name: LATE[name][i > 100] for name in names}} for i, text in enumerate(TEXTS)]
+    rows[200]["new"] = 7
+    table = ingested((row for row in rows), tmp_path / "c")
+    for name in names:
+        column = table.column(name)
+        assert (column.type, column[0].as_py(), column[239].as_py()) == LATE[name][2:], name
+    assert table.column("new").to_pylist() == [None] * 200 + [7] + [None] * 39
+
+
 def test_files_of_several_formats_agree(tmp_path: Path) -> None:
     """A Parquet file has types; other files beside it decide with it."""
     (tmp_path / "s").mkdir()

@@ -153,7 +153,7 @@ def _without_missing(texts: Any) -> Any:
 
 
 def as_texts(values: Sequence[Any]) -> tuple[Any, list[str] | None]:
-    """Return numbers, booleans, times, strings and None as an Arrow array of strings, and their kinds.
+    """Return Python values as an Arrow array of strings (JSON for lists and mappings), and their kinds.
 
     The kinds are None if they have to be found by ``kinds_of``, as for strings.
     """
@@ -173,6 +173,8 @@ def as_texts(values: Sequence[Any]) -> tuple[Any, list[str] | None]:
 
 
 def _as_text(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
