@@ -84,6 +84,21 @@ def test_words_of_a_text(text, expected):
     assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
 
 
+def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_grown():
+    # Lengths around eight bytes, the most that a key of the table holds; more words than two of its sizes.
+    ends = [f"{number:x}" for number in range(3000)]
+    words = [f"{'q' * length}{end}{tail}" for length, end in enumerate(ends * 4, 1) for tail in ("", "z" * 9)]
+    words = [word[-(1 + place % 40) :] for place, word in enumerate(words)]
+    texts = [
+        " ".join(words[:700]),
+        "",
+        *(" ".join(words[i::3]).title() for i in range(3)),
+        "Q" * 5000,
+        words[0],
+    ]
+    assert unpacked(split_words(pa.array(texts))) == [reference(text) for text in texts]
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 @pytest.mark.parametrize(
     "settings_of", [{}, {"ngrams": 3}, {"stemmer": "english"}, {"name": "sklearn", "ngrams": 2}]

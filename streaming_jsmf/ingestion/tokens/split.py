@@ -1,4 +1,4 @@
-"""Fast path from text to words: a byte table for ASCII, and Unicode rules once per distinct non-ASCII piece.
+"""From text to words: one compiled pass over the bytes for ASCII, and Unicode rules once per distinct non-ASCII piece.
 
 Nearly all bytes of most texts are ASCII, and most words are repeated.
 """
@@ -23,13 +23,14 @@ _LETTER_OR_DIGIT = r"[\p{L}\p{N}]"
 _STROKE = "\u0338".encode()
 
 
-def _ascii_table() -> bytes:
-    ascii_characters = (chr(code) for code in range(128))
-    mapped = (character.lower() if character.isalnum() else " " for character in ascii_characters)
-    return "".join(mapped).encode() + bytes(range(128, 256))
-
-
-_TABLE = _ascii_table()
+#: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
+_LETTERS = np.array(
+    [ord(chr(i).lower()) if chr(i).isalnum() else 0 for i in range(128)] + list(range(128, 256)), np.uint8
+)
+_FIRST_SLOTS = 1 << 12
+#: A piece of up to eight bytes, none of them 0, is its own key; others have a hash after a first byte that none has.
+_IN_KEY, _LONG = 8, np.uint64(1 << 56)
+_BYTE, _SHIFT, _PRIME = np.uint64(8), np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
 
 
 def split_words(texts: Any) -> TokenLists:
@@ -38,33 +39,114 @@ def split_words(texts: Any) -> TokenLists:
     A word is a run of letters, digits and marks that contains a letter or digit, in normal form C. Each word is
     lower-cased by itself and normalised to form C again. Memory: about four times the text.
     """
-    pieces = pc.ascii_split_whitespace(_through_table(texts))
-    # A separator at the start or end of a text gives an empty piece.
-    encoded = pieces.flatten().dictionary_encode()
-    offsets = np.asarray(pieces.offsets).astype(np.int64)
-    indptr, codes = offsets - offsets[0], np.asarray(encoded.indices)
-    words = _words_of(encoded.dictionary)
+    indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
+    content = letters.tobytes()
+    if _STROKE in content:
+        indptr, codes, offsets, letters = _pieces(*string_buffers(pc.utf8_normalize(texts, "NFC")))
+        content = letters.tobytes()
+    distinct = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(content))
+    if content.isascii():
+        return TokenLists(indptr, codes, distinct)
+    words = _words_of(distinct)
     size = int(np.bincount(codes, minlength=len(words.lengths)) @ words.lengths)
     ends, flat = _replace(indptr, codes, words.starts, words.lengths, words.codes, size)
     return TokenLists(ends, flat, words.dictionary)
 
 
-def _through_table(texts: Any) -> Any:
-    """Map the ASCII bytes of strings; lengths and offsets do not change."""
-    offsets, content = _content(texts)
-    if _STROKE in content:
-        offsets, content = _content(pc.utf8_normalize(texts, "NFC"))
-    array = pa.LargeStringArray if offsets.dtype == np.int64 else pa.StringArray
-    moved = pa.py_buffer(np.ascontiguousarray(offsets - offsets[0]))
-    return array.from_buffers(len(texts), moved, pa.py_buffer(content.translate(_TABLE)))
-
-
-def _content(texts: Any) -> tuple[NDArray[Any], bytes]:
+def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return offsets and bytes of an Arrow array of strings; offsets may start above 0, and bytes are not copied."""
     kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
-    _, offsets_buffer, data = texts.buffers()
-    offsets = np.frombuffer(offsets_buffer, kind)[texts.offset : texts.offset + len(texts) + 1]
-    used = b"" if data is None else data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
-    return offsets, used
+    _, offsets, data = texts.buffers()
+    content = np.frombuffer(data or b"", np.uint8)
+    content.flags.writeable = False  # one type for compiled functions
+    if not offsets:
+        return np.zeros(1, np.int64), content
+    used = np.frombuffer(offsets, kind)[texts.offset : texts.offset + len(texts) + 1]
+    return used.astype(np.int64), content
+
+
+def _pieces(offsets: Any, data: Any) -> Any:
+    """Split texts at ASCII separators; return indptr, codes, and int32 offsets and bytes of the distinct pieces."""
+    total = int(offsets[-1] - offsets[0])
+    indptr, codes = np.zeros(len(offsets), np.int64), np.empty(total // 2 + len(offsets), np.int32)
+    letters, ends = np.empty(total, np.uint8), np.zeros(1, np.int32)
+    keys, at = np.empty(0, np.uint64), np.array([0, offsets[0], 0, 0])
+    while at[0] < len(indptr) - 1:
+        # A table that is at most half full. A larger one follows when it is.
+        size = max(_FIRST_SLOTS, 4 * len(keys))
+        keys, ends = np.resize(keys, size // 2), np.resize(ends, size // 2 + 1)
+        _fill(offsets, data, indptr, codes, letters, ends, keys, _slots_of(keys[: at[3]], size), at)
+    return indptr, codes[: at[2]].copy(), ends[: at[3] + 1], letters[: ends[at[3]]]
+
+
+@compiled(nogil=True)
+def _slots_of(keys: Any, size: int) -> Any:
+    """Hash table with linear probing: number of a piece by slot, or -1. ``size`` is a power of two."""
+    slots = np.full(size, -1, np.int32)
+    for code in range(len(keys)):
+        slot = keys[code] * _PRIME >> _SHIFT & np.uint64(size - 1)
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & np.uint64(size - 1)
+        slots[slot] = code
+    return slots
+
+
+# fmt: off
+@compiled(nogil=True)
+def _fill(
+    offsets: Any, data: Any, indptr: Any, codes: Any, letters: Any, ends: Any, keys: Any, slots: Any, at: Any
+) -> None:
+    """Continue until ``keys`` is full: ``at`` has document, byte, number of codes, and number of distinct pieces."""
+    # fmt: on
+    mask = np.uint64(len(slots) - 1)
+    m, i, used, known = at
+    while m < len(offsets) - 1 and known < len(keys):
+        stop = offsets[m + 1]
+        while i < stop and known < len(keys):
+            start = end = ends[known]
+            key = np.uint64(0)
+            while i < stop:
+                letter = _LETTERS[data[i]]
+                i += 1
+                if letter == 0:
+                    break
+                letters[end] = letter
+                key = key << _BYTE | letter
+                end += 1
+            if end > start:
+                key = key if end - start <= _IN_KEY else _long_key(letters[start:end])
+                slot = key * _PRIME >> _SHIFT & mask
+                while slots[slot] >= 0 and not _is(slots[slot], key, start, end, keys, ends, letters):
+                    slot = (slot + np.uint64(1)) & mask
+                if slots[slot] < 0:
+                    slots[slot], keys[known], ends[known + 1] = known, key, end
+                    known += 1
+                codes[used] = slots[slot]
+                used += 1
+        if i >= stop:
+            m += 1
+            indptr[m] = used
+    at[:] = m, i, used, known
+
+
+@compiled(nogil=True)
+def _long_key(letters: Any) -> Any:
+    """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
+    key = np.uint64(len(letters))
+    for letter in letters:
+        key = (key ^ letter) * _PRIME
+    return key >> _BYTE | _LONG
+
+
+@compiled(nogil=True)
+def _is(code: int, key: Any, start: int, end: int, keys: Any, ends: Any, letters: Any) -> Any:
+    """Return whether piece ``code`` is ``letters[start:end]``, with the key ``key``."""
+    if keys[code] != key or end - start <= _IN_KEY:
+        return keys[code] == key
+    same, first, length = 0, ends[code], end - start
+    while same < length and letters[first + same] == letters[start + same]:
+        same += 1
+    return same == length == ends[code + 1] - first
 
 
 class _Words:
@@ -97,13 +179,11 @@ def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, siz
 def _words_of(pieces: Any) -> _Words:
     """Map pieces to words: ASCII pieces are already words, and the few others are split."""
     plain = np.asarray(pc.string_is_ascii(pieces))
-    lengths = np.asarray(pc.binary_length(pieces)).astype(bool).astype(np.int64)
-    if plain.all():
-        return _Words(pieces.filter(pa.array(lengths > 0)).cast(pa.string()), lengths)
+    lengths = np.ones(len(pieces), np.int64)
     lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)))
     lengths[~plain] = np.diff(np.asarray(lists.offsets))
     # Start of each piece's words in either source, in the order of the pieces.
-    both = pa.concat_arrays([pieces.cast(pa.string()), lists.flatten().cast(pa.string())])
+    both = pa.concat_arrays([pieces, lists.flatten()])
     starts = np.zeros(len(pieces), np.int64)
     starts[plain] = np.flatnonzero(plain)
     starts[~plain] = len(pieces) + np.asarray(lists.offsets)[:-1]
