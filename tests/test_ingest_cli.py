@@ -96,7 +96,7 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
     assert command("*.csv", "out", *read, *LOOSE).code == 0
     table = pq.read_table(tmp_path / "out" / "documents")
     assert table.schema.names == ["ids", "counts", "document_id", "year"]
-    assert table.column("year").to_pylist() == ["1999", "2000"]
+    assert table.column("year").to_pylist() == [1999, 2000]
     assert command("in/*.jsonl", "glob", *LOOSE).out == "corpus: glob (2 documents, 5 words, 7 nonzeros)\n"
 
 

@@ -47,7 +47,7 @@ def write_labelled(path: Path, rows: NDArray[np.int64]) -> Path:
                 "counts": pa.array(counts, pa.list_(pa.int32())),
                 "year": pa.array([YEARS[i] for i in part], pa.int16()),
                 "name": pa.array([NAMES[i] for i in part], pa.string()).dictionary_encode(),
-                "share": pa.array([0.5] * len(part)),
+                "share": pa.array([[0.5]] * len(part)),
             }
         )
         pq.write_table(table, path / f"part-{number}.parquet", row_group_size=70)
@@ -112,7 +112,7 @@ def test_the_sums_are_those_without_the_column(name: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "said"),
-    [("decade", r"no column 'decade'.* it has ids, counts, year, name, share"), ("share", "holds float")],
+    [("decade", r"no column 'decade'.* it has ids, counts, year, name, share"), ("share", "holds list")],
 )
 def test_a_column_that_will_not_do(column: str, said: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said) as error:

@@ -279,19 +279,19 @@ def test_json_values(tmp_path):
     lines = [json.dumps(record, ensure_ascii=False) for record in records]
     path = put(tmp_path / "a.json", b"\xef\xbb\xbf" + "\r\n".join(["", *lines, "  "]).encode())
     source = texts(path)
-    kinds = {"year": pa.int64(), "score": pa.float64(), "ok": pa.bool_()}
-    strings = dict.fromkeys(["tags", "late"], pa.string())
-    assert source.columns.metadata == {**kinds, **strings, "new": pa.int64()}
+    assert set(source.columns.metadata.values()) == {pa.string()}, (
+        "types are known at the end: test_column_types"
+    )
     assert source.columns.id_type == pa.int64()
     read = Read(source)
     assert (read.ids, read.rows) == ([1, 2, -(2**63)], [1, 2, 3])
     assert read.metadata == {
-        "year": [1999, None, None],
-        "score": [1.0, 1.5, -1.0],
-        "ok": [True, None, False],
+        "year": ["1999", None, None],
+        "score": ["1", "1.5", "-1"],
+        "ok": ["true", None, "false"],
         "tags": ['["é", 1]', None, "plain"],
         "late": [None, None, "x"],
-        "new": [None, 3, None],
+        "new": [None, "3", None],
     }
     chosen = {name: read.metadata[name] for name in ("late", "year")}
     assert Read(texts(path, metadata=tuple(chosen))).metadata == chosen
@@ -313,11 +313,6 @@ BAD_JSON = {
     '{"text": "a", "id": "x"}': "id is 'x', but int64",
     '{"text": "a", "id": 9223372036854775808}': "id is '9223372036854775808', but int64",
     '{"text": "a", "id": true}': "id is 'True', but int64",
-    '{"text": "a", "id": 1, "n": 1.5}': "n is '1.5', but int64",
-    '{"text": "a", "id": 1, "n": 1e400}': "n is 'inf', but int64",
-    '{"text": "a", "id": 1, "x": "1\\n2"}': "x is '1\\n2', but double",
-    '{"text": "a", "id": 1, "x": true}': "x is 'True', but double",
-    '{"text": "a", "id": 1, "x": 1' + "0" * 400 + "}": "x is '1000",
     '{"text": "a\\ud800", "id": 1}': f"text {NO_CHARACTER}",
     '{"text": "a", "id": 1, "s": "\\udc80"}': f"s {NO_CHARACTER}",
     '{"text": "a", "id": 1, "s": ["\\ud800"]}': f"s {NO_CHARACTER}",
@@ -326,9 +321,9 @@ BAD_JSON = {
 
 @pytest.mark.parametrize("line", BAD_JSON, ids=[line[:30] for line in BAD_JSON])
 def test_json_records_that_are_bad(tmp_path, line):
-    first = {"text": "a", "id": 1, "n": 1, "x": 0.5, "s": "s"}
+    first = {"text": "a", "id": 1, "s": "s"}
     path = put(tmp_path / "a.jsonl", f"{json.dumps(first)}\n\n{line}\n" + '{"text": "z", "id": 9}')
-    # The sample of types ends before the bad record.
+    # The sample that determines the type of the ids ends before the bad record.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "SAMPLE_RECORDS", 1)
         read = refused_by(texts(path), f"{path}, line 3: ", BAD_JSON[line])

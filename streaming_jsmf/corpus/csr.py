@@ -14,7 +14,7 @@ from streaming_jsmf.corpus.footer import hash_of_shard, open_parquet, require_ha
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.records import Place, checked_bags
 from streaming_jsmf.corpus.sizeof import register_sizeof
-from streaming_jsmf.corpus.units import WorkUnit, list_units, read_labels
+from streaming_jsmf.corpus.units import WorkUnit, labels_of, list_units
 from streaming_jsmf.storage.paths import AnyPath
 
 register_sizeof(sizeof)
@@ -39,7 +39,7 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     block = csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
     if unit.only is None:
         return block
-    labels = read_labels(unit, unit.only.column, block.shape[0])
+    labels = labels_of(unit, unit.only.column, block.shape[0])
     return block[[row for row, label in enumerate(labels) if label == unit.only.value]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,19 +144,23 @@ class Documents:
         )
 
 
-def documents_from_batch(batch: Any, n_words: int, id_column: str | None = None) -> Documents:
+def id_column(names: Sequence[str]) -> str | None:
+    """Return the column of document ids, by its usual names; None if there is none."""
+    return next((name for name in ID_COLUMNS if name in names), None)
+
+
+def documents_from_batch(batch: Any, n_words: int, given: str | None = None) -> Documents:
     """Check and convert an Arrow record batch with list columns ``ids`` and ``counts``.
 
-    Documents without an id column are numbered. Raises ``InputError`` for bad records and missing or mistyped columns.
+    ``given`` is the column of ids. Documents without one are numbered. Raises ``InputError`` for bad records and
+    missing or mistyped columns.
     """
     where = Place("the record batch", 0)
     names = batch.schema.names
     check_columns(batch.schema, where.path)
-    if id_column is not None and id_column not in names:
-        raise InputError(
-            f"{where.path} has no column {id_column!r} for document ids; it has {', '.join(names)}"
-        )
-    found = id_column or next((name for name in ID_COLUMNS if name in names), None)
+    if given is not None and given not in names:
+        raise InputError(f"{where.path} has no column {given!r} for document ids; it has {', '.join(names)}")
+    found = given or id_column(names)
     bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
     if found is None:
         identities = pa.array(np.arange(batch.num_rows, dtype=np.int64))

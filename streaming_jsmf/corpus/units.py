@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -46,7 +49,7 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class Selection:
-    """The documents whose metadata ``column`` (see ``read_labels``) equals ``value`` (None: is null).
+    """The documents whose metadata ``column`` (see ``labels_of``) equals ``value`` (None: is null).
 
     ``read`` is the number of nonzeros of the whole row group, because all of them are read into memory.
     """
@@ -147,7 +150,7 @@ def plan_partitions(
     """Return the partitions of a scan.
 
     With ``partition_by``, each value of that metadata column has its own partitions, ordered by value: integers,
-    strings, null. The column is read once (see ``read_labels``); a row group with several values belongs to several
+    strings, null. The column is read once (see ``labels_of``); a row group with several values belongs to several
     partitions.
     """
     by_value: dict[str | int | None, list[WorkUnit]] = {}
@@ -179,18 +182,27 @@ def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUn
             content=hashlib.sha256(f"{unit.content}:{column}={value!r}".encode()).hexdigest(),
             only=Selection(column, value, unit.nonzeros),
         )
-        for value, count in Counter(read_labels(unit, column, unit.rows)).items()
+        for value, count in Counter(labels_of(unit, column, unit.rows)).items()
     }
 
 
-def read_labels(unit: WorkUnit, column: str, rows: int) -> list[str | int | None]:
-    """Return the values of a metadata column in the row group of a unit, one for each of its ``rows`` documents.
+def labels_of(unit: WorkUnit, partition_by: str, rows: int) -> list[str | int | None]:
+    """Return the label of each of the ``rows`` documents in the row group of a unit: its value of a metadata column.
 
-    The column "rows % n" has the remainders of the row numbers; it makes n partitions of a corpus with few row groups.
-    Raises ``InputError`` if the column is missing or contains neither strings nor integers.
+    "rows % n" instead of a column gives the remainders of the row numbers, for n partitions of a corpus with few row
+    groups. Raises ``InputError`` as ``read_labels``.
     """
-    if remainders := re.fullmatch("rows % ([1-9][0-9]*)", column):
+    if remainders := re.fullmatch("rows % ([1-9][0-9]*)", partition_by):
         return [row % int(remainders[1]) for row in range(rows)]
+    return read_labels(unit, partition_by)
+
+
+def read_labels(unit: WorkUnit, column: str) -> list[str | int | None]:
+    """Return the values of a metadata column in the row group of a unit, one for each document.
+
+    Dates and times are ISO strings, whole numbers are integers, and other numbers are strings. Raises ``InputError``
+    if the column is missing or contains other values.
+    """
     with open_parquet(unit.path, unit.path) as file:
         names = file.schema_arrow.names
         if column not in names:
@@ -198,13 +210,22 @@ def read_labels(unit: WorkUnit, column: str, rows: int) -> list[str | int | None
                 f"{unit.path} has no column {column!r} to partition by; it has {', '.join(names)}"
             )
         table = file.read_row_group(unit.row_group, columns=[column], use_threads=False)
-    labels: list[str | int | None] = table.column(column).to_pylist()
+    labels = [_label(value) for value in table.column(column).to_pylist()]
     bad = next((x for x in labels if x is not None and type(x) not in (str, int)), None)
     if bad is not None:
         raise InputError(
-            f"{unit.path}: column {column!r} holds {type(bad).__name__}; partitions are made by strings or integers"
+            f"{unit.path}: column {column!r} holds {type(bad).__name__}; partitions are made by strings, numbers or "
+            "dates"
         )
     return labels
+
+
+def _label(value: Any) -> Any:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return int(value) if value.is_integer() else str(value)
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def distinct(contents: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from streaming_jsmf.config import OverTimeRequest, takes
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.records import ID_COLUMNS, Place, document_ids
+from streaming_jsmf.corpus.records import Place, document_ids, id_column
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents import queries
@@ -265,7 +265,7 @@ def _documents(
 
 def _ids(unit: Any, first: int) -> Sequence[Any]:
     with open_parquet(unit.path, unit.path) as file:
-        name = next((name for name in ID_COLUMNS if name in file.schema_arrow.names), None)
+        name = id_column(file.schema_arrow.names)
         if name is None:
             return range(first, first + unit.rows)
         column = file.read_row_group(unit.row_group, columns=[name], use_threads=False).column(name)

@@ -24,7 +24,7 @@ from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.records import ID_COLUMNS, Place, document_ids
+from streaming_jsmf.corpus.records import Place, document_ids, id_column
 from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions, shard_name
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.queries import MergedShares
@@ -179,11 +179,11 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     path = corpus.shard_path(corpus.shards[0])
     with open_parquet(path, path) as file:
         schema = file.schema_arrow
-    names, id_column = _metadata_names(schema), _id_column(schema)
+    names, ids = _metadata_names(schema), id_column(schema.names)
     taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
         raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
-    text = id_column is not None and not pa.types.is_integer(schema.field(id_column).type)
+    text = ids is not None and not pa.types.is_integer(schema.field(ids).type)
     return shares_schema(about, pa.string() if text else pa.int64(), [schema.field(name) for name in names])
 
 
@@ -288,19 +288,19 @@ def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
     """Return ``document_id`` and metadata of a row group; ids count from ``first`` if the corpus has none."""
     wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
     with open_parquet(unit.path, unit.path) as file:
-        id_column = _id_column(file.schema_arrow)
+        id_name = id_column(file.schema_arrow.names)
         found = {name: file.schema_arrow.field(name).type for name in _metadata_names(file.schema_arrow)}
         if found != {name: schema.field(name).type for name in wanted}:
             raise InputError(
                 f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
                 f"with their types: {', '.join(wanted) or '(none)'}; make them the same"
             )
-        names = [*([id_column] if id_column else []), *wanted]
+        names = [*([id_name] if id_name else []), *wanted]
         table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
-    if id_column is None:
+    if id_name is None:
         ids = pa.array(np.arange(first, first + unit.rows))
     else:
-        ids = document_ids(table.column(id_column), id_column, Place(unit.path, unit.row_group))
+        ids = document_ids(table.column(id_name), id_name, Place(unit.path, unit.row_group))
     if ids.type != schema.field(DOCUMENT_ID).type:
         raise InputError(
             f"{unit.path}: document ids are {ids.type}, unlike those of the first shard; convert them"
@@ -308,12 +308,8 @@ def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
     return pa.table({DOCUMENT_ID: ids, **{name: table.column(name) for name in wanted}})
 
 
-def _id_column(schema: Any) -> str | None:
-    return next((name for name in ID_COLUMNS if name in schema.names), None)
-
-
 def _metadata_names(schema: Any) -> list[str]:
-    return [name for name in schema.names if name not in ("ids", "counts", _id_column(schema))]
+    return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
 
 
 def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:

@@ -33,7 +33,7 @@ from streaming_jsmf.ingestion.choose import (
 )
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
-from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source
+from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.spool import spool_input
@@ -181,6 +181,7 @@ def _ingest(
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor, units)
     read = read_source(ingest, executor, units)
+    ingest = with_kinds(ingest, read)
     pieces = [
         Piece(group, number, piece["documents"], piece["nonzeros"])
         for group, record in enumerate(read)

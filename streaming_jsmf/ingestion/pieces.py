@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.readers.hashing import hash_bags, hash_values
+from streaming_jsmf.ingestion.readers.values import KINDS, holds_strings, kinds_of, n_given
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
 #: piece, its unit, and its row in the unit.
@@ -44,6 +47,9 @@ class PieceWriter:
         self._document_frequency = np.zeros(n_words or 0, np.int64)
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
+        #: The kinds (``values.KINDS``) that all strings so far of a metadata column are, and how many there are.
+        self.kinds: dict[str, list[str]] = {}
+        self.strings: Counter[str] = Counter()
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
@@ -53,6 +59,7 @@ class PieceWriter:
         np.add.at(self._document_frequency, codes, 1)
         np.add.at(self._term_count, codes, batch.counts.astype(np.float64))
         self._add_keys(unit, batch, codes)
+        self._add_kinds(batch)
         if self._spill:
             self._write(unit, batch, codes)
         self.documents += batch.n_documents
@@ -116,6 +123,20 @@ class PieceWriter:
         keys["high"], keys["low"] = hash_bags(batch.indptr, self._hashes[codes], batch.counts).T
         # Empty documents are not repeats of each other.
         self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
+
+    def _add_kinds(self, batch: SourceBatch) -> None:
+        for name, values in batch.metadata.items():
+            # Texts are not parsed.
+            if name == EXCERPT or not holds_strings(values.type):
+                continue
+            before = self.kinds.get(name, list(KINDS))
+            known = batch.kinds.get(name)
+            if known is None:
+                self.kinds[name] = before and kinds_of(values, before)
+                if self.kinds[name]:
+                    self.strings[name] += n_given(values)
+            else:
+                self.kinds[name] = [kind for kind in before if kind in known]
 
     def _write(self, unit: int, batch: SourceBatch, codes: NDArray[Any]) -> None:
         offsets = pa.array(np.asarray(batch.indptr, np.int32))

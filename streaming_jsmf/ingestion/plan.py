@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
+from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -29,6 +30,7 @@ from streaming_jsmf.ingestion.readers.registry import (
     source_settings,
 )
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
+from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
@@ -87,6 +89,7 @@ def plan_ingest(
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
         words,
+        known_kinds={} if request.vocabulary is None else _known_kinds(request.vocabulary),
     )
     return ingest, replace(origin, settings={**source_settings(opened), **marked})
 
@@ -227,6 +230,16 @@ def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
     return open_corpus(root).vocabulary().words
 
 
+def _known_kinds(vocabulary: str | Path | Sequence[str]) -> dict[str, str]:
+    """Kinds of the metadata columns of a corpus (see ``Ingest``); empty for any other vocabulary."""
+    if not isinstance(vocabulary, str | Path) or not exists(join(normalise(vocabulary), MANIFEST_NAME)):
+        return {}
+    corpus = open_corpus(vocabulary)
+    path = corpus.shard_path(corpus.shards[0])
+    with open_parquet(path, path) as file:
+        return {field.name: kind_of_type(field.type) or "" for field in file.schema_arrow}
+
+
 def _model_at(place: str | Path) -> StorePath | None:
     """The store at a path that is not a corpus."""
     root = normalise(place)
@@ -258,6 +271,7 @@ def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | N
         "curation": curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
         "on_bad_record": ingest.on_bad_record,
+        **({"known_kinds": dict(ingest.known_kinds)} if ingest.known_kinds else {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,10 +18,13 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, read_bags
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.values import KINDS, listed
 from streaming_jsmf.ingestion.work import Group, Ingest, Piece, group_units
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.paths import file_hashes
+
+logger = logging.getLogger(__name__)
 
 #: Bits for the number of a document within its group.
 ORDER_BITS = 40
@@ -51,6 +55,35 @@ def read_source(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> li
     rows = [count for record in read for count in record["rows"]]
     np.save(ingest.folder.root / "first_rows.npy", np.concatenate([[0], np.cumsum(rows)]).astype(np.int64))
     return [*read, *({"pieces": [], "rows": [], "bad": record["bad"]} for record in records)]
+
+
+def with_kinds(ingest: Ingest, read: Sequence[Record]) -> Ingest:
+    """Return the ingest with the kind of each metadata column of strings that all are numbers, dates or times.
+
+    A column that the corpus of the vocabulary has as well gets its kind there, if all values have it.
+    """
+    common: dict[str, tuple[set[str], int]] = {}
+    for piece in (piece for record in read for piece in record["pieces"]):
+        for name, (found, number) in piece["metadata"].items():
+            before, total = common.get(name, (set(KINDS), 0))
+            common[name] = before & set(found), total + number
+    kinds: dict[str, str] = {}
+    notes = []
+    for name, (found, number) in common.items():
+        narrowest = "" if found == set(KINDS) else next((kind for kind in KINDS if kind in found), "")
+        wanted = ingest.known_kinds.get(name, narrowest)
+        if wanted in found:
+            kinds[name] = wanted
+            notes += [f"{name}: {number:,} values read as {wanted}"] * (number > 0)
+        elif wanted:
+            logger.warning(
+                "%s: not all values are %s, as in the corpus of the vocabulary; they stay strings",
+                name,
+                wanted,
+            )
+    if notes:
+        logger.info("%s", listed(notes))
+    return replace(ingest, kinds=kinds)
 
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBatch]]:
@@ -92,7 +125,12 @@ def read_group(ingest: Ingest, index: int) -> Record:
     seen = _Seen()
     batches = _batches(ingest, index, directory, seen)
     pieces = [
-        {"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens}
+        {
+            "documents": writer.documents,
+            "nonzeros": writer.nonzeros,
+            "tokens": writer.tokens,
+            "metadata": {name: (kinds, writer.strings[name]) for name, kinds in writer.kinds.items()},
+        }
         for writer in _written_pieces(ingest, index, batches)
     ]
     files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line
+from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type
 from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.storage.paths import exists, sha256_of
 
@@ -55,18 +56,61 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
 
 
 def _write(tables: Iterator[pa.Table], path: Path) -> None:
+    """Write tables to one file; if a later one has other columns or types, what was written gets them, too."""
     first = next(tables, None)
     if first is None or not first.num_columns:
         raise InputError("the source is empty; give texts, or a table with a column of text")
-    with pq.ParquetWriter(path, first.schema) as writer:
+    writer = pq.ParquetWriter(path, first.schema)
+    try:
         for number, table in enumerate(itertools.chain([first], tables)):
+            schema = _common(writer.schema, table.schema)
             try:
-                writer.write_table(table.cast(first.schema))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+                if not schema.equals(writer.schema):
+                    writer.close()
+                    writer = _written_again(path, schema)
+                writer.write_table(_as(table, schema))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
                 raise InputError(
-                    f"rows {number * BATCH} and after have other columns or types than the first ones ({error}); give "
+                    f"rows {number * BATCH} and after have other types than the first ones ({first_line(error)}); give "
                     "all rows the same"
                 ) from error
+    finally:
+        writer.close()
+
+
+def _common(before: pa.Schema, added: pa.Schema) -> pa.Schema:
+    """Return the columns of both; types that differ become numbers if both are, and strings otherwise."""
+    fields = {field.name: field for field in before}
+    for field in added:
+        known = fields.setdefault(field.name, field).type
+        if known != field.type and not pa.types.is_null(field.type):
+            kinds = {kind_of_type(known), kind_of_type(field.type)}
+            numbers = pa.int64() if kinds == {"integers"} else pa.float64()
+            kind = numbers if kinds <= {"integers", "numbers"} else pa.string()
+            fields[field.name] = pa.field(field.name, field.type if pa.types.is_null(known) else kind)
+    return pa.schema(fields.values(), before.metadata)
+
+
+def _written_again(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Write a file again with other columns, and leave it open for more."""
+    before = path.rename(path.with_suffix(".before"))
+    writer = pq.ParquetWriter(path, schema)
+    with pq.ParquetFile(before) as file:
+        for batch in file.iter_batches(BATCH):
+            writer.write_table(_as(pa.Table.from_batches([batch]), schema))
+    before.unlink()
+    return writer
+
+
+def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    names = set(table.column_names)
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _tables(source: Any) -> Iterator[pa.Table]:
@@ -121,6 +165,13 @@ def _table(rows: list[Any]) -> pa.Table:
             f"the source has rows of type {kinds}; give texts only, or mappings with a text only (counts of words go "
             "to corpus_from_matrix or corpus_from_gensim)"
         )
-    return pa.Table.from_pylist(
-        [{key: None if _is_missing(value) else value for key, value in row.items()} for row in rows]
-    )
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({str(name): _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    values = [None if _is_missing(value) else value for value in values]
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return as_texts(values)[0]

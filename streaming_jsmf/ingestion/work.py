@@ -143,6 +143,10 @@ class Ingest:
         N of a source with a fixed vocabulary, else None.
     buckets
         Number of buckets of a shuffled source, else 0.
+    known_kinds
+        Kinds (``readers.values.KINDS``) of the metadata columns of the corpus of the vocabulary, "" for strings.
+    kinds
+        Kinds that metadata columns of strings get in the shards, known after the first pass.
     """
 
     source: Any
@@ -153,6 +157,8 @@ class Ingest:
     vocabulary: tuple[str, ...] | None = None
     n_words: int | None = None
     buckets: int = 0
+    known_kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rereads(self) -> bool:

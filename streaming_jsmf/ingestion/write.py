@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.records import Counts, Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
 from streaming_jsmf.ingestion.read import piece_batches
 from streaming_jsmf.ingestion.readers.base import SourceBatch
+from streaming_jsmf.ingestion.readers.values import as_kind
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
@@ -61,12 +63,16 @@ def write_piece(ingest: Ingest, index: int) -> Record:
             lengths = _mark_short(steps, rows[ids >= 0], batch.counts[ids >= 0], ingest.curation)
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
+            batch = replace(batch, metadata=_typed(ingest, batch.metadata))
             kept = _kept_documents(batch, ids, rows, steps == 0, int(first_rows[unit]))
             if kept.n_documents:
                 writer.write(kept)
             ordinal += batch.n_documents
-        _require_all(ingest, piece, ordinal)
+        if ordinal != piece.documents:
+            raise _changed(ingest, piece)
         shards = writer.close()
+    except pa.ArrowInvalid as error:
+        raise _changed(ingest, piece) from error
     finally:
         writer.abort()
     used = np.flatnonzero(writer.document_frequency)
@@ -98,14 +104,20 @@ def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
         return dict(saved.items())
 
 
-def _require_all(ingest: Ingest, piece: Piece, seen: int) -> None:
-    """Check the number of documents: a stream of bags that was cut between batches looks complete."""
-    if seen == piece.documents:
-        return
+def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
+    """The error if documents differ from those of the first pass: a stream cut between batches looks complete."""
     if not ingest.rereads:
-        raise damaged(ingest.folder.piece(piece).with_suffix(".bags"))
+        return damaged(ingest.folder.piece(piece).with_suffix(".bags"))
     path = next(iter(ingest.folder.units(piece.group).values())).path
-    raise InputError(f"{path}: it changed while it was read; run the same command again")
+    return InputError(f"{path}: it changed while it was read; run the same command again")
+
+
+def _typed(ingest: Ingest, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the columns of strings that hold numbers, dates or times."""
+    return {
+        name: as_kind(column, ingest.kinds[name]) if name in ingest.kinds else column
+        for name, column in metadata.items()
+    }
 
 
 def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:

@@ -15,11 +15,11 @@ from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corp
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
     BATCH_NONZEROS,
-    ID_COLUMNS,
     Place,
     RecordError,
     checked_bags,
     document_ids,
+    id_column,
     narrow_counts,
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
@@ -69,7 +69,7 @@ class BagColumns:
             raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
         is_real = pa.types.is_floating(schema.field("counts").type.value_type)
         kinds = {"counts": "floats" if is_real else "integers"}
-        ids = wanted or next((name for name in ID_COLUMNS if name in schema.names), None)
+        ids = wanted or id_column(schema.names)
         if ids is not None:
             kind = schema.field(ids).type
             is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)

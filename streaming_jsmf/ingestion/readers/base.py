@@ -70,9 +70,12 @@ class SourceBatch:
     document_id
         Arrow array of m int64 or strings without nulls; None if the source has no ids.
     metadata
-        Arrow arrays of length m by column name; names and types are the same in all batches of a source.
+        Arrow arrays of length m by column name; names and types are the same in all batches of a source. Columns of
+        strings get their type at the end, when all values are known.
     dictionary
         Arrow array of distinct strings, or None.
+    kinds
+        The kinds (``values.KINDS``) of metadata columns of strings, where they are not those of the strings.
     """
 
     indptr: NDArray[Any]
@@ -82,6 +85,7 @@ class SourceBatch:
     document_id: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dictionary: Any = None
+    kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def n_documents(self) -> int:

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Self
@@ -63,7 +64,9 @@ from streaming_jsmf.ingestion.readers.text_records import (
 from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
     NAME_ENCODING,
+    as_texts,
     encoding_name,
+    holds_strings,
     invalid_rows,
     is_text,
     is_utf8,
@@ -77,7 +80,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
-#: Records of the first file that determine the types of JSON metadata.
+#: Records of the first file that determine the columns of JSON, and the type of its ids.
 SAMPLE_RECORDS = 1000
 
 _LARGEST_ID = 2**63 - 1
@@ -100,8 +103,12 @@ class TextSource(RecordFiles, Source):
 
     @cached_property
     def columns(self) -> TextColumns:
+        """The columns of the first file. Only Parquet has types: elsewhere all values are read as strings."""
         hint = "give a file of texts, and name the column with --text NAME"
-        return of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
+        found = of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
+        if all(map(is_parquet, self.files)):
+            return found
+        return replace(found, metadata=dict.fromkeys(found.metadata, pa.string()))
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
@@ -123,7 +130,9 @@ class TextSource(RecordFiles, Source):
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
             require_columns(columns.names, file.schema_arrow.names)
             found = _typed(file.schema_arrow, columns.text, columns.id, list(columns.metadata))
-            if (found.id_type, found.metadata) != (columns.id_type, columns.metadata):
+            if found.id_type != columns.id_type or not all(
+                _fits(kind, columns.metadata[name]) for name, kind in found.metadata.items()
+            ):
                 raise UnreadableError(
                     f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
                 )
@@ -133,8 +142,12 @@ class TextSource(RecordFiles, Source):
                 # Missing texts are documents without words, which the curation drops and counts.
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
-                metadata = {name: batch.column(name).cast(kind) for name, kind in columns.metadata.items()}
-                yield bag_tokens(tokens, rows, ids, metadata)
+                found_as = {
+                    name: _as_type(batch.column(name), kind) for name, kind in columns.metadata.items()
+                }
+                metadata = {name: values for name, (values, _) in found_as.items()}
+                known = {name: kinds for name, (_, kinds) in found_as.items() if kinds is not None}
+                yield bag_tokens(tokens, rows, ids, metadata, known)
 
     def _read_json(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
         def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:
@@ -242,6 +255,22 @@ def _decoded(values: Any) -> Any:
     return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
 
 
+def _fits(found: Any, wanted: Any) -> bool:
+    """Whether the values of a column of a file can have the type of the source: numbers and times can be strings."""
+    types = pa.types
+    simple = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_null)
+    strings = holds_strings(wanted) and (holds_strings(found) or any(is_kind(found) for is_kind in simple))
+    return bool(found == wanted or strings)
+
+
+def _as_type(values: Any, wanted: Any) -> tuple[Any, list[str] | None]:
+    """Convert a column as ``_fits`` allows; see ``as_texts``."""
+    if values.type == wanted or holds_strings(values.type):
+        return values.cast(wanted), None
+    texts, kinds = as_texts(values.to_pylist())
+    return texts.cast(wanted), kinds
+
+
 def _types(columns: TextColumns) -> str:
     kinds = {**({columns.id: columns.id_type} if columns.id else {}), **columns.metadata}
     return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
@@ -252,7 +281,7 @@ def _delimiter_of(path: str, options: TextOptions) -> str | None:
 
 
 def _json_columns(path: str, options: TextOptions) -> TextColumns:
-    """Determine the columns of a JSON source from the first records of its first file."""
+    """Determine the columns of a JSON source, and the type of the ids, from the first records of its first file."""
     kinds: dict[str, set[type]] = {}
     reason = ""
     split = records_of(path)
@@ -271,18 +300,7 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
         raise UnreadableError(f"it holds no JSON objects, one per line ({reason or EMPTY})")
     id_name, kept = choose_columns(list(kinds), options)
     id_type = None if id_name is None else (pa.int64() if kinds[id_name] <= {int} else pa.string())
-    return TextColumns(options.text, id_name, id_type, {key: _json_type(kinds[key]) for key in kept})
-
-
-def _json_type(kinds: set[type]) -> Any:
-    """Return int64, float64 or bool if all values have that type, else string (other values are written as JSON)."""
-    if kinds == {bool}:
-        return pa.bool_()
-    if kinds == {int}:
-        return pa.int64()
-    if kinds and kinds <= {int, float}:
-        return pa.float64()
-    return pa.string()
+    return TextColumns(options.text, id_name, id_type, dict.fromkeys(kept, pa.string()))
 
 
 def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
@@ -297,7 +315,7 @@ def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
 
 
 def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
-    """Return text, id and metadata of a record, converted to the column types."""
+    """Return text, id and metadata of a record."""
     text = record.get(columns.text)
     if text is None:
         text = ""
@@ -305,24 +323,24 @@ def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any
         raise BadValue(f"{columns.text} is of type {type(text).__name__}, not a string")
     identity = None
     if columns.id:
-        identity = _json_value(columns.id, record.get(columns.id), columns.id_type)
+        identity = _json_id(columns.id, record.get(columns.id), columns.id_type)
         if identity is None:
             raise BadValue(f"{columns.id} is null")
-    metadata = [_json_value(name, record.get(name), kind) for name, kind in columns.metadata.items()]
+    metadata = [_json_text(name, record.get(name)) for name in columns.metadata]
     return require_utf8(columns.text, text), identity, metadata
 
 
-def _json_value(name: str, value: Any, kind: Any) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_string(kind):
+def _json_text(name: str, value: Any) -> Any:
+    """Return numbers, booleans and None as they are, other values as a string."""
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False)
+    return require_utf8(name, value) if isinstance(value, str) else value
+
+
+def _json_id(name: str, value: Any, kind: Any) -> Any:
+    if pa.types.is_string(kind) and value is not None:
         return require_utf8(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    if pa.types.is_floating(kind) and type(value) in (int, float):
-        with suppress(OverflowError):
-            return float(value)
-    if pa.types.is_boolean(kind) and type(value) is bool:
-        return value
-    if pa.types.is_integer(kind) and type(value) is int and -_LARGEST_ID - 1 <= value <= _LARGEST_ID:
+    if value is None or (type(value) is int and -_LARGEST_ID - 1 <= value <= _LARGEST_ID):
         return value
     raise BadValue(f"{name} is {str(value)[:40]!r}, but {kind} in the first {SAMPLE_RECORDS} records")
 

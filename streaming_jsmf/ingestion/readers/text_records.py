@@ -15,7 +15,7 @@ from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.lines import read_lines
-from streaming_jsmf.ingestion.readers.values import is_utf8, require_columns
+from streaming_jsmf.ingestion.readers.values import as_texts, is_utf8, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.validation import Strict
@@ -147,17 +147,23 @@ Tokenize = Callable[[Any], TokenLists]
 
 
 def bag_tokens(
-    tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Any] | None = None
+    tokens: TokenLists,
+    rows: NDArray[np.int64],
+    ids: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> SourceBatch:
-    """Return the bags of words of m documents; ``rows`` (m,), and Arrow arrays of ids and metadata."""
+    """Return the bags of words of m documents; ``rows`` (m,), Arrow arrays of ids and metadata, and known kinds."""
     bags = count_codes(tokens)
     columns = dict(metadata or {})
     if tokens.excerpts is not None:
         columns.setdefault(EXCERPT, tokens.excerpts)  # a column of the source with this name stays
-    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary)
+    return SourceBatch(
+        bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds or {}
+    )
 
 
-#: Row, text, id, and metadata in column order.
+#: Row, text, id, and metadata in column order (values of JSON, which become strings).
 Record = tuple[int, str, Any, Sequence[Any]]
 
 
@@ -169,14 +175,13 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
 
     def batch() -> SourceBatch:
         rows, texts, ids, *metadata = held
+        found = {name: as_texts(values) for name, values in zip(columns.metadata, metadata, strict=True)}
         return bag_tokens(
             tokenize(pa.array(texts, pa.string())),
             np.array(rows, np.int64),
             pa.array(ids, columns.id_type) if columns.id else None,
-            {
-                name: pa.array(values, kind)
-                for (name, kind), values in zip(columns.metadata.items(), metadata, strict=True)
-            },
+            {name: values for name, (values, _) in found.items()},
+            {name: kinds for name, (_, kinds) in found.items() if kinds is not None},
         )
 
     for row, text, identity, metadata in records:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
 
@@ -25,6 +26,22 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+_DATE, _TIME = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?"
+
+#: Kinds of values in strings, the narrowest first: type in the corpus, and pattern. Leading zeros and more digits than
+#: float64 holds mark an identifier. Only JSON has booleans.
+KINDS: dict[str, tuple[Any, str]] = {
+    "booleans": (pa.bool_(), "$^"),
+    "integers": (pa.int64(), "^(?:0|-?[1-9][0-9]{0,17})$"),
+    "numbers": (pa.float64(), "^-?(?:0|[1-9][0-9]{0,14})(?:[.][0-9]+)?$"),
+    "dates": (pa.date32(), f"^{_DATE}$"),
+    "times": (pa.timestamp("us"), f"^{_DATE}(?:[T ]{_TIME})?$"),
+    "times in UTC": (pa.timestamp("us", "UTC"), f"^{_DATE}[T ]{_TIME}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$"),
+}
+
+_HEAD_ROWS = 100
+_PAST_INT64 = 2**63
 
 
 def decode(data: bytes, encoding: str, what: str = "line", hint: str = "") -> str:
@@ -86,6 +103,79 @@ def is_text(kind: Any) -> bool:
 
 def value_type(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def holds_strings(kind: Any) -> bool:
+    """Return whether an Arrow type holds strings, also as a dictionary; bytes are not meant."""
+    kind = value_type(kind)
+    return bool(is_text(kind) and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind))
+
+
+def kinds_of(texts: Any, kinds: Iterable[str] = KINDS) -> list[str]:
+    """Return those of ``kinds`` that all strings of an Arrow array are; missing values (null or empty) are any."""
+    for values in (texts[:_HEAD_ROWS], texts):
+        values = _without_missing(values).drop_null()
+        kinds = [kind for kind in kinds if not len(values) or _all_are(values, kind)]
+    return list(kinds)
+
+
+def n_given(texts: Any) -> int:
+    """Return the number of strings that are not missing."""
+    return len(texts) - int(_without_missing(texts).null_count)
+
+
+def _all_are(values: Any, kind: str) -> bool:
+    into, pattern = KINDS[kind]
+    if not pc.all(pc.match_substring_regex(values, pattern)).as_py():
+        return False
+    try:
+        values.cast(into)
+    except pa.ArrowInvalid:  # such as February 30
+        return False
+    return True
+
+
+def kind_of_type(kind: Any) -> str | None:
+    """Return which of ``KINDS`` an Arrow type holds, or None."""
+    wide = pa.int64() if pa.types.is_integer(kind) else pa.float64() if pa.types.is_floating(kind) else kind
+    return next((name for name, (into, _) in KINDS.items() if into == wide), None)
+
+
+def as_kind(texts: Any, kind: str) -> Any:
+    """Convert an Arrow array of strings to one of ``KINDS``; missing values are null."""
+    return _without_missing(texts).cast(KINDS[kind][0])
+
+
+def _without_missing(texts: Any) -> Any:
+    texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
+    texts = texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
+
+
+def as_texts(values: Sequence[Any]) -> tuple[Any, list[str] | None]:
+    """Return Python values as an Arrow array of strings (JSON for lists and mappings), and their kinds.
+
+    The kinds are None if they have to be found by ``kinds_of``, as for strings.
+    """
+    types = set(map(type, values)) - {type(None)}
+    kinds = None
+    if types == {bool}:
+        kinds = ["booleans"]
+    elif (
+        types
+        and types <= {int, float}
+        and all(-_PAST_INT64 <= value < _PAST_INT64 for value in values if type(value) is int)
+    ):
+        kinds = ["integers", "numbers"] if types == {int} else ["numbers"]
+    if not types <= {str}:
+        values = [None if value is None else _as_text(value) for value in values]
+    return pa.array(values, pa.string()), kinds
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_bytes(texts: Any) -> Any:

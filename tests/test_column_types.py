@@ -1,0 +1,332 @@
+"""Numbers, dates and times in strings of any source become typed columns of the corpus, when all rows were read."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import logging
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streaming_jsmf as sj
+from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import IngestRequest
+from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.moments.scan import Changes
+
+DRAW = random.Random(0)
+TEXTS = [
+    " ".join(DRAW.choices([f"{'abc'[i % 3] * 3}{'xyzuvwrst'[w]}" for w in range(9)], k=20))
+    for i in range(240)
+]
+DATES = [datetime.date(1999, 12, 1) + datetime.timedelta(days=i) for i in range(240)]
+UTC = pa.timestamp("us", "UTC")
+
+#: Name, strings that are repeated over the documents, and the type of the column.
+STRINGS: dict[str, tuple[Sequence[str], Any]] = {
+    "year": (["1980", "1981", "", "-44", "0"], pa.int64()),
+    "price": (["1.50", "3", "-0.25", ""], pa.float64()),
+    "day": (["1999-12-31", "2000-02-29", ""], pa.date32()),
+    "at": (["1999-12-31 23:59", "1999-12-31T23:59:59.25", "2000-01-01"], pa.timestamp("us")),
+    "zoned": (["1999-12-31T23:59:59Z", "2000-01-01 00:59+02:00"], UTC),
+    "zip": (["10001", "94110", "00501"], pa.string()),
+    "long": (["1234567890123456789", "1"], pa.string()),
+    "wide": (["1234567890123456.5", "1"], pa.string()),
+    "label": (["1e5", "2"], pa.string()),
+    "nan": (["nan", "1.5"], pa.string()),
+    "infinite": (["inf", "1"], pa.string()),
+    "plus": (["+1", "2"], pa.string()),
+    "spaced": (["1 ", "2"], pa.string()),
+    "true": (["true", "false"], pa.string()),
+    "no day": (["2001-02-28", "2001-02-29"], pa.string()),
+    "no time": (["2001-02-28 23:59", "2001-02-28 24:01"], pa.string()),
+    "both": (["2001-02-28 23:59", "2001-02-28 23:59Z"], pa.string()),
+    "early": (["0001-02-28"], pa.string()),
+    "empty": ([""], pa.string()),
+    "word": (["red", "blue"], pa.string()),
+}
+ROWS = [
+    {"id": f"{i}", "text": text, **{name: values[i % len(values)] for name, (values, _) in STRINGS.items()}}
+    for i, text in enumerate(TEXTS)
+]
+
+
+def _csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    with path.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path.with_suffix(".csv")
+
+
+def _lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path.with_suffix(".jsonl")
+
+
+def _array(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.with_suffix(".json").write_text(json.dumps(list(rows)), encoding="utf-8")
+    return path.with_suffix(".json")
+
+
+def _parquet(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    pq.write_table(pa.Table.from_pylist(list(rows)), path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+def _categories(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    table = pa.Table.from_pylist(list(rows))
+    coded = [
+        c if n == "text" else c.dictionary_encode()
+        for n, c in zip(table.column_names, table.columns, strict=True)
+    ]
+    pq.write_table(pa.table(coded, table.column_names), path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+def _records(path: Path, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ARG001
+    return [dict(row) for row in rows]
+
+
+def _corpus(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """A directory of bags as other programs write it, with the strings of the rows."""
+    path.mkdir()
+    bags = {"ids": [[0, 1, 2]] * len(rows), "counts": [[2, 1, 3]] * len(rows)}
+    table = pa.Table.from_pylist(list(rows)).rename_columns(["document_id", *list(rows[0])[1:]])
+    for name, values in bags.items():
+        table = table.append_column(name, pa.array(values, pa.list_(pa.int32())))
+    pq.write_table(table, path / "part.parquet", row_group_size=50)
+    (path / "vocab.txt").write_text("alpha\nbeta\ngamma\n", encoding="utf-8")
+    return path
+
+
+SOURCES: dict[str, Callable[[Path, Sequence[dict[str, Any]]], Any]] = {
+    "csv": _csv,
+    "json lines": _lines,
+    "json array": _array,
+    "parquet": _parquet,
+    "categories": _categories,
+    "records": _records,
+    "bags": _corpus,
+}
+
+
+def ingested(source: Any, path: Path, **options: Any) -> Any:
+    """The documents of the corpus of a source, as a table."""
+    corpus = sj.ingest(source, path, preset="papers", min_distinct_words=0, min_tokens=0, **options)
+    return pa.concat_tables(pq.read_table(corpus.shard_path(shard)) for shard in corpus.shards)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_strings_of_numbers_and_dates_become_typed(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        table = ingested(SOURCES[kind](tmp_path / "s", ROWS), tmp_path / "c")
+    assert "year: 192 values read as integers" in caplog.text
+    assert "zip" not in caplog.text
+    assert table.schema.field("document_id").type == pa.string(), "ids stay what they are"
+    for name, (values, expected) in STRINGS.items():
+        assert table.schema.field(name).type == expected, name
+        wanted = pa.array([values[i % len(values)] for i in range(240)])
+        if expected != pa.string():
+            wanted = pa.array([value or None for value in wanted.to_pylist()]).cast(expected)
+        assert table.column(name).to_pylist() == wanted.to_pylist(), name
+
+
+#: Values of a column of JSON, the last of which comes late, its type, and what is stored for the first and the last.
+JSON = {
+    "integers": ([1, None, -(2**63), 7], pa.int64(), 1, 7),
+    "numbers": ([1, 2, 1e-7], pa.float64(), 1.0, 1e-7),
+    "exact": ([0.1 + 0.2, 1e300], pa.float64(), 0.1 + 0.2, 1e300),
+    "infinite": ([1, 1e400], pa.float64(), 1.0, float("inf")),
+    "booleans": ([True, None, False], pa.bool_(), True, False),
+    "years": ([1980, 1981, "1982"], pa.int64(), 1980, 1982),
+    "late word": ([1, 2, "abc"], pa.string(), "1", "abc"),
+    "late number": (["abc", "", 2.5], pa.string(), "abc", "2.5"),
+    "late switch": ([1, True], pa.string(), "1", "true"),
+    "large": ([1, 2**63], pa.string(), "1", str(2**63)),
+    "huge": ([1, 10**400], pa.string(), "1", "1" + "0" * 400),
+    "list": ([1, ["é"]], pa.string(), "1", '["é"]'),
+    "from none": ([None, 3], pa.int64(), None, 3),
+    "none": ([None, None], pa.string(), None, None),
+}
+
+
+@pytest.mark.parametrize("small_batches", [False, True], ids=["one batch", "many batches"])
+@pytest.mark.parametrize("kind", ["json lines", "json array"])
+def test_no_record_is_lost_to_the_type_of_an_earlier_one(
+    kind: str, small_batches: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small_batches:
+        monkeypatch.setattr(limits, "BATCH_BYTES", 3000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.text.SAMPLE_RECORDS", 5)
+    rows = [
+        {
+            "id": i,
+            "text": text,
+            **{name: v[-1 if i == 239 else i % (len(v) - 1)] for name, (v, *_) in JSON.items()},
+        }
+        for i, text in enumerate(TEXTS)
+    ]
+    table = ingested(SOURCES[kind](tmp_path / "s", rows), tmp_path / "c")
+    assert table.num_rows == 240
+    for name, (_, expected, first, last) in JSON.items():
+        column = table.column(name)
+        assert (column.type, column[0].as_py(), column[239].as_py()) == (expected, first, last), name
+
+
+#: Values of a key of Python mappings for the first rows, then for a later one, and what is stored of both.
+LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
+    "mixed": (1, "x", pa.string(), "1", "x"),
+    "year": (1980, "1981", pa.int64(), 1980, 1981),
+    "number": (1, 2.5, pa.float64(), 1.0, 2.5),
+    "late": (None, 3, pa.int64(), None, 3),
+    "NaN": (float("nan"), "x", pa.string(), None, "x"),
+    "date": (
+        datetime.date(2001, 2, 3),
+        "2001-02-04",
+        pa.date32(),
+        datetime.date(2001, 2, 3),
+        datetime.date(2001, 2, 4),
+    ),
+    "list": ([1], "x", pa.string(), "[1]", "x"),
+}
+
+
+@pytest.mark.parametrize("batch", [40, 1000])
+def test_no_mapping_is_lost_to_the_type_of_an_earlier_one(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", batch)
+    names = [name for name in LATE if name != "list" or batch > 240]
+    rows = [{"text": text, **{name: LATE[name][i > 100] for name in names}} for i, text in enumerate(TEXTS)]
+    rows[200]["new"] = 7
+    table = ingested((row for row in rows), tmp_path / "c")
+    for name in names:
+        column = table.column(name)
+        assert (column.type, column[0].as_py(), column[239].as_py()) == LATE[name][2:], name
+    assert table.column("new").to_pylist() == [None] * 200 + [7] + [None] * 39
+
+
+def test_files_of_several_formats_agree(tmp_path: Path) -> None:
+    """A Parquet file has types; other files beside it decide with it."""
+    (tmp_path / "s").mkdir()
+    years = [
+        {"id": f"p{i}", "text": text, "year": 1990 + i % 5, "day": DATES[i], "n": 1}
+        for i, text in enumerate(TEXTS)
+    ]
+    texts = [{**row, "id": f"c{row['id']}", "year": "2001", "day": "2001-02-03", "n": "x"} for row in years]
+    _parquet(tmp_path / "s" / "a", years)
+    _csv(tmp_path / "s" / "b", texts)
+    _lines(tmp_path / "s" / "c", [{**row, "id": f"j{row['id']}", "year": 2002, "n": None} for row in texts])
+    table = ingested(tmp_path / "s", tmp_path / "c", reader="text")
+    assert table.num_rows == 720
+    assert [table.schema.field(name).type for name in ("year", "day", "n")] == [
+        pa.int64(),
+        pa.date32(),
+        pa.string(),
+    ]
+    assert set(table.column("year").to_pylist()) == {*range(1990, 1995), 2001, 2002}
+    assert set(table.column("n").to_pylist()) == {"1", "x", None}
+
+
+def test_columns_of_added_documents_are_those_of_the_corpus(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Documents over the vocabulary of a corpus have its columns; one line says which values do not fit."""
+    rows = [{"id": i, "text": text, "n": "1.5", "code": "x", "m": "2"} for i, text in enumerate(TEXTS)]
+    ingested(_csv(tmp_path / "a", rows), tmp_path / "c")
+    later = [{**row, "id": f"l{row['id']}", "n": "3", "code": "7", "m": "two"} for row in rows]
+    table = ingested(_csv(tmp_path / "b", later), tmp_path / "d", vocabulary=tmp_path / "c")
+    assert [table.schema.field(name).type for name in ("n", "code", "m")] == [
+        pa.float64(),
+        pa.string(),
+        pa.string(),
+    ]
+    assert table.num_rows == 240
+    (line,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert line.startswith("m: not all values are integers")
+    for changes in (None, Changes(add=[str(tmp_path / "d")])):
+        store = sj.scan(tmp_path / "c", tmp_path / "m", max_topics=3, partition_by="m", changes=changes)
+    assert [partition.label for partition in store.manifest.partitions] == [2, "two"]
+
+
+def test_types_do_not_depend_on_how_the_work_is_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{**row, "mixed": 5 if i % 2 else "x", "score": i / 7} for i, row in enumerate(ROWS)]
+    source = _lines(tmp_path / "s", rows)
+    whole = ingested(source, tmp_path / "whole")
+    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(limits, "UNIT_BYTES", 10_000)
+    parts = ingested(source, tmp_path / "parts", scheduler="processes", workers=2)
+    assert parts.schema == whole.schema
+    assert parts.equals(whole)
+
+
+@pytest.mark.parametrize("column", ["year", "day"])
+def test_topics_over_time_from_strings_of_a_csv_file(
+    column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"id": i, "text": TEXTS[i], "year": 1975 + i // 12, "day": f"{1975 + i // 12}-03-{1 + i % 2:02d}"}
+        for i in range(240)
+    ]
+    source, corpus, model = _csv(tmp_path / "s", rows), tmp_path / "c", tmp_path / "m"
+    moments, shares = tmp_path / "moments", tmp_path / "shares.parquet"
+    assert run(["ingest", str(source), str(corpus), "--preset", "papers"]) == 0
+    assert (
+        run(
+            [
+                "scan",
+                str(corpus),
+                str(moments),
+                "--max-topics",
+                "3",
+                "--partition-by",
+                column,
+                "--keep-partitions",
+            ]
+        )
+        == 0
+    )
+    assert run(["infer", str(moments), str(model), "--topics", "3", "--partitions", "1980..1989"]) == 0
+    assert run(["transform", str(model), str(corpus), str(shares)]) == 0
+    capsys.readouterr()
+    by = column if column == "year" else "day:month"
+    assert run(["over-time", str(model), str(shares), "--by", by, "--csv"]) == 0
+    periods = {line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]}
+    assert periods == {
+        str(rows[i]["year"]) if column == "year" else str(rows[i]["day"])[:7] for i in range(240)
+    }
+
+
+def test_partitions_of_numbers_and_dates(tmp_path: Path) -> None:
+    """Numbers with a fraction, and times, label partitions as strings do; whole numbers are in ranges."""
+    rows = [
+        {
+            "id": i,
+            "text": TEXTS[i],
+            "year": "" if i % 4 == 3 else f"{1980 + i % 4}.0",
+            "score": f"{i % 2}.5",
+            "at": f"199{i % 3}-01-01 10:00",
+        }
+        for i in range(240)
+    ]
+    sj.ingest(_csv(tmp_path / "s", rows), tmp_path / "c", IngestRequest(preset="papers"))
+    expected = {
+        "year": [1980, 1981, 1982, None],
+        "score": ["0.5", "1.5"],
+        "at": [f"199{i}-01-01T10:00:00" for i in range(3)],
+    }
+    for column, labels in expected.items():
+        store = sj.scan(tmp_path / "c", tmp_path / column, max_topics=3, partition_by=column)
+        assert [partition.label for partition in store.manifest.partitions] == labels
