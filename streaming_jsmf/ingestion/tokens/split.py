@@ -44,7 +44,7 @@ def split_words(texts: Any) -> TokenLists:
     if _STROKE in content:
         indptr, codes, offsets, letters = _pieces(*string_buffers(pc.utf8_normalize(texts, "NFC")))
         content = letters.tobytes()
-    distinct = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(content))
+    distinct = strings_of(pa.string(), offsets, content)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     words = _words_of(distinct)
@@ -63,6 +63,12 @@ def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         return np.zeros(1, np.int64), content
     used = np.frombuffer(offsets, kind)[texts.offset : texts.offset + len(texts) + 1]
     return used.astype(np.int64), content
+
+
+def strings_of(kind: Any, offsets: Any, content: Any) -> Any:
+    """Return the Arrow array of the type string or large_string that has these offsets from 0 and bytes."""
+    offsets = offsets.astype(np.int64 if pa.types.is_large_string(kind) else np.int32, copy=False)
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
 def _pieces(offsets: Any, data: Any) -> Any:
