@@ -238,6 +238,30 @@ def test_files_of_several_formats_agree(tmp_path: Path) -> None:
     assert set(table.column("n").to_pylist()) == {"1", "x", None}
 
 
+def test_parquet_files_may_have_different_types(tmp_path: Path) -> None:
+    """As pandas writes them: integers, the same with missing values, none at all, and dates as objects."""
+    files: list[dict[str, Any]] = [
+        {"year": [1990, 1991], "score": [1, 2], "day": DATES[:2], "n": [1, 2]},
+        {"year": [1992.0, None], "score": [0.5, None], "day": ["2001-02-03", None], "n": ["x", "y"]},
+        {"year": [None, None], "score": [None, None], "day": [None, None], "n": [None, None]},
+    ]
+    (tmp_path / "s").mkdir()
+    for number, columns in enumerate(files):
+        texts = {"text": TEXTS[2 * number : 2 * number + 2]}
+        pq.write_table(pa.table({**texts, **columns}), tmp_path / "s" / f"{number}.parquet")
+    table = ingested(tmp_path / "s", tmp_path / "c")
+    stored = {name: table.column(name).to_pylist() for name in files[0]}
+    assert stored == {
+        "year": [1990, 1991, 1992, None, None, None],
+        "score": [1.0, 2.0, 0.5, None, None, None],
+        "day": [*DATES[:2], datetime.date(2001, 2, 3), None, None, None],
+        "n": ["1", "2", "x", "y", None, None],
+    }
+    assert [table.schema.field(name).type for name in stored] == [
+        *(pa.float64(), pa.float64(), pa.date32(), pa.string())
+    ]
+
+
 def test_columns_of_added_documents_are_those_of_the_corpus(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
