@@ -32,9 +32,9 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
 
 def hash_bags(indptr: NDArray[Any], words: NDArray[np.uint64], counts: NDArray[Any]) -> NDArray[np.uint64]:
     """Return (m, 2) hashes of bags, independent of word order; ``words`` are hashes (nonzeros, 2)."""
-    return _bags(
-        np.asarray(indptr, np.int64), words, np.ascontiguousarray(counts, np.float64).view(np.uint64)
-    )
+    numbers = np.ascontiguousarray(counts, np.float64).view(np.uint64)
+    hashes: NDArray[np.uint64] = _bags(np.asarray(indptr, np.int64), words, numbers)
+    return hashes
 
 
 @compiled(nogil=True)
