@@ -105,7 +105,7 @@ def _fill(
     """Continue until ``keys`` is full: ``at`` has document, byte, number of codes, and number of distinct pieces."""
     # fmt: on
     mask = np.uint64(len(slots) - 1)
-    m, i, used, known = at
+    m, i, used, known = at[0], at[1], at[2], at[3]
     while m < len(offsets) - 1 and known < len(keys):
         stop = offsets[m + 1]
         while i < stop and known < len(keys):
@@ -120,7 +120,7 @@ def _fill(
                 key = key << _BYTE | letter
                 end += 1
             if end > start:
-                key = key if end - start <= _IN_KEY else _long_key(letters[start:end])
+                key = key if end - start <= _IN_KEY else _long_key(letters, start, end)
                 slot = key * _PRIME >> _SHIFT & mask
                 while slots[slot] >= 0 and not _is(slots[slot], key, start, end, keys, ends, letters):
                     slot = (slot + np.uint64(1)) & mask
@@ -132,15 +132,15 @@ def _fill(
         if i >= stop:
             m += 1
             indptr[m] = used
-    at[:] = m, i, used, known
+    at[0], at[1], at[2], at[3] = m, i, used, known
 
 
 @compiled(nogil=True)
-def _long_key(letters: Any) -> Any:
+def _long_key(letters: Any, start: int, end: int) -> Any:
     """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
-    key = np.uint64(len(letters))
-    for letter in letters:
-        key = (key ^ letter) * _PRIME
+    key = np.uint64(end - start)
+    for j in range(start, end):
+        key = (key ^ letters[j]) * _PRIME
     return key >> _BYTE | _LONG
 
 
