@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -197,19 +198,22 @@ LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
         datetime.date(2001, 2, 3),
         datetime.date(2001, 2, 4),
     ),
+    "large": (1, 2**70, pa.string(), "1", str(2**70)),
     "list": ([1], "x", pa.string(), "[1]", "x"),
 }
 
 
+@pytest.mark.parametrize("kind", ["generator", "data frame"])
 @pytest.mark.parametrize("batch", [40, 1000])
 def test_no_mapping_is_lost_to_the_type_of_an_earlier_one(
-    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", batch)
     names = [name for name in LATE if name != "list" or batch > 240]
     rows = [{"text": text, **{name: LATE[name][i > 100] for name in names}} for i, text in enumerate(TEXTS)]
     rows[200]["new"] = 7
-    table = ingested((row for row in rows), tmp_path / "c")
+    source = (row for row in rows) if kind == "generator" else pd.DataFrame(rows, dtype=object)
+    table = ingested(source, tmp_path / "c")
     for name in names:
         column = table.column(name)
         assert (column.type, column[0].as_py(), column[239].as_py()) == LATE[name][2:], name
