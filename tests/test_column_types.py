@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -197,19 +198,22 @@ LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
         datetime.date(2001, 2, 3),
         datetime.date(2001, 2, 4),
     ),
+    "large": (1, 2**70, pa.string(), "1", str(2**70)),
     "list": ([1], "x", pa.string(), "[1]", "x"),
 }
 
 
+@pytest.mark.parametrize("kind", ["generator", "data frame"])
 @pytest.mark.parametrize("batch", [40, 1000])
 def test_no_mapping_is_lost_to_the_type_of_an_earlier_one(
-    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", batch)
     names = [name for name in LATE if name != "list" or batch > 240]
     rows = [{"text": text, **{name: LATE[name][i > 100] for name in names}} for i, text in enumerate(TEXTS)]
     rows[200]["new"] = 7
-    table = ingested((row for row in rows), tmp_path / "c")
+    source = (row for row in rows) if kind == "generator" else pd.DataFrame(rows, dtype=object)
+    table = ingested(source, tmp_path / "c")
     for name in names:
         column = table.column(name)
         assert (column.type, column[0].as_py(), column[239].as_py()) == LATE[name][2:], name
@@ -236,6 +240,30 @@ def test_files_of_several_formats_agree(tmp_path: Path) -> None:
     ]
     assert set(table.column("year").to_pylist()) == {*range(1990, 1995), 2001, 2002}
     assert set(table.column("n").to_pylist()) == {"1", "x", None}
+
+
+def test_parquet_files_may_have_different_types(tmp_path: Path) -> None:
+    """As pandas writes them: integers, the same with missing values, none at all, and dates as objects."""
+    files: list[dict[str, Any]] = [
+        {"year": [1990, 1991], "score": [1, 2], "day": DATES[:2], "n": [1, 2]},
+        {"year": [1992.0, None], "score": [0.5, None], "day": ["2001-02-03", None], "n": ["x", "y"]},
+        {"year": [None, None], "score": [None, None], "day": [None, None], "n": [None, None]},
+    ]
+    (tmp_path / "s").mkdir()
+    for number, columns in enumerate(files):
+        texts = {"text": TEXTS[2 * number : 2 * number + 2]}
+        pq.write_table(pa.table({**texts, **columns}), tmp_path / "s" / f"{number}.parquet")
+    table = ingested(tmp_path / "s", tmp_path / "c")
+    stored = {name: table.column(name).to_pylist() for name in files[0]}
+    assert stored == {
+        "year": [1990, 1991, 1992, None, None, None],
+        "score": [1.0, 2.0, 0.5, None, None, None],
+        "day": [*DATES[:2], datetime.date(2001, 2, 3), None, None, None],
+        "n": ["1", "2", "x", "y", None, None],
+    }
+    assert [table.schema.field(name).type for name in stored] == [
+        *(pa.float64(), pa.float64(), pa.date32(), pa.string())
+    ]
 
 
 def test_columns_of_added_documents_are_those_of_the_corpus(

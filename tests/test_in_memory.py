@@ -84,6 +84,8 @@ def test_columns_are_named_as_ever(expected: Any, tmp_path: Path) -> None:
     [
         ([], "the source is empty"),
         (["a text", 3], "int, str; give texts only"),
+        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "several columns text"),
+        (pd.Series(["a text", 3]), "int, str; give texts only"),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
     ],

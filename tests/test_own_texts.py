@@ -11,10 +11,12 @@ import re
 import shutil
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,6 +26,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.tokens import boilerplate
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.stop_words import guess_language
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -374,6 +377,67 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert without_boilerplate(pa.array(kept)).to_pylist() == kept
     page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
     assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
+
+
+# Boilerplate, parts of it, what is nearly boilerplate, and what may be around it.
+PARTS = [
+    *(
+        "",
+        "q",
+        "é",
+        "\n",
+        " ",
+        "\t\n",
+        "\r\n",
+        "\v\x1f\xa0",
+        "From jd\n",
+        "To: b\nCc: a\n\n",
+        "In article <",
+        "wrote:",
+    ),
+    *(
+        "In article x",
+        "--",
+        "-",
+        ">",
+        "|",
+        "JD:>",
+        "<b",
+        "<!--->",
+        "&amp;",
+        "&#64;",
+        "&lt;b>",
+        "&",
+        "http:",
+        "//q",
+        "www.q",
+    ),
+    *(
+        "ww.",
+        "q@q",
+        f"M{'`' * 60}\n" * 2,
+        f"M{'A' * 60}",
+        f"M{'A' * 59}",
+        "aB1/" * 15,
+        f"{'aB1/' * 14}Ab1",
+        "From: q\rTo:",
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_boilerplate_and_white_space_are_found_wherever_they_are(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = pa.array(["<p>", *map("".join, product(PARTS, repeat=3))], kind).slice(1)
+    found = Tokenizer(boilerplate="drop", excerpt=5)(texts)
+    monkeypatch.setattr(boilerplate, "_marks", lambda *buffers: np.full(len(buffers[0]) - 1, 255, np.uint8))
+    cleaned = without_boilerplate(texts)
+    expected = Tokenizer()(cleaned)
+    assert found.dictionary.equals(expected.dictionary)
+    assert np.array_equal(found.codes, expected.codes)
+    single = pc.replace_substring_regex(pc.utf8_slice_codeunits(cleaned, 0, 10), r"\s+", " ")
+    assert found.excerpts.equals(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(single), 0, 5))
 
 
 def encoded_files(seed: int) -> tuple[str, str]:

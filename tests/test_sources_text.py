@@ -167,7 +167,7 @@ def test_parquet_files_that_cannot_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "parts"),
     [
-        ({"text": ["b"], "n": ["1"]}, ["n: string", "n: int64"]),
+        ({"text": ["b"], "n": [["1"]]}, ["n: list<element: string>", "n: int64"]),
         ({"text": ["b"]}, ["no column 'n'", "it has text"]),
         ({"body": ["b"], "n": [1]}, ["no column 'text'", "it has body, n"]),
         ({"text": [1], "n": [1]}, ["column 'text' is int64"]),

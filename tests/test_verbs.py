@@ -24,7 +24,7 @@ VERBS = {
     "scan": f"scan {{corpus}} {{out}} --max-topics 5 {ALONE}",
     "infer": "infer {moments} {out} --topics 3",
     "fit": f"fit {{corpus}} {{out}} --topics 3 --steps 6 {ALONE}",
-    "choose-k": f"choose-k {{moments}} --topics 2,3 --out {{out}} --replicas 0 {ALONE}",
+    "choose-k": f"choose-k {{moments}} --topics 2,5 --out {{out}} --replicas 0 {ALONE}",
     "polish": f"polish {{model}} {{corpus}} {{out}} --steps 6 {ALONE}",
     "topics": "topics {model}",
     "transform": f"transform {{model}} {{corpus}} {{out}} {ALONE}",
@@ -40,11 +40,12 @@ INPUTS = ("texts", "corpus", "moments", "model", "shares")
 #: Each input of each verb.
 READS = [(verb, name) for verb, line in VERBS.items() for name in INPUTS if f"{{{name}}}" in line]
 #: Verbs that replace their output only if they are told to, and those whose output holds other settings.
-REPLACED = ("ingest", "infer", "fit", "polish", "transform", "report")
+REPLACED = ("ingest", "simulate", "scan", "choose-k", "infer", "fit", "polish", "transform", "report")
 OTHER = {
     "ingest": "--min-tokens 1",
     "simulate": "--seed 1",
     "scan": "--seed 1",
+    "choose-k": "--seed 1",
     "infer": "--max-iterations 20",
     "fit": "--max-iterations 20",
     "polish": "--seed 1",
@@ -134,7 +135,7 @@ def test_a_damaged_store_is_exit_code_3(verb: str, name: str, places: dict[str, 
     assert not places["out"].exists()
 
 
-@pytest.mark.parametrize("verb", REPLACED)
+@pytest.mark.parametrize("verb", [verb for verb in REPLACED if verb != "choose-k"])
 def test_an_output_is_replaced_only_if_it_is_the_verbs_own(verb: str, places: dict[str, Any]) -> None:
     places["out"].mkdir()
     (places["out"] / "mine.txt").write_text("mine")
@@ -158,6 +159,33 @@ def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
         assert again.code == 0, again.err
         assert contents(places["out"]) != before
     assert sorted(places["out"].parent.iterdir()) == beside
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("simulate {corpus} --overwrite", "was not written by this package"),
+        ("simulate {ingested} --overwrite", "simulate did not make this corpus"),
+        ("scan {corpus} {moments} --seed 1 --overwrite --memory 1M", "--memory allows"),
+        ("scan {corpus} {moments} --overwrite --add {corpus}", "give one of them"),
+        ("scan {corpus} {model} --overwrite", "is not a moments store"),
+        ("choose-k {corpus} --topics 2,5 --seed 1 --overwrite --memory 1M --out {chosen}", "--memory allows"),
+    ],
+)
+def test_what_cannot_be_replaced_is_kept(
+    line: str, said: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    places["chosen"], places["ingested"] = tmp_path / "chosen", tmp_path / "ingested"
+    for name in ("corpus", "moments", "model"):
+        places[name] = shutil.copytree(places[name], tmp_path / name)
+    if "{chosen}" in line:
+        printed("choose-k", places["corpus"], "--topics", "2,5", "--out", places["chosen"], "--replicas", 0)
+    if "{ingested}" in line:
+        printed(*VERBS["ingest"].format(texts=places["texts"], out=places["ingested"]).split())
+    before = contents(tmp_path)
+    extra = SIMULATED.split() if line.startswith("simulate") else []
+    refused(invoked(*line.format(**places).split(), *extra).without_progress(), 2, said)
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("verb", JSON)

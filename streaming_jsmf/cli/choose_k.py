@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     "--topics", required=True, metavar="K,K[,K...]", help="Numbers of topics to compare, such as 5,10,20,50."
 )
 @options_of(ComparisonRequest)
+@option("--overwrite", is_flag=True,
+        help="Replace models of the same K, the moments store and the page of an earlier comparison.")  # fmt: skip
 @json_option()
 @execution_options
 def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) -> str:

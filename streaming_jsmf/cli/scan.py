@@ -30,6 +30,8 @@ CHANGES = "Changing an existing store"
         help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
 @option("--rebase", group=CHANGES, is_flag=True,
         help="After --add to a store with a sample: draw a new sample of all documents and scan again.")  # fmt: skip
+@option("--overwrite", is_flag=True,
+        help="Replace a moments store of another corpus or with other settings; it is removed first.")  # fmt: skip
 @summary_option
 @execution_options
 def scan(

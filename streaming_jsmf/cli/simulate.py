@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.cli.verb import execution_options, options_of, path, summary_option, verb
+from streaming_jsmf.cli.verb import (
+    execution_options,
+    options_of,
+    overwrite_option,
+    path,
+    summary_option,
+    verb,
+)
 from streaming_jsmf.config import SimulationSettings
 
 
 @verb("streaming-jsmf simulate CORPUS --documents 999 --vocabulary-size 99 --topics 9")
 @path("corpus")
 @options_of(SimulationSettings)
+@overwrite_option
 @summary_option
 @execution_options
 def simulate(corpus: str, **options: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents
 from streaming_jsmf.errors import InputError
@@ -19,9 +20,8 @@ from streaming_jsmf.storage.paths import sha256_of
 TOKENS_PER_SHARD = 20_000_000
 
 # 1.33 bytes per nonzero on the NIPS counts; Arrow's default encodings need 1.93.
-_PARQUET = {
+_PARQUET: dict[str, Any] = {
     "compression": "zstd",
-    "compression_level": 9,
     "use_dictionary": False,
     "column_encoding": {
         "ids.list.element": "DELTA_BINARY_PACKED",
@@ -142,7 +142,7 @@ class ShardWriter:
         if not self._pieces:
             return
         if self._file is None:
-            self._file = pq.ParquetWriter(self._directory / self._name(), self._schema, **_PARQUET)
+            self._file = _writer(self._directory / self._name(), self._schema)
         table = _table(self._pieces, self._schema)
         self._file.write_table(table, row_group_size=table.num_rows)
         self._pieces, self._pending = [], 0
@@ -167,6 +167,13 @@ class ShardWriter:
 
     def _name(self) -> str:
         return f"part-{len(self._shards):05d}.parquet"
+
+
+def _writer(path: Path, schema: Any) -> Any:
+    leaves = {"ids": "ids.list.element", "counts": "counts.list.element"}
+    # Level 9 takes four times as long as level 3 on excerpts, and saves a tenth of their bytes.
+    levels = {leaves.get(name, name): 3 if name == EXCERPT else 9 for name in schema.names}
+    return pq.ParquetWriter(path, schema, compression_level=levels, **_PARQUET)
 
 
 def _schema(documents: Documents) -> Any:
@@ -202,7 +209,7 @@ def renumber_shard(entry: ShardEntry, source: Path, target: Path, new_ids: NDArr
     with pq.ParquetFile(source) as file:
         schema = file.schema_arrow
         column, field = schema.get_field_index("ids"), schema.field("ids")
-        with pq.ParquetWriter(target, schema, **_PARQUET) as writer:
+        with _writer(target, schema) as writer:
             for number in range(file.metadata.num_row_groups):
                 table = file.read_row_group(number, use_threads=False)
                 ids = table.column("ids").combine_chunks()

@@ -63,12 +63,14 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
     writer = pq.ParquetWriter(path, first.schema)
     try:
         for number, table in enumerate(itertools.chain([first], tables)):
-            schema = _common(writer.schema, table.schema)
             try:
-                if not schema.equals(writer.schema):
-                    writer.close()
-                    writer = _written_again(path, schema)
-                writer.write_table(_as(table, schema))
+                if not table.schema.equals(writer.schema):
+                    schema = _common(writer.schema, table.schema)
+                    if not schema.equals(writer.schema):
+                        writer.close()
+                        writer = _written_again(path, schema)
+                    table = _as(table, schema)
+                writer.write_table(table)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
                 raise InputError(
                     f"rows {number * BATCH} and after have other types than the first ones ({first_line(error)}); give "
@@ -117,11 +119,11 @@ def _tables(source: Any) -> Iterator[pa.Table]:
     """Yield the source as Arrow tables."""
     if hasattr(source, "__arrow_c_stream__"):
         try:
-            reader = pa.RecordBatchReader.from_stream(source)
-        except pa.ArrowInvalid:
-            yield pa.table({"text": pa.chunked_array(source)})  # a column, such as a series of polars
-            return
-        yield from (pa.Table.from_batches([batch]) for batch in reader)
+            yield from _arrow_tables(source)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(
+                f"the {type(source).__name__} cannot be read ({first_line(error)}); give columns of one type each"
+            ) from error
     elif hasattr(source, "tocsr") or (isinstance(source, np.ndarray) and source.ndim > 1):
         raise InputError(
             f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
@@ -144,6 +146,25 @@ def _tables(source: Any) -> Iterator[pa.Table]:
                 "files, give their folder or a glob, such as 'texts/*.txt', instead of a list",
                 stacklevel=2,
             )
+
+
+def _arrow_tables(source: Any) -> Iterator[pa.Table]:
+    """Yield an object that exports Arrow as tables; columns of objects of several types become strings."""
+    try:
+        reader = pa.RecordBatchReader.from_stream(source)
+    except (ValueError, TypeError):  # of Arrow, or of pandas for a table that Arrow does not take
+        if not hasattr(source, "iloc") or not hasattr(source, "columns"):
+            yield pa.table({"text": pa.chunked_array(source)})  # a column, such as a series of polars
+            return
+        if not source.columns.is_unique:
+            names = ", ".join(map(str, source.columns[source.columns.duplicated()]))
+            raise InputError(f"the table has several columns {names}; rename all but one of each") from None
+        for start in range(0, len(source), BATCH):
+            part = source.iloc[start : start + BATCH].astype(object)
+            part = part.where(part.notna(), None)
+            yield pa.table({str(name): _column(part[name].tolist()) for name in part})
+        return
+    yield from (pa.Table.from_batches([batch]) for batch in reader)
 
 
 def _is_file(row: Any) -> bool:
@@ -173,5 +194,5 @@ def _column(values: list[Any]) -> pa.Array:
     values = [None if _is_missing(value) else value for value in values]
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return as_texts(values)[0]

@@ -36,7 +36,7 @@ from streaming_jsmf.moments.store import (
 )
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
-from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.storage.replace import remove_store, require_outside
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ def scan(
     *,
     keep_partitions: bool = False,
     changes: Changes | None = None,
+    overwrite: bool = False,
     **options: Any,
 ) -> Moments:
     """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
@@ -124,7 +125,8 @@ def scan(
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
     ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions can be
-    removed or selected later.
+    removed or selected later. With ``overwrite`` a store of another corpus or with other settings is removed and made
+    again.
 
     Raises
     ------
@@ -136,11 +138,16 @@ def scan(
         If a shard is damaged, or something in the store that cannot be computed again.
     """
     path, changes = store_path(moments, "a moments store"), changes or Changes()
+    if overwrite and changes.any:
+        raise InputError(
+            "--overwrite replaces a store, and --add, --remove, --merge and --rebase change it; give one of them"
+        )
     if not node_exists(path):
         recover(path)
     stored = read_store(path) if node_exists(path) else None
     changes, settings = _wanted(stored, changes, settings, options)
     execution = settings_of("execution", Execution, execution, options)
+    asked = settings
     if settings is not None:
         settings = settings if stored is None else _as_stored(stored, settings, execution)
         changes = replace(changes, third_moment=changes.any) if settings.third_moment else changes
@@ -149,12 +156,18 @@ def scan(
     if stored is None or not changes.any:
         wanted = settings or ScanSettings()
         request = _Request.of(_opened(corpus), path, wanted, stored, execution, keep_partitions)
-        if request.is_done(execution):
-            return open_moments(path)
+        try:
+            if request.is_done(execution):
+                return open_moments(path)
+        except SettingsMismatchError:
+            if not overwrite:
+                raise
+            request = _Request.of(_opened(corpus), path, asked or wanted, None, execution, keep_partitions)
+            request = request.replacing(execution)
     elif not begun:
         _require_same(stored, corpus, settings, changes, keep_partitions)
     with sole_writer(path):
-        is_new = request is not None and not node_exists(path / RECORDS / "range")
+        is_new = request is not None and (request.replaces or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
         # Connect to the scheduler first: if it does not respond, no store is created or changed.
         with execution.executor(listener, on_bad_input=bad_input) as executor:
@@ -168,12 +181,13 @@ def scan(
 class _Request:
     """A scan of one corpus into a new store, or the completion of a store that contains it.
 
-    ``manifest`` is that of a new store.
+    ``manifest`` is that of a new store, which replaces another if ``replaces``.
     """
 
     corpus: Corpus
     path: StorePath
     manifest: Manifest
+    replaces: bool = False
 
     @classmethod
     def of(
@@ -209,8 +223,17 @@ class _Request:
         require_scan_memory(planned, self.path, execution, [self.corpus])
         return False
 
+    def replacing(self, execution: Execution) -> _Request:
+        """Return the request that replaces the store at its path; ``InputError`` if it cannot run."""
+        require_scan_memory(self.manifest, self.path, execution, [self.corpus])
+        if isinstance(self.path, Path):
+            require_outside(self.path)
+        return replace(self, replaces=True)
+
     def run(self, executor: Executor) -> Moments:
         """Create, complete and repair the store."""
+        if self.replaces:
+            remove_store(self.path)
         # Read the store again: another process may have changed it before the lock was taken.
         store = resume_store(self.path, self.manifest)
         if store is None:

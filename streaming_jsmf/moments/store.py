@@ -82,18 +82,19 @@ def _require_same(store: Moments, wanted: Manifest) -> None:
         detail = differences(ours, asked_for) or "algorithm version"
         raise SettingsMismatchError(
             f"{store.path}: made with other settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
-            f"asked {wanted.range_key[:12]}); give another path or delete it"
+            f"asked {wanted.range_key[:12]}); give another path, or --overwrite to replace the store"
         )
     asked = wanted.corpora[0]
     if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
         raise SettingsMismatchError(
             f"{store.path}: made with another corpus ({', '.join(stored.paths)}; "
             f"fingerprint stored {stored.corpora[0].fingerprint[:12]}, asked {asked.fingerprint[:12]}); "
-            "give another path or delete it, or add the corpus with --add"
+            "give another path, --overwrite to replace the store, or --add to add the corpus to it"
         )
     if wanted.keep_partitions and not stored.keep_partitions:
         raise SettingsMismatchError(
-            f"{store.path}: was begun without --keep-partitions; scan into another path to have them kept"
+            f"{store.path}: was begun without --keep-partitions; scan into another path to have them kept, or "
+            "--overwrite to replace the store"
         )
 
 

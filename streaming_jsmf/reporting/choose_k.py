@@ -71,6 +71,7 @@ def choose_k(
     *,
     execution: Execution | None = None,
     listener: Listener = silent,
+    overwrite: bool = False,
     **options: Any,
 ) -> Comparison:
     """Fit a model for each of several K from one scan, compare them by the same measures, and suggest one.
@@ -89,6 +90,9 @@ def choose_k(
     out
         Directory for the models (``k=5``, ...), the page and, for a corpus, the moments store with its partitions.
         None: ``source`` with ``.choose-k`` appended.
+    overwrite
+        Whether to make models of the same K again, and to replace the moments store if its settings differ. Other
+        files in the directory stay.
     """
     if isinstance(topics, int) or len(set(topics)) < 2:
         raise InputError("a single number of topics is given; give several to compare, such as 5,10,20,50")
@@ -102,11 +106,9 @@ def choose_k(
         opened, reason = _corpus_of(moments, wanted.corpus)
     else:
         opened, reason = open_corpus(source), ""
-        moments = _scan(
-            opened, target / "moments", numbers[-1], wanted.seed, wanted.replicas, execution, listener
-        )
+        moments = _scan(opened, target / "moments", numbers[-1], wanted, execution, listener, overwrite)
     candidates = _Candidates(moments, opened, reason, wanted.seed, wanted.replicas, execution, listener)
-    models = candidates.fit(target, numbers)
+    models = candidates.fit(target, numbers, overwrite)
     choice = choose([candidates.measure(path) for path in models])
     page, missing = target / "choose-k.html", candidates.missing
     write_alone(page, render_comparison(choice, missing).encode())
@@ -130,21 +132,22 @@ def _scan(
     corpus: Corpus,
     place: StorePath,
     largest: int,
-    seed: int,
-    replicas: int,
+    wanted: ComparisonRequest,
     execution: Execution,
     listener: Listener,
+    overwrite: bool,
 ) -> Moments:
     require_feasible(corpus, largest, InferSettings(largest))
-    settings = ScanSettings(max_topics=largest, seed=seed)
-    if replicas:
+    settings = ScanSettings(max_topics=largest, seed=wanted.seed)
+    if wanted.replicas:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
         budget = max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
         by = BY_ROWS if len(list_units(corpus)) < FEWEST_PARTS else None
         # A store of an earlier version has a single partition, and cannot change.
-        by = read_store(place).settings.partition_by if node_exists(place) else by
+        by = read_store(place).settings.partition_by if node_exists(place) and not overwrite else by
         settings = replace(settings, partition_nonzeros=budget, partition_by=by)
-    return scan(corpus, place, settings, execution, listener, keep_partitions=replicas > 0)
+    kept = wanted.replicas > 0
+    return scan(corpus, place, settings, execution, listener, keep_partitions=kept, overwrite=overwrite)
 
 
 @dataclass(frozen=True)
@@ -160,10 +163,18 @@ class _Candidates:
     listener: Listener
     missing: dict[str, str] = field(default_factory=dict)
 
-    def fit(self, target: StorePath, topics: Sequence[int]) -> tuple[StorePath, ...]:
+    def fit(self, target: StorePath, topics: Sequence[int], overwrite: bool) -> tuple[StorePath, ...]:
         settings, threads = InferSettings(topics[0]), self.execution.workers
         if self.corpus is None:
-            return infer_each(self.moments, target, topics, settings, threads=threads, listener=self.listener)
+            return infer_each(
+                self.moments,
+                target,
+                topics,
+                settings,
+                threads=threads,
+                overwrite=overwrite,
+                listener=self.listener,
+            )
         return fit(
             self.corpus.root,
             str(target),
@@ -174,6 +185,7 @@ class _Candidates:
             moments=str(self.moments.path),
             execution=self.execution,
             threads=threads,
+            overwrite=overwrite,
             listener=self.listener,
         ).models
 

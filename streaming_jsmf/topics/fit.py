@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,9 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
@@ -120,8 +119,8 @@ def fit(
     announce_cost(corpus.n_words, wanted[max(topics)], threads)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
     scan_settings = replace(scan_settings, max_topics=max(topics), third_moment=third_moment)
-    run_scan = partial(scan, corpus, place, scan_settings, execution, listener)
-    store = _replacing(run_scan, place) if overwrite and moments is None else run_scan()
+    replacing = bool(overwrite) and moments is None
+    store = scan(corpus, place, scan_settings, execution, listener, overwrite=replacing)
     for k, model_target in targets.items():
         known = model_fingerprint(store, wanted[k])
         if polish_settings is not None:
@@ -135,15 +134,6 @@ def fit(
                 model = polish_model(model, name, corpus, model_target, polish_settings, execution, listener)
             commit_model(model_target, model, overwrite=overwrite, work=polish_settings is not None)
     return Fitted(store.path, tuple(targets.values()), corpus.root)
-
-
-def _replacing(run_scan: Callable[[], Moments], place: StorePath) -> Moments:
-    """The result of a scan into ``place``, replacing moments of other settings or of another corpus."""
-    try:
-        return run_scan()
-    except SettingsMismatchError:
-        remove_store(place)
-        return run_scan()
 
 
 def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:

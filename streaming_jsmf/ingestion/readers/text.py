@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.errors import first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -56,17 +56,17 @@ from streaming_jsmf.ingestion.readers.text_records import (
     Record,
     TextColumns,
     TextOptions,
+    as_type,
     bag_lines,
     bag_records,
     bag_tokens,
     choose_columns,
+    fits,
 )
 from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
     NAME_ENCODING,
-    as_texts,
     encoding_name,
-    holds_strings,
     invalid_rows,
     is_text,
     is_utf8,
@@ -76,6 +76,7 @@ from streaming_jsmf.ingestion.readers.values import (
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.storage.paths import in_threads
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
@@ -103,12 +104,19 @@ class TextSource(RecordFiles, Source):
 
     @cached_property
     def columns(self) -> TextColumns:
-        """The columns of the first file. Only Parquet has types: elsewhere all values are read as strings."""
+        """The columns of the first file. Metadata whose types differ between files, or have none, are strings."""
         hint = "give a file of texts, and name the column with --text NAME"
         found = of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
+        strings = set(found.metadata)
         if all(map(is_parquet, self.files)):
-            return found
-        return replace(found, metadata=dict.fromkeys(found.metadata, pa.string()))
+            kinds = in_threads(partial(_kinds_of, names=list(strings)), self.files[1:])
+            strings = {
+                name
+                for name, kind in found.metadata.items()
+                if any(each.get(name, kind) != kind for each in kinds)
+                and all(fits(each.get(name, kind), pa.string()) for each in [*kinds, found.metadata])
+            }
+        return replace(found, metadata={**found.metadata, **dict.fromkeys(strings, pa.string())})
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
@@ -131,7 +139,7 @@ class TextSource(RecordFiles, Source):
             require_columns(columns.names, file.schema_arrow.names)
             found = _typed(file.schema_arrow, columns.text, columns.id, list(columns.metadata))
             if found.id_type != columns.id_type or not all(
-                _fits(kind, columns.metadata[name]) for name, kind in found.metadata.items()
+                fits(kind, columns.metadata[name]) for name, kind in found.metadata.items()
             ):
                 raise UnreadableError(
                     f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
@@ -143,7 +151,7 @@ class TextSource(RecordFiles, Source):
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
                 found_as = {
-                    name: _as_type(batch.column(name), kind) for name, kind in columns.metadata.items()
+                    name: as_type(batch.column(name), kind) for name, kind in columns.metadata.items()
                 }
                 metadata = {name: values for name, (values, _) in found_as.items()}
                 known = {name: kinds for name, (_, kinds) in found_as.items() if kinds is not None}
@@ -220,6 +228,16 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
     )
 
 
+def _kinds_of(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Types of the columns of a Parquet file; none if it cannot be read, which reading reports."""
+    try:
+        with open_parquet_source(path) as file:
+            schema = file.schema_arrow
+    except (UnreadableError, InputError):
+        return {}
+    return {name: value_type(schema.field(name).type) for name in names if schema.names.count(name) == 1}
+
+
 def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> TextColumns:
     kinds = {key: value_type(schema.field(key).type) for key in kept}
     if not is_text(value_type(schema.field(text).type)):
@@ -253,22 +271,6 @@ def _decoded(values: Any) -> Any:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
-
-
-def _fits(found: Any, wanted: Any) -> bool:
-    """Whether the values of a column of a file can have the type of the source: numbers and times can be strings."""
-    types = pa.types
-    simple = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_null)
-    strings = holds_strings(wanted) and (holds_strings(found) or any(is_kind(found) for is_kind in simple))
-    return bool(found == wanted or strings)
-
-
-def _as_type(values: Any, wanted: Any) -> tuple[Any, list[str] | None]:
-    """Convert a column as ``_fits`` allows; see ``as_texts``."""
-    if values.type == wanted or holds_strings(values.type):
-        return values.cast(wanted), None
-    texts, kinds = as_texts(values.to_pylist())
-    return texts.cast(wanted), kinds
 
 
 def _types(columns: TextColumns) -> str:

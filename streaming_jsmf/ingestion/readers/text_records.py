@@ -15,7 +15,7 @@ from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.lines import read_lines
-from streaming_jsmf.ingestion.readers.values import as_texts, is_utf8, require_columns
+from streaming_jsmf.ingestion.readers.values import as_texts, holds_strings, is_utf8, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.validation import Strict
@@ -140,6 +140,22 @@ def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | No
         if problem:
             raise UnreadableError(f"{problem}, or choose others with metadata=A,B")
     return id_name, kept
+
+
+def fits(found: Any, wanted: Any) -> bool:
+    """Whether the values of a column of a file can have the type of the source: numbers and times can be strings."""
+    types = pa.types
+    simple = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_null)
+    strings = holds_strings(wanted) and (holds_strings(found) or any(is_kind(found) for is_kind in simple))
+    return bool(found == wanted or strings)
+
+
+def as_type(values: Any, wanted: Any) -> tuple[Any, list[str] | None]:
+    """Convert a column as ``fits`` allows; see ``as_texts``."""
+    if values.type == wanted or holds_strings(values.type):
+        return values.cast(wanted), None
+    texts, kinds = as_texts(values.to_pylist())
+    return texts.cast(wanted), kinds
 
 
 #: Converts an Arrow array of texts to their words.

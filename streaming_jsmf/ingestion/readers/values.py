@@ -114,8 +114,9 @@ def holds_strings(kind: Any) -> bool:
 def kinds_of(texts: Any, kinds: Iterable[str] = KINDS) -> list[str]:
     """Return those of ``kinds`` that all strings of an Arrow array are; missing values (null or empty) are any."""
     for values in (texts[:_HEAD_ROWS], texts):
-        values = _without_missing(values).drop_null()
-        kinds = [kind for kind in kinds if not len(values) or _all_are(values, kind)]
+        if kinds:
+            values = _without_missing(values).drop_null()
+            kinds = [kind for kind in kinds if not len(values) or _all_are(values, kind)]
     return list(kinds)
 
 

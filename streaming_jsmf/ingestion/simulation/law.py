@@ -13,6 +13,9 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.probes import keyed_generator
 
+#: Key of the settings of a simulated corpus.
+SIMULATED = "simulated"
+
 DIRICHLET_MASS = 200.0  # sum of the Dirichlet parameters of a topic if beta is None
 ANCHOR_PROBABILITY = 0.01
 
@@ -39,7 +42,7 @@ class Law:
     def settings(self) -> dict[str, Json]:
         """Return the parameters as a flat table, for a manifest."""
         return {
-            "simulated": "lda",
+            SIMULATED: "lda",
             "n_topics": self.n_topics,
             "mean_length": self.mean_length,
             "alpha": " ".join(repr(value) for value in self.alpha),

@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.config import SimulationSettings, settings_of, takes
-from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus
+from streaming_jsmf.corpus.format import DOCUMENTS, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
-from streaming_jsmf.errors import StoreError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError
 from streaming_jsmf.ingestion.simulation.documents import (
     batch_documents,
     forget_sampler,
@@ -37,7 +37,7 @@ from streaming_jsmf.ingestion.simulation.documents import (
     process_sampler,
     simulate_batch,
 )
-from streaming_jsmf.ingestion.simulation.law import Law, law_of, word_names
+from streaming_jsmf.ingestion.simulation.law import SIMULATED, Law, law_of, word_names
 from streaming_jsmf.ingestion.simulation.truth import TRUTH_NAME, commit_truth, read_truth, truth_of
 from streaming_jsmf.jobs.checkpoints import FILES, RECORDS, Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -66,6 +66,7 @@ def simulate_lda(
     alpha: float | Sequence[float] | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
+    overwrite: bool = False,
     **options: Any,
 ) -> Corpus:
     """Simulate a corpus from latent Dirichlet allocation and write it to ``target``, with its topics in ``truth.zarr``.
@@ -78,7 +79,7 @@ def simulate_lda(
     Parameters
     ----------
     target
-        Local directory to create; must not exist.
+        Local directory to create; must not exist, unless ``overwrite`` and it is a simulated corpus.
     alpha
         One number for all topics, or K numbers; see ``simulate_truth``.
     execution
@@ -102,13 +103,15 @@ def simulate_lda(
     simulation = plan(
         law, wanted.n_documents, wanted.documents_per_shard, Workspace.beside(path, "simulation")
     )
-    free_target(target, resumed=True)
+    free_target(target, overwrite=overwrite, resumed=True)
+    if overwrite and path.exists() and SIMULATED not in read_manifest(path).settings:
+        raise InputError(f"{path}: simulate did not make this corpus; give another path, or remove it")
     execution.require_memory(
         simulation_memory(law, execution),
         "the simulation",
         "lower the vocabulary size, the topics or --workers",
     )
-    with replace(simulation.folder, arguments=simulation.arguments).acquire() as commit:
+    with replace(simulation.folder, arguments=simulation.arguments).acquire(replace=overwrite) as commit:
         if commit is not None:
             checkpoints = simulation.folder.checkpoints("simulate")
             job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")

@@ -44,7 +44,7 @@ def split_words(texts: Any) -> TokenLists:
     if _STROKE in content:
         indptr, codes, offsets, letters = _pieces(*string_buffers(pc.utf8_normalize(texts, "NFC")))
         content = letters.tobytes()
-    distinct = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(content))
+    distinct = strings_of(pa.string(), offsets, content)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     words = _words_of(distinct)
@@ -63,6 +63,12 @@ def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         return np.zeros(1, np.int64), content
     used = np.frombuffer(offsets, kind)[texts.offset : texts.offset + len(texts) + 1]
     return used.astype(np.int64), content
+
+
+def strings_of(kind: Any, offsets: Any, content: Any) -> Any:
+    """Return the Arrow array of the type string or large_string that has these offsets from 0 and bytes."""
+    offsets = offsets.astype(np.int64 if pa.types.is_large_string(kind) else np.int32, copy=False)
+    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
 def _pieces(offsets: Any, data: Any) -> Any:
@@ -99,7 +105,7 @@ def _fill(
     """Continue until ``keys`` is full: ``at`` has document, byte, number of codes, and number of distinct pieces."""
     # fmt: on
     mask = np.uint64(len(slots) - 1)
-    m, i, used, known = at
+    m, i, used, known = at[0], at[1], at[2], at[3]
     while m < len(offsets) - 1 and known < len(keys):
         stop = offsets[m + 1]
         while i < stop and known < len(keys):
@@ -114,7 +120,7 @@ def _fill(
                 key = key << _BYTE | letter
                 end += 1
             if end > start:
-                key = key if end - start <= _IN_KEY else _long_key(letters[start:end])
+                key = key if end - start <= _IN_KEY else _long_key(letters, start, end)
                 slot = key * _PRIME >> _SHIFT & mask
                 while slots[slot] >= 0 and not _is(slots[slot], key, start, end, keys, ends, letters):
                     slot = (slot + np.uint64(1)) & mask
@@ -126,15 +132,15 @@ def _fill(
         if i >= stop:
             m += 1
             indptr[m] = used
-    at[:] = m, i, used, known
+    at[0], at[1], at[2], at[3] = m, i, used, known
 
 
 @compiled(nogil=True)
-def _long_key(letters: Any) -> Any:
+def _long_key(letters: Any, start: int, end: int) -> Any:
     """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
-    key = np.uint64(len(letters))
-    for letter in letters:
-        key = (key ^ letter) * _PRIME
+    key = np.uint64(end - start)
+    for j in range(start, end):
+        key = (key ^ letters[j]) * _PRIME
     return key >> _BYTE | _LONG
 
 

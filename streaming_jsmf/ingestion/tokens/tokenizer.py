@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, check_phrases, with_ngrams, with_phrases
-from streaming_jsmf.ingestion.tokens.split import split_words
+from streaming_jsmf.ingestion.tokens.split import split_words, string_buffers, strings_of
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, load_stop_words
+from streaming_jsmf.linalg.compiled import compiled
 
 BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
 BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
@@ -27,6 +28,8 @@ LONGEST_NGRAM = 3
 #: Sudachi accepts at most 49,149 bytes at once; a character takes at most four.
 _LONGEST_PIECE = 10_000
 _PIECE = re.compile(rf"[^。\n]{{1,{_LONGEST_PIECE}}}[。\n]?|[。\n]")
+
+_WHITE_SPACE = np.isin(np.arange(256), list(b"\t\n\f\r "))
 
 #: Function from a text to its words; a user's callable may return any iterable.
 Analyzer = Callable[[str], Iterable[str]]
@@ -96,8 +99,25 @@ def _beginnings(texts: Any, length: int) -> Any:
     """The first characters of each text, with single spaces for white space."""
     # Long runs of white space shorten the result, which is better than reading whole texts.
     head = pc.utf8_slice_codeunits(texts, 0, 2 * length)
-    head = pc.utf8_trim_whitespace(pc.replace_substring_regex(head, r"\s+", " "))
-    return pc.utf8_slice_codeunits(head, 0, length)
+    head = strings_of(head.type, *_single_spaces(*string_buffers(head)))
+    return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
+
+
+@compiled(nogil=True)
+def _single_spaces(offsets: Any, data: Any) -> Any:
+    """Replace each run of ASCII white space in strings by one space; return offsets and bytes."""
+    ends, content = np.zeros(len(offsets), np.int64), np.empty(offsets[-1] - offsets[0], np.uint8)
+    used = 0
+    for m in range(len(offsets) - 1):
+        in_space = False
+        for i in range(offsets[m], offsets[m + 1]):
+            is_space = _WHITE_SPACE[data[i]]
+            if not (is_space and in_space):
+                content[used] = 32 if is_space else data[i]
+                used += 1
+            in_space = is_space
+        ends[m + 1] = used
+    return ends, content[:used].copy()
 
 
 def _analyzed(texts: Any, analyzer: Analyzer, name: str) -> TokenLists:
