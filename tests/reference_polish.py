@@ -1,6 +1,7 @@
 """The oracle of polish: dense CVB0 in float64, one word at a time, independent of the package.
 
-Asuncion, Welling, Smyth and Teh (UAI 2009), with given topics and prior.
+Asuncion, Welling, Smyth and Teh (UAI 2009), with given topics and prior, and weights that go on by .4 of
+their change between rounds.
 """
 
 from __future__ import annotations
@@ -29,23 +30,26 @@ def cvb0(counts: Floats, topics: Floats, prior: Floats, rounds: int) -> Document
     likelihood = 0.0
     for m, document in enumerate(counts):
         length = document.sum()
-        in_topics = length * prior / prior.sum()
+        weights_now = in_topics = length * prior / prior.sum() + prior
         shares: dict[int, Floats] = {}
         predicted: dict[int, float] = {}
-        for _ in range(rounds):
+        for number in range(rounds):
+            if number:
+                further = np.maximum(in_topics + 0.4 * (in_topics - weights_now), prior)
+                weights_now = further * in_topics.sum() / further.sum()
             before = dict(shares)
             for w in np.flatnonzero(document):
                 own = before.get(w, np.zeros(len(prior))) * min(document[w], 1.0)
-                raw = topics[w] * np.maximum(in_topics + prior - own, 1e-6)
+                raw = topics[w] * np.maximum(weights_now - own, 1e-6)
                 if raw.sum() == 0:
                     continue
                 shares[w] = raw / raw.sum()
                 predicted[w] = raw.sum() / (length + prior.sum() - min(document[w], 1.0))
-            in_topics = sum((document[w] * g for w, g in shares.items()), np.zeros(len(prior)))
+            in_topics = sum((document[w] * g for w, g in shares.items()), prior.copy())
         for w, g in shares.items():
             tokens[w] += document[w] * g
             likelihood += document[w] * np.log(predicted[w])
-        weights[m] = in_topics + prior
+        weights[m] = in_topics
     return Documents(tokens, weights, likelihood)
 
 

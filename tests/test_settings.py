@@ -171,7 +171,7 @@ def test_fields_that_exclude_each_other(kind: type[Settings], values: dict[str, 
         (ScanSettings(4, 1, "factors", "uniform", 4000, 2, 7), "d766fe15738c2e5b"),
         (ScanSettings(exact=True, third_moment=True), "7a00940055ace020"),
         (ScanSettings(range_finder="sample", sample_share=0.25, partition_by="year"), "0c246b55c2b55d30"),
-        (PolishSettings(), "0424640d358ffd77"),
+        (PolishSettings(steps=20, rounds=5), "0424640d358ffd77"),
         (PolishSettings(40, 9, 0, 3), "b4b11cca5cbcd6da"),
     ],
 )

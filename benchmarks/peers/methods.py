@@ -200,8 +200,8 @@ def dask_svd(corpus: Path, counts: sparse.csr_array, rank: int, seed: int) -> Fl
 METHODS: dict[str, Method] = {
     "LR-JSMF": Method("topics", anchored()),
     "LR-JSMF uniform": Method("topics", anchored("uniform")),
-    "LR-JSMF polished": Method("topics", anchored(steps=20)),
-    "LR-JSMF polished 40": Method("topics", anchored(steps=40)),
+    "LR-JSMF polished": Method("topics", anchored(steps=10)),
+    "LR-JSMF polished 30": Method("topics", anchored(steps=30)),
     "STOD": Method("topics", tensor),
     "gensim LDA": Method("topics", gensim_lda(10), "gensim"),
     "gensim LDA 1 pass": Method("topics", gensim_lda(1), "gensim"),

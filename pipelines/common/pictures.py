@@ -55,7 +55,7 @@ LOOKS = {
     "LDA": Look(GREEN, "v", "--"),
     "uniform": Look(GREY, "", ":"),
     "LR-JSMF uniform": Look(VERMILION, "D", "--"),
-    "LR-JSMF polished 40": Look(VERMILION, "+", ":"),
+    "LR-JSMF polished 30": Look(VERMILION, "+", ":"),
     "gensim LDA": Look(BLUE, "v"),
     "gensim LDA 1 pass": Look(BLUE, "v", ":"),
     "online LDA": Look(GREEN, "<", "--"),

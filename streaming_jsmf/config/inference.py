@@ -280,7 +280,7 @@ class PolishSettings(Settings):
     Parameters
     ----------
     steps
-        Number of passes; on large corpora, all but the last five read a sample. 40 passes are thorough.
+        Number of passes; on large corpora, all but the last two read a sample. 30 passes are thorough.
     rounds
         Number of CVB0 iterations within each document at each step. More iterations lower the perplexity
         slightly but make topics overlap more.
@@ -290,7 +290,7 @@ class PolishSettings(Settings):
         Seed for sampling documents.
     """
 
-    steps: int = setting(20, group=POLISH, ge=1)
-    rounds: int = setting(5, group=POLISH, rare=True, ge=2)
+    steps: int = setting(8, group=POLISH, ge=1)
+    rounds: int = setting(4, group=POLISH, rare=True, ge=2)
     held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
     seed: int = seed_setting()

@@ -5,7 +5,8 @@ For the distinct words w of a document with counts c_w, and the expected tokens 
     g_wk ~ B_wk max(n_k + alpha_k - previous g_wk, FLOOR),    sum_k g_wk = 1,    n_k = sum_w c_w g_wk
 
 starting from n_k = n alpha_k / sum(alpha). Subtracting the previous g_wk excludes a token from its own prediction; the
-first round subtracts nothing.
+first round subtracts nothing. ``add_documents`` extrapolates n_k between rounds (``extrapolate``), which changes the
+path but not the fixed point.
 
 Rows are float32, with topics padded with zeros to full cache lines (``LANE``), so that loops over topics have no
 remainder. Shares g are stored unnormalised; the reciprocals of their sums are in ``scales``.
@@ -29,6 +30,10 @@ LANE = 16
 
 #: Minimum weight of a topic in a document, before multiplication by the word's probability.
 FLOOR = np.float32(1e-6)
+
+#: Part of the last change of n_k that ``extrapolate`` adds. Four rounds with .4 give topics of the coherence and
+#: perplexity of five without.
+EXTRAPOLATION = np.float32(0.4)
 
 #: Probabilities below this fraction of a word's largest are set to 0: their products with ``FLOOR`` would be subnormal
 #: in single precision, which is very slow.
@@ -99,6 +104,20 @@ def weigh_topics(
 
 
 @inlined
+def extrapolate(prior: Single, before: Single, weights: Single) -> None:
+    """Move ``weights`` on by ``EXTRAPOLATION`` of their change since ``before``, to alpha_k or more; keep the sum."""
+    now, back, plain, moved = fill(_ONE + EXTRAPOLATION), fill(-EXTRAPOLATION), fill(_ZERO), fill(_ZERO)
+    for k in range(0, prior.size, LANE):
+        given = load(weights, k)
+        values = maximum(multiply_add(back, load(before, k), multiply(now, given)), load(prior, k))
+        store(weights, k, values)
+        plain, moved = add(plain, given), add(moved, values)
+    scale = fill(total(plain) / total(moved))
+    for k in range(0, prior.size, LANE):
+        store(weights, k, multiply(scale, load(weights, k)))
+
+
+@inlined
 def _add_tokens(
     ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
 ) -> None:
@@ -145,7 +164,8 @@ def add_documents(
     for document in range(indptr.size - 1):
         most = max(most, indptr[document + 1] - indptr[document])
     shares, scales = np.empty((most, prior.size), np.float32), np.empty(most, np.float32)
-    current, prior_sum, likelihood = np.empty(prior.size, np.float32), prior.sum(), 0.0
+    current, before = np.empty(prior.size, np.float32), np.empty(prior.size, np.float32)
+    prior_sum, likelihood = prior.sum(), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
         ids, numbers = words[here], counts[here]
@@ -154,7 +174,9 @@ def add_documents(
             current[k] = max(prior[k] * (_ONE + length / prior_sum), FLOOR)
         first_shares(ids, topics, current, shares, scales)
         for _ in range(rounds - 1):
+            before, current = current, before
             weigh_topics(numbers, shares, scales, prior, current)
+            extrapolate(prior, before, current)
             next_shares(ids, numbers, topics, current, shares, scales)
         likelihood += _log_likelihood(numbers, scales, length + prior_sum)
         if tokens.shape[0]:

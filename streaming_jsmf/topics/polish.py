@@ -1,8 +1,8 @@
 """Polish: improve the topics of a model by deterministic steps of CVB0 over the documents of a corpus.
 
-One pass (``draw``) copies held-out documents, which no step uses, and a sample; the first steps use the sample
-(``sampled``), the last ones (``step-1``, ...) a pass over all other documents each. If the corpus is no larger than a
-sample, all steps use the sample. A killed job resumes at the first part that was not committed, and results are
+One pass (``draw``) copies held-out documents, which no step uses, and a sample for each of the first steps
+(``sampled``); the last steps (``step-1``, ...) make a pass over all other documents each. If the corpus is no larger
+than a sample, all steps use the copy. A killed job resumes at the first part that was not committed, and results are
 bit-identical for all schedulers.
 """
 
@@ -23,7 +23,7 @@ from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, li
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import Step, first_topics, next_topics
+from streaming_jsmf.inference.polish import Step, first_topics, next_topics, over_relaxed
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, key_of
@@ -82,7 +82,7 @@ def polish(
     model's prior, which stays fixed. Anchors and topic correlations are kept; correlations from the topic shares of
     documents are added. The metrics include the log-likelihood at each step and the perplexity of held-out documents.
 
-    Makes one pass over the documents to draw a sample, and one for each of the last five steps. The same call
+    Makes one pass over the documents to draw samples, and one for each of the last two steps. The same call
     completes an interrupted run. The result does not depend on ``execution``. Raises ``InputError`` if ``out`` exists,
     the corpus has none of the model's words or a bad record, or memory is too small; ``StoreError`` if the model, a
     shard, or the work of an interrupted run is damaged.
@@ -237,8 +237,7 @@ class _Run:
     def result(self) -> PartialResult:
         sampled, given = self.request.sampled_steps, self.request.topics
         drawn = self._draw(sampled[0].share if sampled else 0.0)
-        documents = drawn()
-        held_out, longest = block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
+        held_out, longest = self._held_out(drawn)
         state = self.store.checkpoints("topics")
         # The sampled steps are one move together; each full step is a move.
         full = self.request.steps[len(sampled) :]
@@ -249,14 +248,18 @@ class _Run:
             if steps is sampled:
                 found = self._sampled(drawn, state, key, steps, last)
             else:
-                number = before.arrays["log_likelihood"].size + 1
-                found = self._full(number, state, key, steps[0], longest, last)
+                found = self._full(before, state, key, steps[0], longest, last)
             return self._watched(before, found, held_out)
 
         # The start is not evaluated: it may have been fitted to the held-out documents.
         start = first_topics(given.word_topic, given.term_count / given.term_count.sum())
         begin = PartialResult({"word_topic": start, "log_likelihood": np.zeros(0)})
         return run_steps(state, begin, len(moves), move)
+
+    def _held_out(self, drawn: Read) -> tuple[Counts, float]:
+        """Held-out documents, and the maximum length; frees the sample."""
+        documents = drawn()
+        return block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
 
     def _draw(self, share: float) -> Read:
         reduction = DrawReduction(self.inputs, share)
@@ -278,8 +281,9 @@ class _Run:
         return job.result()
 
     def _full(
-        self, number: int, state: Checkpoints, key: str, step: Step, longest: float, last: bool
+        self, before: PartialResult, state: Checkpoints, key: str, step: Step, longest: float, last: bool
     ) -> PartialResult:
+        number = before.arrays["log_likelihood"].size + 1
         threads = max(1, self.executor.tasks_at_once // len(self.partitions))
         reduction = StepReduction(
             self.inputs, f"step-{number}", partial(state.read_fold, key), step, longest, last, threads
@@ -288,9 +292,12 @@ class _Run:
         sums = fold_partitions(
             checkpoints, reduction, keys, self.partitions, self.store.request, self.executor
         )
+        topics = next_topics(sums.arrays["tokens"], last=last)
+        if step.relaxed:
+            topics = over_relaxed(topics, before.arrays["word_topic"])
         log_likelihood = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
         arrays = {
-            "word_topic": next_topics(sums.arrays["tokens"], last=last),
+            "word_topic": topics,
             "shares": sums.arrays["shares"],
             "pairs": sums.arrays["pairs"],
             "log_likelihood": np.array([log_likelihood]),

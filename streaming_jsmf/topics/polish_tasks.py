@@ -17,13 +17,18 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.polish import (
+    HELD_OUT_DRAW,
+    SAMPLE_DRAW,
     Step,
     StepSums,
-    drawn_documents,
+    document_draws,
+    in_sample,
     log_lengths,
     longest_document,
     next_topics,
+    over_relaxed,
     plan_steps,
+    sampled_range,
     step_sums,
 )
 from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars, added
@@ -41,7 +46,7 @@ Counts = csr_array[Any]
 Read: TypeAlias = Callable[[], PartialResult]
 
 #: Increase when the same request gives other bits.
-ALGORITHM_VERSION = 3
+ALGORITHM_VERSION = 4
 
 #: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
@@ -51,9 +56,6 @@ MOST_HELD_OUT = 0.02
 
 #: N x K float64 arrays per worker: topics in both precisions, and sums of blocks, partition and fold.
 TALL_ARRAYS = 6
-
-#: Numbers of the random draws, which share the numbering of steps: held-out documents, and the first step's sample.
-HELD_OUT_DRAW, SAMPLE_DRAW = -1, 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class PolishRequest:
         """Projected peak memory in bytes: topics and sums of each worker, a row group, and the sample."""
         row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
         each = TALL_ARRAYS * 8 * self.topics.word_topic.size + row_group * BYTES_PER_NONZERO_READ
-        sample = 2 * BYTES_PER_SAMPLED * min(polish_step.SAMPLE_NONZEROS, self.corpus.nonzeros)
+        most = polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS
+        sample = 2 * BYTES_PER_SAMPLED * min(most, self.corpus.nonzeros)
         return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
 
 
@@ -129,13 +132,16 @@ class Inputs:
         ids = self.read("ids")
         for unit in partition.units:
             block = over_vocabulary(read_block(unit, ids.size), ids, self.n_words)
-            held_out = drawn_documents(unit.content, block.shape[0], HELD_OUT_DRAW, self.held_out, self.seed)
-            yield unit.content, block, held_out
+            draws = document_draws(unit.content, block.shape[0], HELD_OUT_DRAW, self.seed)
+            yield unit.content, block, draws < self.held_out
 
 
 @dataclass(frozen=True)
 class DrawReduction:
-    """Held-out and sampled documents in corpus order, and the sums of ``log_lengths`` over all documents."""
+    """Held-out and sampled documents in corpus order, and the sums of ``log_lengths`` over all documents.
+
+    ``share`` is that of one sampled step; ``sample_draws`` tell which steps use a document (``in_sample``).
+    """
 
     inputs: Inputs
     share: float
@@ -145,9 +151,10 @@ class DrawReduction:
         """One pass over the partition, with one row group in memory at a time."""
         drawn = None
         for content, block, held in self.inputs.blocks(partition):
-            sample = drawn_documents(content, block.shape[0], SAMPLE_DRAW, self.share, self.inputs.seed)
-            arrays: dict[str, NDArray[Any]] = {}
-            for name, rows in (("held_out", held), ("sample", sample & ~held)):
+            draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.inputs.seed)
+            sample = (draws < sampled_range(self.share)) & ~held
+            arrays: dict[str, NDArray[Any]] = {"sample_draws": draws[sample]}
+            for name, rows in (("held_out", held), ("sample", sample)):
                 chosen = block[np.flatnonzero(rows)]
                 arrays[f"{name}_lengths"] = np.diff(chosen.indptr).astype(np.int64)
                 arrays[f"{name}_words"] = chosen.indices.astype(np.int32)
@@ -183,7 +190,7 @@ def block_of(drawn: PartialResult, name: str, n_words: int) -> Counts:
 
 @dataclass(frozen=True)
 class SampledReduction:
-    """All steps on the sample, as one part; ``last`` if no full steps follow."""
+    """All sampled steps, as one part; ``last`` if no full steps follow."""
 
     inputs: Inputs
     drawn: Read
@@ -193,15 +200,16 @@ class SampledReduction:
     name: str = "sampled"
 
     def compute(self, steps: Sequence[Step]) -> PartialResult:
-        """Run the steps on the sample, without a pass over the corpus."""
+        """Run the steps on the drawn documents, without a pass over the corpus."""
         topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
         drawn = self.drawn()
         sample, longest = block_of(drawn, "sample", self.inputs.n_words), longest_of(drawn)
         log_likelihood = []
-        for number, step in enumerate(steps, start=1):
-            last = self.last and number == len(steps)
+        for number, step in enumerate(steps):
+            last = self.last and number + 1 == len(steps)
+            used = in_sample(drawn.arrays["sample_draws"], number, step.share)
             sums = step_sums(
-                sample,
+                sample if used.all() else sample[np.flatnonzero(used)],
                 topics,
                 prior,
                 rounds=step.rounds,
@@ -209,7 +217,9 @@ class SampledReduction:
                 with_pairs=last,
                 threads=self.threads,
             )
-            topics = next_topics(sums.tokens, last=last)
+            before, topics = topics, next_topics(sums.tokens, last=last)
+            if step.relaxed:
+                topics = over_relaxed(topics, before)
             log_likelihood.append(sums.log_likelihood / max(sums.n_tokens, 1.0))
         arrays = {
             "word_topic": topics,
