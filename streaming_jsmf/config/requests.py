@@ -248,6 +248,8 @@ class DocumentQuery(Settings):
         COLUMN:year, COLUMN:quarter, COLUMN:month or COLUMN:day.
     similar
         List the documents whose shares are most similar to those of this document.
+    outliers
+        List the documents of this corpus whose words the topics explain least.
     number
         Number of documents to list.
     """
@@ -255,12 +257,15 @@ class DocumentQuery(Settings):
     topic: int | None = _question(None, absent="all topics", metavar="K")
     by: str | None = _question(None, absent="over all documents", metavar="COLUMN")
     similar: str | None = _question(None, absent="none", metavar="DOCUMENT_ID")
+    outliers: Any = _question(None, absent="none", metavar="CORPUS")
     number: int | None = _question(None, absent=str(DEFAULT_NUMBER), ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.similar is not None and (self.by is not None or self.topic is not None):
-            raise InputError("--similar excludes --topic and --by; give one")
+        for name in ("similar", "outliers"):
+            others = [other for other in ("topic", "by", "similar") if other != name]
+            if getattr(self, name) is not None and any(getattr(self, other) is not None for other in others):
+                raise InputError(f"--{name} excludes --{', --'.join(others)}; give one")
 
 
 @dataclass(frozen=True)

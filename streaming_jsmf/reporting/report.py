@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ReportRequest, takes
-from streaming_jsmf.documents.queries import shown_shares_of
+from streaming_jsmf.documents.merged_shares import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
