@@ -77,6 +77,32 @@ def test_the_oracle_in_closed_form_is_counting(counts: Counts) -> None:
         np.testing.assert_allclose(getattr(closed, name), values, atol=1e-15, err_msg=name)
 
 
+def test_equation_8_is_exact_with_the_permutations_of_matlab_only(counts: Counts) -> None:
+    few = counts[:, :8]
+    weights = reference_stod.tensor_weights(few, "uniform")
+    exact = reference_stod.counted_moments(few, weights).third
+    kept = few[weights > 0].astype(float)
+    lengths = kept.sum(axis=1)
+    scaled = kept / (lengths * (lengths - 1) * (lengths - 2))[:, None]
+    identity = np.eye(8)
+    a1, a2 = (
+        np.einsum("dx,dy,dz->xyz", scaled, kept, kept),
+        np.einsum("dx,dy,yz->xyz", scaled, kept, identity),
+    )
+    a3 = np.einsum("dx,xy,yz->xyz", scaled, identity, identity)
+    matlab, printed = (
+        (a1 - a2 - first - second + 2 * a3) / len(kept)
+        for first, second in (
+            (np.transpose(a2, (1, 0, 2)), np.transpose(a2, (1, 2, 0))),
+            (np.einsum("jik->ijk", a2), np.einsum("jki->ijk", a2)),
+        )
+    )
+    np.testing.assert_allclose(matlab, exact, atol=1e-15)
+    assert printed.sum() == pytest.approx(1.0)
+    assert printed.min() < 0
+    assert np.abs(printed - printed.transpose(1, 0, 2)).max() > 0.01
+
+
 def test_summing_a_moment_gives_the_one_before(counts: Counts) -> None:
     basis = np.eye(N_WORDS)
     found = moments_of(counts, basis)
