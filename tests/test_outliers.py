@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,23 @@ def test_outliers_are_the_documents_of_least_gain(folder: Path) -> None:
     np.testing.assert_allclose(found["gain"], gain[expected], rtol=1e-6)
     edited = sj.TopicModel(model).save(folder / "edited").merge([0, 1])
     pd.testing.assert_frame_equal(edited.documents(shares, outliers=corpus, number=5), found)
+
+
+def test_the_report_lists_them(folder: Path, invoke: Command, tmp_path: Path) -> None:
+    page, shares = tmp_path / "page.html", folder / "shares.parquet"
+    sj.report(folder / "model", page, shares=shares, corpus=folder / "model.corpus")
+    section = page.read_text().partition('<section id="outliers"')[2].partition("</section>")[0]
+    found = sj.least_explained_documents(folder / "model", shares, folder / "model.corpus")
+    listed = re.findall(
+        r'<li><p><span class="word">(d\d+)</span> <span class="faint">gain</span> <span class="number">([\d.]+)',
+        section,
+    )
+    assert listed == [
+        (name, f"{gain:.3f}") for name, gain in zip(found["document_id"], found["gain"], strict=True)
+    ]
+    assert section.count('<span class="word">plain</span>') == len(found) == 10
+    outcome = invoke("report", folder / "model", tmp_path / "other.html", "--corpus", folder / "model.corpus")
+    refused(outcome, 2, "--corpus", "--shares")
 
 
 def test_the_verb_and_what_it_refuses(folder: Path, invoke: Command, tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ class ReportRequest(Settings):
         Topic shares that transform wrote with MODEL; adds the top documents of each topic.
     by
         Column of SHARES by which to group documents; dates by COLUMN:year, :quarter, :month or :day.
+    corpus
+        Corpus of SHARES; adds the documents that the topics explain least.
     topics
         Which model to show from a directory of several K.
     """
@@ -143,12 +145,15 @@ class ReportRequest(Settings):
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
     shares: str | Path | None = setting(None, absent="none", metavar="SHARES")
     by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
+    corpus: Any = setting(None, absent="none", metavar="CORPUS")
     topics: int | None = setting(None, absent="the largest", metavar="K")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.by is not None and self.shares is None:
             raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
+        if self.corpus is not None and self.shares is None:
+            raise InputError("--corpus takes the corpus of --shares; give the file that transform wrote, too")
 
 
 @dataclass(frozen=True)
