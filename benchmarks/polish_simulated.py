@@ -1,6 +1,6 @@
 """Errors of the topics of both engines on simulated corpora, before and after polish.
 
-    python -m benchmarks.polish_simulated [--documents 5000,20000,100000] [--steps 20] [--seeds 1]
+    python -m benchmarks.polish_simulated [--documents 5000,20000,100000] [--steps 10] [--seeds 1]
 
 LDA as in `simulate`: 10,000 words, 50 topics (Dirichlet distribution of mass 200), documents of about 100 tokens, prior
 1/K per topic. Prints the mean L1 distance (at most 2) between matched topics and true topics with default settings, for
@@ -77,7 +77,7 @@ def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
     show_default=True,
     help="Sizes, separated by commas.",
 )
-@click.option("--steps", default=20, show_default=True, help="Steps of polish.")
+@click.option("--steps", default=10, show_default=True, help="Steps of polish.")
 @click.option("--seeds", default=1, show_default=True, help="Number of corpora of each size.")
 def main(documents: str, steps: int, seeds: int) -> None:
     click.echo("| documents | engine | error | polished | scan and infer, s | steps, s |")

@@ -48,6 +48,7 @@ _EXPORTS = {
     "scan": "streaming_jsmf.moments.scan",
     "show": "streaming_jsmf.reporting.report",
     "shares_by": "streaming_jsmf.documents.queries",
+    "least_explained_documents": "streaming_jsmf.documents.queries",
     "similar_documents": "streaming_jsmf.documents.queries",
     "to_dask_array": "streaming_jsmf.corpus.csr",
     "transform": "streaming_jsmf.documents.transform",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from streaming_jsmf.documents.interop import model_to_pyldavis as model_to_pyldavis
     from streaming_jsmf.documents.over_time import over_time as over_time
     from streaming_jsmf.documents.queries import documents_of_topic as documents_of_topic
+    from streaming_jsmf.documents.queries import least_explained_documents as least_explained_documents
     from streaming_jsmf.documents.queries import shares_by as shares_by
     from streaming_jsmf.documents.queries import similar_documents as similar_documents
     from streaming_jsmf.documents.transform import transform as transform

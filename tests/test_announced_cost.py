@@ -39,7 +39,7 @@ def test_a_rectification_of_the_whole_matrix_is_announced(caplog: pytest.LogCapt
 def test_fit_says_so_before_it_scans(
     corpus_path: Path, invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scanned(*_: object) -> None:
+    def scanned(*_: object, **__: object) -> None:
         raise InputError("the scan begins here")
 
     monkeypatch.setattr(rectify, "_MANY_TOPICS", 3)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, map_shares, perplexity
-from streaming_jsmf.ingestion.tokens import lists, split
+from streaming_jsmf.ingestion.readers import hashing
+from streaming_jsmf.ingestion.tokens import boilerplate, lists, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.rectification import enn_operator
@@ -179,6 +180,33 @@ def _pieces(_: int) -> tuple[Any, ...]:
     return np.arange(0, N_WORDS + 1, 10), pieces, 2 * pieces, lengths, np.arange(size, dtype=np.int32), size
 
 
+def _texts() -> tuple[Array, Array]:
+    """Offsets and bytes of two texts with marks of boilerplate, and words of more than eight letters."""
+    texts = [
+        b"From: a@b.org\n> quoted http://x.org text\n-- \nwww.y.org wrote:\n",
+        b"Words, incomprehensibly long words",
+    ]
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    data.flags.writeable = False
+    return np.cumsum([0, *map(len, texts)]), data
+
+
+def _split(_: int) -> tuple[Any, ...]:
+    offsets, data = _texts()
+    size = int(offsets[-1])
+    found = np.zeros(3, np.int64), np.zeros(size, np.int32), np.zeros(size, np.uint8), np.zeros(65, np.int32)
+    return (offsets, data, *found, np.zeros(64, np.uint64), np.full(128, -1, np.int32), np.zeros(4, np.int64))
+
+
+def _hashed(_: int) -> tuple[Any, ...]:
+    starts, words, numbers = _counts(np.float64)
+    return (
+        starts.astype(np.int64),
+        np.stack([words, words + 1], 1).astype(np.uint64),
+        numbers.view(np.uint64),
+    )
+
+
 #: What the package calls; and what is called in those and has work arrays of its caller.
 KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "polish": (cvb0.add_documents, _polished),
@@ -241,7 +269,14 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "negative entries": (enn_operator.negative_entries, _negatives),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
+    "marks of boilerplate": (boilerplate._marks, lambda _: _texts()),
+    "single spaces": (tokenizer._single_spaces, lambda _: _texts()),
+    "pieces of texts": (split._fill, _split),
+    "table of pieces": (split._slots_of, lambda _: (np.arange(60, dtype=np.uint64), 128)),
     "words of pieces": (split._replace, _pieces),
+    "hashes of numbers": (hashing._numbers, lambda _: (np.arange(60, dtype=np.uint64),)),
+    "hashes of strings": (hashing._strings, lambda _: _texts()),
+    "hashes of bags": (hashing._bags, _hashed),
     "count codes": (lists._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
 }
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, over_time, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
-from streaming_jsmf.documents.queries import open_shares_of
+from streaming_jsmf.documents.merged_shares import open_shares_of
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of

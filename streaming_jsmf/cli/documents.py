@@ -27,9 +27,9 @@ MARKED_WORDS = 100
 @options_of(DocumentQuery)
 @answer_options
 def documents(model: str, shares: str, *, listener: object, **options: Any) -> str:
-    """Query SHARES, which transform wrote with MODEL: documents of a topic, shares by group, similar documents.
+    """Query SHARES, which transform wrote with MODEL: documents of a topic, shares by group, similar ones, outliers.
 
-    Without --topic, --by and --similar: the mean share of each topic over all documents.
+    Without --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
     """
     del listener
     from streaming_jsmf.documents.queries import query

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from streaming_jsmf.cli.answer import Answer, answer_options
 from streaming_jsmf.cli.verb import options_of, path, verb
 from streaming_jsmf.config import OverTimeRequest
 from streaming_jsmf.display import table, wrapped
+
+#: The periods of a topic.
+Series = list[dict[str, Any]]
 
 #: Number of topics that rose most, and that fell most, in the answer.
 SHOWN = 5
@@ -45,34 +49,40 @@ def over_time(model: str, shares: str, *, listener: object, **options: Any) -> s
 def _changes(rows: list[dict[str, Any]]) -> Iterator[str]:
     """The topics that rose and fell most, and their words in each period if known."""
     period = next(iter(rows[0]))
-    topics = {row["topic"]: [other for other in rows if other["topic"] == row["topic"]] for row in rows}
-    first, last = rows[0][period], rows[-1][period]
-    documents = sum(row["documents"] for row in next(iter(topics.values())))
+    by_topic = groupby(sorted(rows, key=lambda row: row["topic"]), key=lambda row: row["topic"])
+    topics = [list(series) for _, series in by_topic]
+    names = [row[period] for row in topics[0]]
+    documents = sum(row["documents"] for row in topics[0])
+    yield f"{len(names)} values of {period}, {names[0]} to {names[-1]}; {documents:,} documents"
+    if len(names) == 1:
+        yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
+        return
+    ordered = sorted(topics, key=lambda series: -series[0]["change"])
+    rising = [series for series in ordered if series[0]["change"] > 0][:SHOWN]
+    falling = [series for series in reversed(ordered) if series[0]["change"] < 0][:SHOWN]
+    yield _means(period, rising, falling)
+    for series in (*rising, *falling) if "words" in rows[0] else ():
+        yield f"topic {series[0]['topic']}: {series[0]['label']}"
+        for row in series:
+            yield from wrapped(row["words"], f"  {row[period]}  ")
+
+
+def _means(period: str, rising: list[Series], falling: list[Series]) -> str:
+    """Mean shares in the first and the last third of the periods, and their difference."""
     import numpy as np
 
     from streaming_jsmf.documents.over_time import thirds
 
-    yield f"{len(rows) // len(topics)} values of {period}, {first} to {last}; {documents:,} documents"
-    if first == last:
-        yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
-        return
-    ordered = sorted(topics.values(), key=lambda series: -series[0]["change"])
-    rising = [series for series in ordered if series[0]["change"] > 0][:SHOWN]
-    falling = [series for series in reversed(ordered) if series[0]["change"] < 0][:SHOWN]
-    weights = thirds(np.array([row["documents"] for row in ordered[0]]))
-    names = [row[period] for row in ordered[0]]
-    spans = [f"{span[0]}..{span[-1]}" for span in ([names[i] for i in np.flatnonzero(of)] for of in weights)]
-    lines = [("topic", *spans, "change", "label")]
+    first = (rising or falling)[0]
+    weights = thirds(np.array([row["documents"] for row in first]))
+    spans = [[row[period] for row, weight in zip(first, of, strict=True) if weight] for of in weights]
+    lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "change", "label")]
     for title, group in (("rose", rising), ("fell", falling)):
         lines.append((title, "", "", "", ""))
         for series in group:
             means = (f"{mean:.1%}" for mean in weights @ [row["share"] for row in series])
             lines.append((str(series[0]["topic"]), *means, _change(series[0]), series[0]["label"]))
-    yield table(lines, ">>>><")
-    for series in (*rising, *falling) if "words" in rows[0] else ():
-        yield f"topic {series[0]['topic']}: {series[0]['label']}"
-        for row in series:
-            yield from wrapped(row["words"], f"  {row[period]}  ")
+    return table(lines, ">>>><")
 
 
 def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -94,5 +104,7 @@ def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
 def _change(row: dict[str, Any]) -> str:
     if row["change"] is None:
         return "-"
-    error = "" if row["change_error"] is None else f" +- {1.96 * row['change_error']:.1%}"
+    from streaming_jsmf.documents.over_time import NORMAL
+
+    error = "" if row["change_error"] is None else f" +- {NORMAL * row['change_error']:.1%}"
     return f"{row['change']:+.1%}{error}"

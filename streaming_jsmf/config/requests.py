@@ -136,6 +136,8 @@ class ReportRequest(Settings):
         Topic shares that transform wrote with MODEL; adds the top documents of each topic.
     by
         Column of SHARES by which to group documents; dates by COLUMN:year, :quarter, :month or :day.
+    corpus
+        Corpus of SHARES; adds the documents that the topics explain least.
     topics
         Which model to show from a directory of several K.
     """
@@ -143,12 +145,15 @@ class ReportRequest(Settings):
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
     shares: str | Path | None = setting(None, absent="none", metavar="SHARES")
     by: str | None = setting(None, absent="a year or date", metavar="COLUMN")
+    corpus: Any = setting(None, absent="none", metavar="CORPUS")
     topics: int | None = setting(None, absent="the largest", metavar="K")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.by is not None and self.shares is None:
             raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
+        if self.corpus is not None and self.shares is None:
+            raise InputError("--corpus takes the corpus of --shares; give the file that transform wrote, too")
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,8 @@ class DocumentQuery(Settings):
         COLUMN:year, COLUMN:quarter, COLUMN:month or COLUMN:day.
     similar
         List the documents whose shares are most similar to those of this document.
+    outliers
+        List the documents of this corpus whose words the topics explain least.
     number
         Number of documents to list.
     """
@@ -255,12 +262,15 @@ class DocumentQuery(Settings):
     topic: int | None = _question(None, absent="all topics", metavar="K")
     by: str | None = _question(None, absent="over all documents", metavar="COLUMN")
     similar: str | None = _question(None, absent="none", metavar="DOCUMENT_ID")
+    outliers: Any = _question(None, absent="none", metavar="CORPUS")
     number: int | None = _question(None, absent=str(DEFAULT_NUMBER), ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.similar is not None and (self.by is not None or self.topic is not None):
-            raise InputError("--similar excludes --topic and --by; give one")
+        for name in ("similar", "outliers"):
+            others = [other for other in ("topic", "by", "similar") if other != name]
+            if getattr(self, name) is not None and any(getattr(self, other) is not None for other in others):
+                raise InputError(f"--{name} excludes --{', --'.join(others)}; give one")
 
 
 @dataclass(frozen=True)

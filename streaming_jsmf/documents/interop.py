@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, write_corpus
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.documents.queries import open_shares_of
+from streaming_jsmf.documents.merged_shares import open_shares_of
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalise

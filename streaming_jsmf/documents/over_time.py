@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import OverTimeRequest, takes
-from streaming_jsmf.corpus.csr import read_block
-from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.records import Place, document_ids, id_column
-from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents import queries
+from streaming_jsmf.documents.matched import matched_documents
+from streaming_jsmf.documents.merged_shares import open_shares_of
 from streaming_jsmf.documents.queries import DOCUMENTS, ERROR, SHARE, TOPIC
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics, shown_topics
@@ -176,17 +172,18 @@ def period_words(
     listed = shown.listed_words(CANDIDATES)
     used, places = np.unique(listed, return_inverse=True)
     word_topic = topics.word_topic[used]
-    file = queries.open_shares_of(model, shares)
+    file = open_shares_of(model, shares)
     opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     ids, places_of = topics.ids_of_corpus(opened), np.full(len(topics.words), -1)
     places_of[used] = np.arange(used.size)
     ids = np.where(ids >= 0, places_of[ids], -1)
     sums: dict[Any, Floats] = {}
-    for counts, periods, theta in _documents(file, opened, by):
+    column, label, _ = queries.grouping(file, by)
+    for counts, table in matched_documents(file, opened, [column]):
+        theta, values = file.about.dense(table), table.column(column)
         known = over_vocabulary(counts, ids, used.size)
         ratios = csr_array((_ratios(known, theta, word_topic), known.indices, known.indptr), known.shape)
-        for period in dict.fromkeys(periods):
-            rows = np.flatnonzero([one == period for one in periods])
+        for period, rows in queries.rows_by_value(values if label is None else label(values)):
             tokens = word_topic * np.asarray(csr_array(ratios[rows]).T @ theta[rows])
             of_shown = np.stack([tokens[:, list(group)].sum(axis=1) for group in shown.groups])
             total = sums.setdefault(period, np.zeros(listed.shape))
@@ -223,50 +220,3 @@ def _chosen(
             number: [str(words[word]) for word in row] for number, row, own in rows if own.sum() > 0
         }
     return chosen
-
-
-def _documents(
-    shares: SharesFile, corpus: Corpus, by: str
-) -> Iterator[tuple[csr_array[Any], list[Any], Floats]]:
-    """Yield the counts, the periods and the topic shares of the documents of each row group of a corpus.
-
-    Documents are matched by id; those of the shares may be more, in the same order.
-    """
-    column, label, _ = queries.grouping(shares, by)
-    columns = list(dict.fromkeys([DOCUMENT_ID, column, *shares.about.columns]))
-    tables, first = shares.tables(columns), 0
-    held = next(tables, None)
-    for unit in list_units(corpus):
-        wanted, rows, place = _ids(unit, first), [], 0
-        first += unit.rows
-        names: list[Any] = [] if held is None else held.column(DOCUMENT_ID).to_pylist()
-        for name in wanted:
-            while place >= len(names) or names[place] != name:
-                if place < len(names):
-                    place += 1
-                    continue
-                more = next(tables, None)
-                if more is None:
-                    raise InputError(
-                        f"{corpus.root}: document {name!r} has no shares in {shares.path}; give the corpus of these "
-                        "shares"
-                    )
-                held = pa.concat_tables([held, more])
-                names += more.column(DOCUMENT_ID).to_pylist()
-            rows.append(place)
-            place += 1
-        assert held is not None, "no document without shares"
-        table = held.take(pa.array(rows, pa.int64()))
-        held = held.slice(place)
-        values = table.column(column)
-        periods = (values if label is None else label(values)).to_pylist()
-        yield read_block(unit, corpus.n_words), periods, shares.about.dense(table)
-
-
-def _ids(unit: Any, first: int) -> Sequence[Any]:
-    with open_parquet(unit.path, unit.path) as file:
-        name = id_column(file.schema_arrow.names)
-        if name is None:
-            return range(first, first + unit.rows)
-        column = file.read_row_group(unit.row_group, columns=[name], use_threads=False).column(name)
-    return document_ids(column, name, Place(unit.path, unit.row_group)).to_pylist()  # type: ignore[no-any-return]

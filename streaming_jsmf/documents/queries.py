@@ -6,7 +6,7 @@ import datetime
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
-from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, SharesFile, to_lists
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.documents.merged_shares import MergedShares, open_shares_of, shown_shares_of
+from streaming_jsmf.documents.outliers import least_explained
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, Least, SharesFile
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import local_path, normalise
+from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import shown_topics
-from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
-from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
+from streaming_jsmf.topics.store import AnyModel, Model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,14 +34,8 @@ logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
 #: Result columns.
-SHARE, TOPIC, LABEL, DOCUMENTS, ERROR, DISTANCE = (
-    "share",
-    "topic",
-    "label",
-    "documents",
-    "standard_error",
-    "distance",
-)
+SHARE, TOPIC, LABEL = "share", "topic", "label"
+DOCUMENTS, ERROR, DISTANCE = "documents", "standard_error", "distance"
 
 #: Names of columns that contain times regardless of their type, in order of preference.
 TIMES = ("year", "date", "time", "timestamp", "published", "created")
@@ -91,19 +86,50 @@ def similar_documents(
     return query(model, shares, similar=str(document), number=number).to_pandas()
 
 
+def least_explained_documents(
+    model: AnyModel | Model, shares: str | Path, corpus: AnyPath | Corpus, number: int = DEFAULT_NUMBER
+) -> pd.DataFrame:
+    """Return the documents whose words the topics explain least, in ascending order of ``gain``, with their metadata.
+
+    The gain of a document is the mean over its tokens of log(p(w | theta) / p(w)), in nats: how much more probable the
+    topics of the document make its words than their frequencies in the training corpus. p(w | theta) = .99 (B theta)_w
+    + .01 p(w) with its topic shares theta. Unknown words do not count, and documents with fewer than half of the mean
+    number of distinct words are left out. One pass over the shares and the corpus.
+
+    Parameters
+    ----------
+    shares, corpus
+        The file that ``transform`` wrote with the model, and the corpus of these documents.
+
+    Raises
+    ------
+    InputError
+        If the shares are of another model, or documents of the corpus have no shares.
+
+    Examples
+    --------
+    >>> least_explained_documents("model", "shares.parquet", "corpus", number=20)  # doctest: +SKIP
+    """
+    return query(model, shares, outliers=corpus, number=number).to_pandas()
+
+
 @takes(DocumentQuery)
 def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False, **options: Any) -> Any:
-    """Return ``similar_documents``, ``documents_of_topic`` or ``shares_by`` as an Arrow table; same errors.
+    """Return ``similar_documents``, ``documents_of_topic``, ``least_explained_documents`` or ``shares_by``.
+
+    The result is an Arrow table; errors are the same.
 
     The fields of ``DocumentQuery`` are keyword arguments; ``grouped`` requests ``shares_by`` for a ``topic`` without
     ``by``. Raises ``InputError`` if arguments exclude each other.
     """
     asked = DocumentQuery.of(options)
     topic, by, similar = asked.topic, asked.by, asked.similar
-    grouped = grouped or (similar is None and (topic is None or by is not None))
+    grouped = grouped or (similar is None and asked.outliers is None and (topic is None or by is not None))
     if grouped and asked.number is not None:
-        raise InputError("--number requires --similar, or --topic without --by; leave it out")
+        raise InputError("--number requires --similar, --outliers, or --topic without --by; leave it out")
     count = asked.number or DEFAULT_NUMBER
+    if asked.outliers is not None:
+        return least_explained(model, shares, asked.outliers, count)
     opened = open_shares_of(model, shares)
     if similar is not None:
         return nearest(opened, similar, count)
@@ -117,10 +143,8 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
             logger.info("topic %s: %s", topic, name)
         return largest(merged, [0], count)[0]
     table = by_group(merged, by)
-    place, topics = (
-        table.schema.get_field_index(TOPIC),
-        np.array(rows)[np.asarray(table.column(TOPIC))].tolist(),
-    )
+    place = table.schema.get_field_index(TOPIC)
+    topics = np.array(rows)[np.asarray(table.column(TOPIC))].tolist()
     table = table.set_column(place, TOPIC, [[shown.numbers[row] for row in topics]])
     return table.add_column(place + 1, LABEL, [[shown.names[row] for row in topics]])
 
@@ -129,58 +153,13 @@ def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
     """Return the shares of all documents (rows) and shown topics (columns)."""
     import pandas as pd
 
-    topics = shown_topics(model)
-    shown, columns = (
-        MergedShares.of(open_shares_of(model, shares), topics.groups),
-        pd.Index(topics.numbers, name="topic"),
-    )
+    shown = shown_shares_of(model, shares)
+    columns = pd.Index(shown_topics(model).numbers, name="topic")
     parts = []
     for table in shown.tables([DOCUMENT_ID, SHARES]):
         index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
         parts.append(pd.DataFrame(shown.about.dense(table), index, columns))
     return pd.concat(parts)
-
-
-def open_shares_of(model: AnyModel | Model, shares: str | Path) -> SharesFile:
-    """Open the topic shares of a model; raise ``InputError`` if they are of another model, or not topic shares."""
-    found = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
-    read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
-    if found.about.model != TopicParameters.of(read).topics_fingerprint:
-        name = "this model" if isinstance(model, Model) else str(model_path(model))
-        raise InputError(
-            f"{shares}: these are shares of another model than {name}; give its shares, or run transform"
-        )
-    return found
-
-
-def shown_shares_of(model: AnyModel, shares: str | Path) -> SharesFile:
-    """Open the shares of the topics that the model shows."""
-    return MergedShares.of(open_shares_of(model, shares), shown_topics(model).groups)
-
-
-@dataclass(frozen=True)
-class MergedShares(SharesFile):
-    """Shares of groups of topics of another file; topics in no group are omitted."""
-
-    file: SharesFile
-    groups: Sequence[Sequence[int]]
-
-    @classmethod
-    def of(cls, file: SharesFile, groups: Sequence[Sequence[int]]) -> MergedShares:
-        about = replace(file.about, n_topics=len(groups), top=None)
-        return cls(file.path, about, file.columns, file, groups)
-
-    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the tables of the other file, with shares summed over each group."""
-        stored = self.file.about.columns
-        metadata = [name for name in columns if name not in stored]
-        if SHARES not in columns:
-            yield from self.file.tables(metadata)
-            return
-        for table in self.file.tables([*metadata, *stored]):
-            values = self.file.about.dense(table)
-            sums = np.stack([values[:, list(group)].sum(axis=1) for group in self.groups], axis=1)
-            yield table.select(metadata).append_column(SHARES, to_lists(sums))
 
 
 def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]:
@@ -195,7 +174,7 @@ def largest(shares: SharesFile, topics: Sequence[int], number: int) -> list[Any]
                 f"there is no topic {topic}; the model has topics 0 to {shares.about.n_topics - 1}, as the verb topics "
                 "numbers them"
             )
-    kept = [_Least(number) for _ in topics]
+    kept = [Least(number) for _ in topics]
     for table in shares.tables([*shares.columns, *shares.about.columns]):
         values, metadata = shares.about.dense(table), table.select(shares.columns)
         for topic, least in zip(topics, kept, strict=True):
@@ -209,7 +188,7 @@ def nearest(shares: SharesFile, document: str, number: int) -> Any:
     The Hellinger distance is sqrt(sum_k (sqrt(p_k) - sqrt(q_k))^2 / 2). Up to two passes. Raises ``InputError`` if
     there is no such document; ``StoreError`` if the shares are damaged.
     """
-    kept, before = _Least(number), 0
+    kept, before = Least(number), 0
     row, own = _find(shares, document)
     root = np.sqrt(own)
     for table in shares.tables([*shares.columns, *shares.about.columns]):
@@ -232,26 +211,6 @@ def _find(shares: SharesFile, document: str) -> tuple[int, Floats]:
             return before + row, shares.about.dense(table.slice(row, 1))[0]
         before += len(names)
     raise InputError(f"{shares.path} has no document {document!r}; give one of its column {DOCUMENT_ID}")
-
-
-class _Least:
-    """Keep the rows with the ``number`` smallest values; ties keep the earlier row."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._values: Floats = np.empty(0)
-        self._table: Any = None
-
-    def add(self, values: Floats, table: Any) -> None:
-        if self._table is not None:
-            values, table = np.concatenate([self._values, values]), pa.concat_tables([self._table, table])
-        first = np.argsort(values, kind="stable")[: self._number]
-        self._values, self._table = values[first], table.take(pa.array(first))
-
-    def result(self, second: str) -> Any:
-        """Return the rows in order, with column ``second`` after the id."""
-        others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
-        return self._table.select([DOCUMENT_ID, second, *others])
 
 
 def is_time(value: Any) -> bool:
@@ -306,6 +265,16 @@ def _periods(values: Any, unit: str) -> Any:
     return pc.binary_join_element_wise(*parts[:-1], known, "-")
 
 
+def rows_by_value(values: Any) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    """Yield each value of an Arrow column (null as None), and its rows in order."""
+    coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+    codes, names = np.asarray(coded.indices), coded.dictionary.to_pylist()
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        if rows.size:
+            yield names[codes[rows[0]]], rows
+
+
 def by_group(shares: SharesFile, by: str | None) -> Any:
     """Return mean topic shares of the documents with each value of a metadata column; None: of all documents.
 
@@ -339,13 +308,8 @@ class _Groups:
 
     def add_labelled(self, labels: Any, values: Floats) -> None:
         self._type = labels.type
-        coded = labels.combine_chunks().dictionary_encode(null_encoding="encode")
-        codes = np.asarray(coded.indices)
-        order = np.argsort(codes, kind="stable")
-        names = coded.dictionary.to_pylist()
-        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-            if rows.size:
-                self.add(names[codes[rows[0]]], values[rows])
+        for name, rows in rows_by_value(labels):
+            self.add(name, values[rows])
 
     def add(self, name: Any, values: Floats) -> None:
         sums = self._sums.setdefault(name, np.zeros((2, self._n_topics)))

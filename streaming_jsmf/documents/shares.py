@@ -148,3 +148,23 @@ def to_lists(values: NDArray[Any]) -> Any:
     return pa.ListArray.from_arrays(
         pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(values.ravel())
     )
+
+
+class Least:
+    """Keep the rows with the ``number`` smallest values; ties keep the earlier row."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._values: NDArray[np.float64] = np.empty(0)
+        self._table: Any = None
+
+    def add(self, values: NDArray[np.float64], table: Any) -> None:
+        if self._table is not None:
+            values, table = np.concatenate([self._values, values]), pa.concat_tables([self._table, table])
+        first = np.argsort(values, kind="stable")[: self._number]
+        self._values, self._table = values[first], table.take(pa.array(first))
+
+    def result(self, second: str) -> Any:
+        """Return the rows in order, with column ``second`` after the id."""
+        others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
+        return self._table.select([DOCUMENT_ID, second, *others])

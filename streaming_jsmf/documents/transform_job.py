@@ -27,7 +27,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import Place, document_ids, id_column
 from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions, shard_name
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.documents.queries import MergedShares
+from streaming_jsmf.documents.merged_shares import MergedShares
 from streaming_jsmf.documents.share_files import (
     ABOUT_NAME,
     TOPIC,

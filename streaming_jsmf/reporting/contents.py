@@ -50,6 +50,13 @@ class Documents(NamedTuple):
     of_topic: tuple[tuple[Document, ...], ...]
 
 
+class Outliers(NamedTuple):
+    """Names of the metadata columns, and the documents that the topics explain least, with ``gain`` as ``share``."""
+
+    columns: tuple[str, ...]
+    documents: tuple[Document, ...]
+
+
 class Change(NamedTuple):
     """Changes of topics (K,) over the groups up to ``last``, see ``over_time.changes``, and their standard errors."""
 
@@ -166,6 +173,7 @@ class Contents:
     documents: Documents | None = None
     groups: Groups | None = None
     levels: Levels | None = None
+    outliers: Outliers | None = None
 
     def __post_init__(self) -> None:
         expected = (len(self.topics), len(self.topics))

@@ -84,6 +84,7 @@ def render(contents: Contents) -> str:
     return _fill(
         "page.html.j2",
         contents=contents,
+        zip=zip,
         compared=Comparison.of(levels.choice, levels.missing) if levels and levels.choice else None,
         engine=_ENGINES.get(contents.engine, contents.engine),
         shown={

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streaming_jsmf.documents.queries import shown_shares_of
+from streaming_jsmf.documents.merged_shares import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.contents import Contents, Floats, Groups
 from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.documents import queries
+from streaming_jsmf.documents.outliers import least_explained
 from streaming_jsmf.documents.over_time import changes
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile
+from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import Change, Document, Documents, Floats, Groups, Integers
+from streaming_jsmf.reporting.contents import Change, Document, Documents, Floats, Groups, Integers, Outliers
+from streaming_jsmf.storage.paths import AnyPath
+from streaming_jsmf.topics.store import AnyModel
 
 #: Number of documents of each topic.
 NUMBER = 10
@@ -25,21 +30,25 @@ MOST_GROUPS = 200
 
 def documents_of(shares: SharesFile) -> Documents:
     """The documents with the largest share of each topic, with their metadata. One pass."""
-    columns = tuple(name for name in shares.columns if name != DOCUMENT_ID)
     tables = queries.largest(shares, range(shares.about.n_topics), NUMBER)
-    return Documents(
-        columns,
-        tuple(
-            tuple(
-                Document(
-                    _short(row[DOCUMENT_ID]),
-                    float(row[queries.SHARE]),
-                    tuple(_short(row[name]) for name in columns),
-                )
-                for row in table.to_pylist()
-            )
-            for table in tables
-        ),
+    return Documents(_columns(tables[0]), tuple(_documents(table) for table in tables))
+
+
+def outliers_of(model: AnyModel, shares: str | Path, corpus: AnyPath | Corpus) -> Outliers:
+    """The documents of a corpus that the topics explain least. One pass over the shares and the corpus."""
+    table = least_explained(model, shares, corpus, NUMBER)
+    return Outliers(_columns(table), _documents(table))
+
+
+def _columns(table: pa.Table) -> tuple[str, ...]:
+    """Metadata columns, which follow the id and the value of each document."""
+    return tuple(table.column_names[2:])
+
+
+def _documents(table: pa.Table) -> tuple[Document, ...]:
+    rows = (tuple(row.values()) for row in table.to_pylist())
+    return tuple(
+        Document(_short(name), float(value), tuple(map(_short, values))) for name, value, *values in rows
     )
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ReportRequest, takes
-from streaming_jsmf.documents.queries import shown_shares_of
+from streaming_jsmf.documents.merged_shares import shown_shares_of
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
-from streaming_jsmf.reporting.read_documents import documents_of, groups_of
+from streaming_jsmf.reporting.read_documents import documents_of, groups_of, outliers_of
 from streaming_jsmf.storage.lock import is_left, write_alone
 from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, require_suffix, store_path
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
@@ -26,10 +26,10 @@ def report(
 ) -> StorePath:
     """Write a self-contained HTML report of a model of any engine and return its path.
 
-    The page needs no network, and the same model and shares give the same bytes. Memory does not grow with N x K. No
-    pass over documents; up to three passes over ``shares``. Raises ``InputError`` if there is no model, it lists too
-    few words, the shares are from another model or lack the column, or ``out`` cannot be written or has a suffix other
-    than .html; ``StoreError`` if the model, its counts or the shares are damaged.
+    The page needs no network, and the same model and shares give the same bytes. Memory does not grow with N x K. Up to
+    four passes over ``shares``, and one over the documents with ``corpus``. Raises ``InputError`` if there is no model,
+    it lists too few words, the shares are from another model or corpus or lack the column, or ``out`` cannot be written
+    or has a suffix other than .html; ``StoreError`` if the model, its counts or the shares are damaged.
 
     Parameters
     ----------
@@ -112,6 +112,8 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
     if wanted.shares is not None:
         found = shown_shares_of(paths[own], wanted.shares)
         contents = replace(contents, groups=groups_of(found, wanted.by), documents=documents_of(found))
+        if wanted.corpus is not None:
+            contents = replace(contents, outliers=outliers_of(paths[own], wanted.shares, wanted.corpus))
     return render(contents)
 
 

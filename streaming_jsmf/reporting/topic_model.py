@@ -201,16 +201,14 @@ class TopicModel:
     def _tree(self) -> Tree:
         return topic_tree(read_contents(self.path).affinity)
 
-    def documents(
-        self, shares: str | Path, topic: int | None = None, *, by: str | None = None, number: int = 10
-    ) -> pd.DataFrame:
+    def documents(self, shares: str | Path, topic: int | None = None, **options: Any) -> pd.DataFrame:
         """Return the top documents of a topic or, with ``by`` or without ``topic``, mean shares by a column.
 
-        See ``documents_of_topic`` and ``shares_by``; ``shares`` is the file that ``transform`` wrote with this model.
+        Options are ``number``, ``by``, ``similar`` and ``outliers``, as of the verb; see ``documents_of_topic``,
+        ``shares_by``, ``similar_documents`` and ``least_explained_documents``. ``shares`` is the file that
+        ``transform`` wrote with this model.
         """
-        if topic is not None and by is None:
-            return documents.documents_of_topic(self, shares, topic, number)
-        return documents.shares_by(self, shares, by, topic)
+        return documents.query(self, shares, topic=topic, **options).to_pandas()
 
     def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
         """Return mean topic shares in each period of time; options are those of the function ``over_time``.

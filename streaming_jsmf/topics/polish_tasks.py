@@ -31,7 +31,7 @@ from streaming_jsmf.inference.polish import (
     sampled_range,
     step_sums,
 )
-from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars, added
+from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
@@ -149,7 +149,7 @@ class DrawReduction:
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
-        drawn = None
+        drawn = []
         for content, block, held in self.inputs.blocks(partition):
             draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.inputs.seed)
             sample = (draws < sampled_range(self.share)) & ~held
@@ -161,18 +161,19 @@ class DrawReduction:
                 arrays[f"{name}_counts"] = chosen.data.astype(np.float32)
             log_length, n_documents = log_lengths(block)
             scalars = {"log_length": log_length, "n_documents": n_documents}
-            drawn = self.fold(drawn, PartialResult(arrays, scalars))
-        assert drawn is not None, "a partition has units"
-        return drawn
+            drawn.append(PartialResult(arrays, scalars))
+        return _joined(drawn)
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Concatenate the arrays and add the scalars."""
-        if folded is None:
-            return partial
-        return PartialResult(
-            {name: np.concatenate([folded.arrays[name], new]) for name, new in partial.arrays.items()},
-            add_scalars(folded, partial),
-        )
+        return partial if folded is None else _joined([folded, partial])
+
+
+def _joined(parts: Sequence[PartialResult]) -> PartialResult:
+    arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
+    return PartialResult(
+        arrays, {name: sum(part.scalars[name] for part in parts) for name in parts[0].scalars}
+    )
 
 
 def longest_of(drawn: PartialResult) -> float:

@@ -13,6 +13,7 @@ function start() {
   });
   registerView("words", drawWordView);
   if (groups) registerView("groups", drawGroupView);
+  registerView("outliers", () => {}); // only if the page has them
   if (data.levels) registerView("levels", drawLevels);
   registerView("trust", () => {});
   document.addEventListener("click", followLink);
