@@ -7,7 +7,7 @@ methods are measured against the counted C (words x words), which must fit in me
 (default weights), `LR-JSMF sampled` (the scan starts from a quarter of the documents), `LR-JSMF polished`, `DC`, `DP`,
 `SC`. Times are CPU seconds of one thread, from eigenpairs to topics.
 
-OUT keeps stores and results, so an interrupted command can be run again; it gets fig3.parquet, fig3.md and fig3.png.
+OUT keeps stores and results, so an interrupted command can be run again; it gets fig3.parquet, fig3.md and fig3.svg.
 """
 
 from __future__ import annotations
@@ -73,13 +73,15 @@ def main(
     if quick:
         corpora, words, topics, max_topics, seeds, iterations = (f"nips={NIPS}",), 300, [3, 5], 5, 2, 30
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         setup = Setup(
             corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
         )
         rows += rows_of(name, setup, topics, methods, seeds, first)
-    published(out, label, rows, metrics, first)
+    published(out, label, rows, metrics, first, used)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ from pipelines.common.results import CellMissing, Row, publish
 from pipelines.common.scores import METRICS, Scorer
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import StreamingJSMFError
+from streaming_jsmf.corpus import Corpus
 
 #: Columns that compare a method with the first one.
 COMPARED = {
@@ -96,11 +97,18 @@ def _off(value: float | None, reference: float | None) -> float:
     return abs(value / reference - 1.0)
 
 
-def published(out: Path, name: str, rows: Sequence[Row], metrics: Sequence[str], first: str) -> None:
-    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.png``."""
+def published(
+    out: Path,
+    name: str,
+    rows: Sequence[Row],
+    metrics: Sequence[str],
+    first: str,
+    corpora: Mapping[str, Corpus],
+) -> None:
+    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md``, ``NAME.svg`` and ``NAME.json``."""
     text = "\n\n".join([table(rows, metrics), *([summary(rows, metrics, first)] if first else [])])
-    publish(out, name, rows, text)
+    publish(out, name, rows, text, corpora)
     if rows:
         figure = pictures.grid(rows, "corpus", "K", {metric: METRICS[metric] for metric in metrics})
-        pictures.save(figure, out / f"{name}.png")
+        pictures.save(figure, out / f"{name}.svg")
     click.echo(text)
