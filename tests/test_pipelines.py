@@ -25,7 +25,7 @@ from tests.corpora import planted, write_corpus
 #: Script -> stem and suffix of its files, and the number of its rows with --quick.
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
-    "lr_jsmf_fig3": ("fig3", ".svg", 2 * 6),  # five methods and one more seed at two K
+    "lr_jsmf_fig3": ("fig3", ".svg", 2 * 10),  # eight methods, two of them with two seeds, at two K
     "lr_jsmf_fig4": ("fig4", ".svg", 2 * (3 + 2)),
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", "", 6),
