@@ -26,7 +26,7 @@ from tests.corpora import planted, write_corpus
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
     "lr_jsmf_fig3": ("fig3", ".svg", 2 * 10),  # eight methods, two of them with two seeds, at two K
-    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (3 + 2)),
+    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (5 + 4)),  # AP with the smaller vocabulary only
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", "", 6),
     "jsmf_2015": ("jsmf", ".svg", 2 * 4),
