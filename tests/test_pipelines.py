@@ -28,7 +28,8 @@ SCRIPTS = {
     "lr_jsmf_fig3": ("fig3", ".svg", 2 * 10),  # eight methods, two of them with two seeds, at two K
     "lr_jsmf_fig4": ("fig4", ".svg", 2 * (5 + 4)),  # AP with the smaller vocabulary only
     "lr_jsmf_table1": ("words", "", 4 * 5),
-    "lr_jsmf_convergence": ("convergence", "", 6),
+    "lr_jsmf_convergence": ("convergence", ".svg", 6),
+    "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
     "jsmf_2015": ("jsmf", ".svg", 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
     "stod_fig2": ("stod_fig2", ".svg", 2 * len(stod_fig2.METHODS)),
