@@ -30,6 +30,7 @@ SCRIPTS = {
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", ".svg", 6),
     "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
+    "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
     "jsmf_2015": ("jsmf", ".svg", 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
     "stod_fig2": ("stod_fig2", ".svg", 2 * len(stod_fig2.METHODS)),
@@ -123,7 +124,7 @@ CHECKS = {
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    if name in ("jsmf_2015", "stod_fig1"):
+    if name in ("jsmf_2015", "jsmf_topics", "stod_fig1"):
         pytest.importorskip("tomotopy")
     stem, picture, rows = SCRIPTS[name]
     first = run(name, tmp_path)
