@@ -30,6 +30,7 @@ SCRIPTS = {
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", ".svg", 6),
     "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
+    "near_ties": ("near_ties", ".svg", 3 + 5),
     "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
     "jsmf_2015": ("jsmf", ".svg", 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
