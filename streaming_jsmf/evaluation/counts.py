@@ -17,12 +17,12 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, Integers, RowSketch, SelectedCounts
+from streaming_jsmf.evaluation.word_counts import CountRequest, SketchProbes, WordSelection, count_words
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.word_counts import CountRequest, SketchProbes, WordSelection, count_words
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
