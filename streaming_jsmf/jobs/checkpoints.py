@@ -20,17 +20,16 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_arrays, write_array
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,
     group_names,
-    in_threads,
     inside,
     make_directory,
     node_exists,
-    read_text,
+    read_bytes,
     remove_file,
-    remove_tree,
     remove_trees,
     sha256_of,
     write_json,
@@ -69,7 +68,7 @@ def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None
     """
     path = _record_path(store, name) / "zarr.json"
     try:
-        attributes = dict(json.loads(read_text(path))["attributes"])
+        attributes = dict(json.loads(read_bytes(path))["attributes"])
         if not {"arrays", "scalars"} <= attributes.keys():
             raise KeyError("arrays, scalars")
         return unsealed(attributes)
@@ -202,7 +201,7 @@ class Checkpoints:
             # Keep the record: it marks the part as done and has its cost.
             record = self._record("part", part)
             if record is not None and record["attempt"]:
-                remove_tree(self._arrays(record), ignore_errors=True)
+                remove_trees(self._arrays(record))
         for fold in folds:
             for folded, known in self._metadata_in_fold(fold).items():
                 if not self.is_committed(folded):
@@ -229,9 +228,9 @@ class Checkpoints:
     def drop(self, kind: str, key: str) -> None:
         """Remove a ``part`` or ``fold`` in any state, its record first."""
         name = self._name(kind, key)
-        remove_tree(self.store / RECORDS / name, ignore_errors=True)
+        remove_trees(self.store / RECORDS / name)
         for attempt in child_names(self.store / PARTIALS, f"{name}-"):
-            remove_tree(self.store / PARTIALS / attempt, ignore_errors=True)
+            remove_trees(self.store / PARTIALS / attempt)
 
     def drop_damaged_files(self) -> None:
         """Remove parts whose record or ``FILES`` are damaged. Reads each file once."""
@@ -276,7 +275,7 @@ class Checkpoints:
         prefixes = (self._name("part", ""), self._name("fold", ""))
         for group in (self.store / RECORDS, self.store / PARTIALS):
             names = child_names(group, f"{self.stage}-")
-            remove_trees([group / name for name in names if name.startswith(prefixes)])
+            remove_trees(*(group / name for name in names if name.startswith(prefixes)))
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
         """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts."""
@@ -341,5 +340,5 @@ class Checkpoints:
         """Remove a fold, its record first: a record must never refer to missing arrays."""
         record = self._record("fold", key)
         if record is not None:
-            remove_tree(self.store / RECORDS / self._name("fold", key), ignore_errors=True)
-            remove_tree(self._arrays(record), ignore_errors=True)
+            remove_trees(self.store / RECORDS / self._name("fold", key))
+            remove_trees(self._arrays(record))

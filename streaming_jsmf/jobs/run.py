@@ -26,7 +26,7 @@ from streaming_jsmf.jobs.tasks import (
     commit_part,
     commit_record,
 )
-from streaming_jsmf.storage.paths import in_threads
+from streaming_jsmf.storage.objects import in_threads
 
 logger = logging.getLogger(__name__)
 

@@ -171,7 +171,7 @@ def is_cleared(store: Moments) -> bool:
 
 def remove_leftovers(store: Moments) -> None:
     """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
-    remove_trees(leftovers(store))
+    remove_trees(*leftovers(store))
 
 
 def describe_word_ids(ids: NDArray[np.int64]) -> WordIds:
