@@ -16,8 +16,7 @@ from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.store import commit_stage, read_store
+from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.topics.infer import model_fingerprint
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
@@ -88,7 +87,7 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
     path = copy("with")
     store = read_store(path)
     turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
-    commit_stage(store, "basis", turned, {})
+    store.commit("basis", turned, {})
     assert read_store(path).missing_stages == ("projection", "third_moment")
     require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
 

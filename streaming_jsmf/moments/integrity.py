@@ -8,8 +8,7 @@ from functools import partial
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
-from streaming_jsmf.moments.reader import WORDS, Moments
-from streaming_jsmf.moments.stages.base import Scan, repair_hint
+from streaming_jsmf.moments.store import WORDS, Scan, Store, repair_hint
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import StorePath
 
@@ -24,13 +23,13 @@ class DamagedResults:
     intact_parts: frozenset[str]
 
 
-def require_intact(store: Moments) -> None:
+def require_intact(store: Store) -> None:
     """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message has the remedy."""
     for error in damage(store):
         raise error
 
 
-def damage(store: Moments) -> Iterator[StoreError]:
+def damage(store: Store) -> Iterator[StoreError]:
     """Yield the errors of all damaged results: final arrays, and the folds and parts that a complete store keeps."""
     yield from damage_of_groups(store).values()
     yield from damage_of_outcome(store, WORDS)
@@ -43,7 +42,7 @@ def damage(store: Moments) -> Iterator[StoreError]:
             yield from (*found.folds.values(), *found.parts.values())
 
 
-def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
+def damage_of_outcome(store: Store, stage: str) -> Iterator[StoreError]:
     """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays one at a time.
 
     A missing stage is not damaged, but a missing vocabulary is.
@@ -59,7 +58,7 @@ def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
         yield StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {repair_hint(store.path)}")
 
 
-def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
+def damage_of_word_ids(store: Store) -> Mapping[int, StoreError]:
     """Damage to the word ids of each corpus, by corpus index."""
     errors = {
         number: _error_of(partial(store.word_ids, entry))
@@ -68,7 +67,7 @@ def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
     return {number: error for number, error in errors.items() if error is not None}
 
 
-def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
+def damage_of_groups(store: Store) -> Mapping[StorePath, StoreError]:
     """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
     hint, places = repair_hint(store.path), (store.path / PARTIALS, store.path / RECORDS)
     errors = {place: _error_of(partial(read_attributes, place, hint=hint)) for place in places}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from streaming_jsmf.config import ScanSettings
@@ -23,7 +24,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.arrays import digest, read_attributes
 from streaming_jsmf.storage.paths import StorePath, node_exists
 from streaming_jsmf.validation import Strict, explain
 
@@ -37,13 +38,21 @@ ALGORITHM_VERSION = 5
 #: As ``ALGORITHM_VERSION``, for settings with a sample only.
 SAMPLE_VERSION = 2
 
+#: Name prefix of the arrays that ``WordIds`` describes.
+WORD_IDS = "columns-"
+
 
 class WordIds(Strict):
-    """Describes an array with the id in the store of each word of a corpus ."""
+    """Describes an array with the id in the store of each word of a corpus; its name is derived from its values."""
 
     name: str
     sha256: str
     n_words: int
+
+    @classmethod
+    def of(cls, ids: NDArray[np.int64]) -> WordIds:
+        sha256 = digest(ids).sha256
+        return cls(name=f"{WORD_IDS}{sha256[:16]}", sha256=sha256, n_words=len(ids))
 
 
 class CorpusEntry(Strict):
@@ -302,6 +311,11 @@ def read_manifest(path: StorePath) -> Manifest:
     if manifest.is_of_older_sample:
         raise InputError(f"{path}: has a sample of an earlier release; {hint}")
     return manifest
+
+
+def words_digest(words: Sequence[str]) -> str:
+    """sha256 of a vocabulary, equal to the digest of its array in a store."""
+    return digest(np.array(words, dtype=object)).sha256
 
 
 def refuse_lost_root(path: StorePath) -> None:

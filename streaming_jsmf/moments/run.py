@@ -31,11 +31,9 @@ from streaming_jsmf.moments.integrity import (
     damage_of_scan,
     damage_of_word_ids,
 )
-from streaming_jsmf.moments.manifest import Manifest
+from streaming_jsmf.moments.manifest import Manifest, words_digest
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import WORDS, Moments
-from streaming_jsmf.moments.stages.base import Scan, Stage
-from streaming_jsmf.moments.store import commit_stage, remove_leftovers, words_digest, write_word_ids
+from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store, write_word_ids
 from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 
@@ -45,7 +43,7 @@ logger = logging.getLogger(__name__)
 Partitions = Callable[[], tuple[Partition, ...]]
 
 
-def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
+def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
     """Run the missing and damaged stages of a store, then clear leftovers.
 
     Each scan of a stage is one pass over the partitions that are not committed. Corpora that are not in ``corpora``
@@ -64,10 +62,10 @@ def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = (
         if stage.keeps_parts and store.manifest.keep_partitions:
             _compute_kept_parts(store, stage, executor, load)
     # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
-    remove_leftovers(store)
+    store.remove_leftovers()
 
 
-def _run_stage(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _run_stage(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
@@ -78,7 +76,7 @@ def _run_stage(store: Moments, stage: Stage, executor: Executor, load: Partition
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
         history = [note for scan in scans for note in checkpoints.history(scan.keys)]
-        commit_stage(store, stage.name, final.arrays, final.scalars, history)
+        store.commit(stage.name, final.arrays, final.scalars, history)
         if not stage.keeps_fold(store.settings):
             checkpoints.clear()
 
@@ -97,7 +95,7 @@ def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Parti
     )
 
 
-def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
+def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
     """Discard damaged results of a stage; return whether something is lost that running the stage recomputes.
 
     A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
@@ -124,7 +122,7 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
     return lost
 
 
-def _refuse_lost_merges(store: Moments, scan: Scan, found: DamagedResults) -> None:
+def _refuse_lost_merges(store: Store, scan: Scan, found: DamagedResults) -> None:
     """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
     held = scan.order.covered(found.intact_folds)
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
@@ -135,7 +133,7 @@ def _refuse_lost_merges(store: Moments, scan: Scan, found: DamagedResults) -> No
             )
 
 
-def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _compute_kept_parts(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
     """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
     checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
     known = checkpoints.parts()
@@ -151,7 +149,7 @@ def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: 
         executor.compute(missing_parts)
 
 
-def repair_words(store: Moments) -> None:
+def repair_words(store: Store) -> None:
     """Recover damaged words and Zarr groups: the words from the corpora, and the word ids of each corpus from both.
 
     Raises ``InputError`` if a corpus has moved, and ``StoreError`` if the corpora have other words now.
@@ -162,7 +160,7 @@ def repair_words(store: Moments) -> None:
         write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
     if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
         words = _words_of_corpora(store)
-        commit_stage(store, WORDS, {"word": np.array(words, dtype=object)}, {})
+        store.commit(WORDS, {"word": np.array(words, dtype=object)}, {})
     for number, error in damage_of_word_ids(store).items():
         _warn_each([error], "the words of the corpus are looked up again")
         ids_of_words = {str(word): i for i, word in enumerate(store.read("word"))}
@@ -172,7 +170,7 @@ def repair_words(store: Moments) -> None:
         store.word_ids(entry)
 
 
-def _words_of_corpora(store: Moments) -> list[str]:
+def _words_of_corpora(store: Store) -> list[str]:
     words = [""] * store.n_words
     for entry in store.manifest.corpora:
         own, ids = open_corpus(entry.path).vocabulary().words, store.word_ids(entry)
