@@ -28,9 +28,8 @@ from streaming_jsmf.moments.manifest import (
 )
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.merge import merge_stores
-from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.run import run_stages
+from streaming_jsmf.moments.run import run_stages, switch
 from streaming_jsmf.storage.paths import join, normalise
 
 #: Applies a step to a store; the caller holds its lock.
@@ -182,15 +181,7 @@ def change_corpora(
     if not store.is_complete():
         # Finish an earlier interruption first, so that a failed change can fall back on a complete store.
         run_stages(store, executor, corpora)
-    return _switched(store, after, executor, corpora)
-
-
-def _switched(store: Moments, after: Manifest, executor: Executor, corpora: Sequence[Corpus]) -> Moments:
-    """Replace the manifest and run the missing stages; restore the old manifest if the input is bad."""
-    if store.reads_twice:
-        # Detect a moved corpus now, not after scan 1.
-        load_partitions(after, store.path, corpora)
-    before, store = store, store.replace_manifest(after)
+    before, store = store, switch(store, after, corpora)
     try:
         run_stages(store, executor, corpora)
     except (InputError, StoreError):
@@ -213,10 +204,7 @@ def add_third_moment(store: Moments, execution: Execution, executor: Executor, *
     """
     after = with_third_moment(store.manifest).changed(change=mark)
     require_scan_memory(after, store.path, execution)
-    if not store.settings.third_moment:
-        # Detect a moved corpus before the store becomes incomplete.
-        load_partitions(after, store.path)
-    store = store.replace_manifest(after)
+    store = switch(store, after)
     run_stages(store, executor)
     return store
 

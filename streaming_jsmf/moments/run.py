@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate, compress, pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -39,8 +40,23 @@ from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
+AnyStore = TypeVar("AnyStore", bound=Store)
+
 #: Returns the partitions of a store; the first call locates them.
 Partitions = Callable[[], tuple[Partition, ...]]
+
+
+def switch(store: AnyStore, after: Manifest, corpora: Sequence[Corpus] = ()) -> AnyStore:
+    """Replace the manifest of a store, and return the store; ``corpora`` as in ``run_stages``.
+
+    If a stage will read all corpora, they are located first: a moved corpus is refused before anything changes.
+    """
+    before = store.manifest
+    new_basis = (before.partitions, before.base) != (after.partitions, after.base)
+    new_tensor = after.scan_settings.third_moment and not store.settings.third_moment
+    if new_tensor or (store.reads_twice and new_basis):
+        load_partitions(after, store.path, corpora)
+    return store if after == before else store.replace_manifest(after)
 
 
 def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:

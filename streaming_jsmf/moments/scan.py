@@ -29,9 +29,8 @@ from streaming_jsmf.moments.manifest import (
     words_digest,
 )
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
-from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments, open_moments, read_store
-from streaming_jsmf.moments.run import repair_words, run_stages
+from streaming_jsmf.moments.run import repair_words, run_stages, switch
 from streaming_jsmf.moments.store import write_empty_store
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, is_free, node_exists, store_path
@@ -180,11 +179,7 @@ class _Request:
                 write_empty_store(beside, self.manifest, self.corpus.vocabulary().words)
             store = Moments(self.path, self.manifest)
         else:
-            asked = self._asked(store)
-            if asked.scan_settings.third_moment and not store.settings.third_moment:
-                # Detect a moved corpus before the store becomes incomplete.
-                load_partitions(asked, self.path, [self.corpus])
-            store = store if asked == store.manifest else store.replace_manifest(asked)
+            store = switch(store, self._asked(store), [self.corpus])
             repair_words(store)
         run_stages(store, executor, [self.corpus])
         return store
