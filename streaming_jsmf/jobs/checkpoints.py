@@ -13,7 +13,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -36,6 +36,9 @@ from streaming_jsmf.storage.paths import (
 )
 
 logger = logging.getLogger(__name__)
+
+#: What a record commits: the result of a part, or a fold of parts.
+Kind: TypeAlias = Literal["part", "fold"]
 
 #: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
@@ -214,7 +217,7 @@ class Checkpoints:
         record = self._record("part", key)
         return record is not None and not (record["attempt"] and node_exists(self._arrays(record)))
 
-    def damage(self, kind: str, key: str, *, arrays: bool = True) -> StoreError | None:
+    def damage(self, kind: Kind, key: str, *, arrays: bool = True) -> StoreError | None:
         """Return the error if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
         try:
             if arrays:
@@ -225,7 +228,7 @@ class Checkpoints:
             return error
         return None
 
-    def drop(self, kind: str, key: str) -> None:
+    def drop(self, kind: Kind, key: str) -> None:
         """Remove a ``part`` or ``fold`` in any state, its record first."""
         name = self._name(kind, key)
         remove_trees(self.store / RECORDS / name)
@@ -279,18 +282,18 @@ class Checkpoints:
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
         """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts."""
-        wanted = [("fold", fold), *(("part", key) for key in parts if self.keep)]
+        wanted: list[tuple[Kind, str]] = [("fold", fold), *(("part", key) for key in parts if self.keep)]
         records = {self._name(*each): self._record(*each) for each in wanted}
         return {name: str(record["attempt"]) for name, record in records.items() if record is not None}
 
-    def _name(self, kind: str, key: str) -> str:
+    def _name(self, kind: Kind, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"
 
-    def _keys(self, kind: str) -> frozenset[str]:
+    def _keys(self, kind: Kind) -> frozenset[str]:
         prefix = self._name(kind, "")
         return frozenset(name.removeprefix(prefix) for name in group_names(self.store / RECORDS, prefix))
 
-    def _record(self, kind: str, key: str) -> dict[str, Any] | None:
+    def _record(self, kind: Kind, key: str) -> dict[str, Any] | None:
         return read_record(self.store, self._name(kind, key), self.hint)
 
     def _arrays(self, record: Mapping[str, Any]) -> StorePath:
@@ -309,7 +312,7 @@ class Checkpoints:
         except (StoreError, FileNotFoundError):
             return False
 
-    def _commit(self, kind: str, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
+    def _commit(self, kind: Kind, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not recreate a removed store.
         if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
@@ -324,7 +327,7 @@ class Checkpoints:
         record = {"attempt": attempt.name, "arrays": digests, "scalars": scalars, "note": dict(metadata)}
         write_record(self.store, name, record)
 
-    def _read(self, kind: str, key: str) -> PartialResult:
+    def _read(self, kind: Kind, key: str) -> PartialResult:
         name, record = self._name(kind, key), self._record(kind, key)
         if record is None:
             raise self._missing(kind, key)
@@ -333,7 +336,7 @@ class Checkpoints:
         digests = {array: ArrayDigest.from_fields(fields) for array, fields in record["arrays"].items()}
         return PartialResult(read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"])
 
-    def _missing(self, kind: str, key: str) -> StoreError:
+    def _missing(self, kind: Kind, key: str) -> StoreError:
         return StoreError(f"{self.store}: record {self._name(kind, key)} is missing; {self.hint}")
 
     def _remove_fold(self, key: str) -> None:

@@ -143,7 +143,7 @@ def _require_same(who: str, found: Any, here: Mapping[str, Any], packages: tuple
         if there.get(package) != here[package]:
             raise InputError(
                 f"{who} has {package} {there.get(package) or 'nowhere'}, and here it is {here[package] or 'nowhere'}; "
-                "install the same version everywhere, since another gives other bits"
+                "install the same version everywhere, because other versions give other bits"
             )
 
 

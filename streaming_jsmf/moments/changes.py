@@ -114,12 +114,12 @@ def require_changeable(
     ours = replace(found.settings, third_moment=False)
     if settings is not None and ours != replace(settings, third_moment=False):
         raise SettingsMismatchError(
-            f"{found.path}: has settings of its own, which cannot change; leave the options of the scan out, or scan "
+            f"{found.path}: has settings of its own, which cannot change; omit the options of the scan, or scan "
             "into another path"
         )
     if keep_partitions and not found.manifest.keep_partitions:
         raise SettingsMismatchError(
-            f"{found.path}: was begun without --keep-partitions; scan into another path to have them kept"
+            f"{found.path}: was started without --keep-partitions; scan into another path to keep them"
         )
     removed = {normalise(name) for name in changes.remove}
     place = corpus_root(corpus)
@@ -159,8 +159,8 @@ def change_corpora(
     names, corpora = changes.remove, [open_corpus(path) for path in changes.add]
     if names and not store.manifest.keep_partitions:
         raise InputError(
-            f"{store.path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into "
-            "another store (with --keep-partitions, to remove from that one later)"
+            f"{store.path}: does not keep its partitions, so nothing can be removed; scan what is to stay into "
+            "another store (with --keep-partitions, to remove documents from it later)"
         )
     after = _without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
@@ -249,7 +249,7 @@ def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
                 named.append((number, shard, place))
     if not found and len(named) > 1:
         places = ", ".join(place for *_, place in named)
-        raise InputError(f"{name} could be any of {places}; give the path of the one that is meant")
+        raise InputError(f"{name} could be any of {places}; give the path of one")
     return found or {(number, shard) for number, shard, _ in named}
 
 

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
+from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Kind
 from streaming_jsmf.moments.store import WORDS, Scan, Store, repair_hint
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import StorePath
 
 
-@dataclass(frozen=True)
-class DamagedResults:
-    """Damage to the parts and folds of a scan: errors by key, and the keys of intact folds and parts."""
-
-    folds: Mapping[str, StoreError]
-    parts: Mapping[str, StoreError]
-    intact_folds: frozenset[str]
-    intact_parts: frozenset[str]
-
-
 def require_intact(store: Store) -> None:
-    """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message has the remedy."""
+    """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message says what to do."""
     for error in damage(store):
         raise error
 
@@ -38,8 +27,7 @@ def damage(store: Store) -> Iterator[StoreError]:
         yield from damage_of_outcome(store, stage.name)
     for stage in store.stages if store.is_complete() else ():
         for scan in stage.scans(store) if stage.keeps_fold(store.settings) else ():
-            found = damage_of_scan(store.checkpoints(stage.name), scan, finished=True)
-            yield from (*found.folds.values(), *found.parts.values())
+            yield from damage_of_scan(store.checkpoints(stage.name), scan, finished=True).values()
 
 
 def damage_of_outcome(store: Store, stage: str) -> Iterator[StoreError]:
@@ -74,35 +62,41 @@ def damage_of_groups(store: Store) -> Mapping[StorePath, StoreError]:
     return {place: error for place, error in errors.items() if error is not None}
 
 
-def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> DamagedResults:
-    """Damage to parts and folds of a scan. Reads the arrays of those that are needed, one result at a time.
+def damage_of_scan(
+    checkpoints: Checkpoints, scan: Scan, *, finished: bool
+) -> dict[tuple[Kind, str], StoreError]:
+    """Damage to parts and folds of a scan, by kind and key. Reads the arrays of those that are needed, one at a time.
 
     ``finished``: whether the stage is complete, so that the last fold and all kept parts must exist. Otherwise only
     folds and parts that are not folded are needed.
     """
     keys, folds, parts = scan.keys, checkpoints.folds(), checkpoints.parts()
-    bad_folds = _damages(checkpoints, "fold", folds)
+    damaged = _damaged(checkpoints, "fold", folds)
     if finished and scan.order.total not in folds:
-        bad_folds[scan.order.total] = _missing(checkpoints.store, "the last fold")
-    intact = folds - bad_folds.keys()
-    folded = {keys[number] for number in scan.order.covered(intact)}
+        damaged["fold", scan.order.total] = _missing(checkpoints.store, "the last fold")
+    folded = {keys[number] for number in scan.order.covered(intact(folds, "fold", damaged))}
     kept = folded if checkpoints.keep and finished else set()
     # Only the record remains of parts that are folded and not kept, and of parts of an earlier state.
     needed = set(keys) - folded | kept
-    bad_parts = _damages(checkpoints, "part", parts & needed)
-    bad_parts |= _damages(checkpoints, "part", parts - needed, arrays=False)
+    damaged |= _damaged(checkpoints, "part", parts & needed)
+    damaged |= _damaged(checkpoints, "part", parts - needed, arrays=False)
     for key in sorted(kept - parts):
-        bad_parts[key] = _missing(checkpoints.store, f"the kept part {key}")
-    return DamagedResults(bad_folds, bad_parts, intact, parts - bad_parts.keys())
+        damaged["part", key] = _missing(checkpoints.store, f"the kept part {key}")
+    return damaged
 
 
-def _damages(
-    checkpoints: Checkpoints, kind: str, keys: frozenset[str] | set[str], *, arrays: bool = True
-) -> dict[str, StoreError]:
+def intact(keys: frozenset[str], kind: Kind, damaged: Collection[tuple[Kind, str]]) -> set[str]:
+    """The keys of parts or folds without those that are damaged."""
+    return {key for key in keys if (kind, key) not in damaged}
+
+
+def _damaged(
+    checkpoints: Checkpoints, kind: Kind, keys: frozenset[str], *, arrays: bool = True
+) -> dict[tuple[Kind, str], StoreError]:
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
     still = checkpoints.parts() if kind == "part" else checkpoints.folds()
-    return {key: error for key, error in found.items() if error is not None and key in still}
+    return {(kind, key): error for key, error in found.items() if error is not None and key in still}
 
 
 def _missing(store: StorePath, what: str) -> StoreError:

@@ -67,7 +67,7 @@ def merge_stores(
     described = [None if ids is None else WordIds.of(ids) for ids in word_ids]
     manifest = _merged_manifest(store.manifest, second.manifest, union, described).changed(change=mark)
     if store.manifest.keep_partitions and not manifest.keep_partitions:
-        logger.warning("%s does not keep its partitions any more: %s is one part of it", path, second.path)
+        logger.warning("%s no longer keeps its partitions: %s is one part of it", path, second.path)
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
         # Detect a moved corpus before anything changes.
@@ -151,7 +151,7 @@ def _require_same_probes(store: Moments, second: Moments, union: Union) -> None:
         )
     if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
-            f"{second.path}: has other words than {store.path}, and a sketch hangs on the places of the words; "
+            f"{second.path}: has other words than {store.path}, and a sketch depends on the ids of the words; "
             "scan with --range factors to merge, or ingest both corpora with one vocabulary"
         )
 
@@ -160,20 +160,20 @@ def _require_local(path: StorePath) -> Path:
     """Return a local path; a store with new words replaces the old one by a rename."""
     if not isinstance(path, Path):
         raise InputError(
-            f"{path}: stores with different words are merged by a rename, which object stores lack; merge them in a "
-            "local directory, then copy that"
+            f"{path}: stores with different words are merged by a rename, which object stores do not support; merge "
+            "them in a local directory, then copy the result"
         )
     return path
 
 
 def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
-    places = {word: i for i, word in enumerate(first)}
+    ids = {word: i for i, word in enumerate(first)}
     words = list(first)
     for word in second:
-        if word not in places:
-            places[word] = len(words)
+        if word not in ids:
+            ids[word] = len(words)
             words.append(word)
-    return Union(tuple(words), np.array([places[word] for word in second], np.int64))
+    return Union(tuple(words), np.array([ids[word] for word in second], np.int64))
 
 
 def _copy_parts(store: Moments, second: Moments, manifest: Manifest) -> None:

@@ -127,7 +127,7 @@ class Moments(Store):
             corpus, *more = self.manifest.paths
             added = f", then --add {', '.join(more)}" if more else ""
             raise TooFewFactorsError(
-                f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
+                f"{self.path}: this scan supports up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
                 f"scan {corpus} OTHER_MOMENTS --max-topics {n_topics}{added}"
             )
         pairs = self._all_eigenpairs

@@ -7,7 +7,7 @@ corpora. The bits are the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate, compress, pairwise
@@ -20,17 +20,17 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, forget_record
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Kind, forget_record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import Job, run_job
 from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import (
-    DamagedResults,
     damage_of_groups,
     damage_of_outcome,
     damage_of_scan,
     damage_of_word_ids,
+    intact,
 )
 from streaming_jsmf.moments.manifest import Manifest, words_digest
 from streaming_jsmf.moments.partition import load_partitions
@@ -125,24 +125,27 @@ def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
     checkpoints = store.checkpoints(stage.name)
     for scan in stage.scans(store):
         found = damage_of_scan(checkpoints, scan, finished=complete and kept)
-        _refuse_lost_merges(store, scan, found)
-        _warn_each(found.folds.values(), "the fold is taken back")
-        _warn_each(found.parts.values(), "the part is taken back")
-        for kind, keys in (("fold", found.folds), ("part", found.parts)):
-            for key in keys:
-                checkpoints.drop(kind, key)
-        if complete and kept and scan.order.total not in found.intact_folds:
+        _refuse_lost_merges(store, checkpoints, scan, found)
+        for (kind, key), error in found.items():
+            _warn_each([error], f"the {kind} is discarded")
+            checkpoints.drop(kind, key)
+        if complete and kept and ("fold", scan.order.total) in found:
             lost = True
             consequence = "the kept parts are folded again" if checkpoints.keep else "its scan is repeated"
             logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, consequence)
     return lost
 
 
-def _refuse_lost_merges(store: Store, scan: Scan, found: DamagedResults) -> None:
+def _refuse_lost_merges(
+    store: Store, checkpoints: Checkpoints, scan: Scan, damaged: Collection[tuple[Kind, str]]
+) -> None:
     """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
-    held = scan.order.covered(found.intact_folds)
+    if max(scan.counts) == 1:
+        return
+    parts = intact(checkpoints.parts(), "part", damaged)
+    folded = scan.order.covered(intact(checkpoints.folds(), "fold", damaged))
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
-        if count > 1 and number not in held and key not in found.intact_parts:
+        if count > 1 and number not in folded and key not in parts:
             raise StoreError(
                 f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
                 "one; delete the store and merge its sources again"

@@ -225,7 +225,7 @@ def _require_request(store: Moments, wanted: Manifest) -> None:
         )
     if wanted.keep_partitions and not stored.keep_partitions:
         raise SettingsMismatchError(
-            f"{store.path}: was begun without --keep-partitions; scan into another path to have them kept, or "
+            f"{store.path}: was started without --keep-partitions; scan into another path to keep them, or "
             "--overwrite to replace the store"
         )
 
@@ -276,7 +276,7 @@ def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> Sc
         wanted = replace(wanted, partition_nonzeros=stored.partition_nonzeros)
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
-    logger.info("%s: this scan carries up to %d topics and is used as it is", store.path, stored.max_topics)
+    logger.info("%s: this scan supports up to %d topics and is used as it is", store.path, stored.max_topics)
     return stored
 
 

@@ -60,13 +60,13 @@ def open_url(place: str | UPath, what: str) -> UPath:
     except (ValueError, ImportError, NotImplementedError, TypeError) as error:
         raise InputError(f"{url}: cannot be opened ({first_line(error)})") from error
     if not path.name:
-        raise InputError(f"{url}: names no more than a bucket; give {what} a name in it")
+        raise InputError(f"{url}: names only a bucket; give {what} a name in it")
     try:
         path.exists()
     except Exception as error:
         pass_on_machine(error)
         raise InputError(
-            f"{url}: does not answer ({first_line(error)}); check address, credentials and network"
+            f"{url}: does not respond ({first_line(error)}); check address, credentials and network"
         ) from error
     return path
 

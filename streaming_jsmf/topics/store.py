@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     create_group,
     read_arrays,
-    read_attributes,
     read_panels,
+    read_sealed,
     write_array,
     zarr_store,
 )
@@ -248,18 +248,8 @@ def _read_attributes(path: StorePath) -> dict[str, Any]:
             else similar_names(path) or "fit and infer make one"
         )
         raise InputError(f"{path}: no model is here; {hint}")
-    attributes = read_attributes(path)
-    if attributes.get("kind") != KIND:
-        raise InputError(f"{path}: this is not a model; give a path that infer or fit wrote")
-    # Metadata without a version are damaged, which their sha256 shows.
-    if attributes.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
-        raise InputError(
-            f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"
-        )
-    try:
-        return unsealed(attributes)
-    except ValueError as error:
-        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again") from error
+    other = "this is not a model; give a path that infer or fit wrote"
+    return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", other_kind=other)
 
 
 def read_model(
