@@ -45,7 +45,6 @@ class LengthReduction:
     """Tokens of each word in documents of 1, 2 to 3, 4 to 7, ... tokens."""
 
     n_words: int
-    name: str = "length"
 
     def compute(self, partition: Partition) -> PartialResult:
         counts = np.zeros((self.n_words, CLASSES), dtype=np.int64)

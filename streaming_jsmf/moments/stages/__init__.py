@@ -30,7 +30,3 @@ STAGES: tuple[Stage, ...] = (
 def stages_of(settings: ScanSettings) -> tuple[Stage, ...]:
     """The stages of a complete store with these settings, in order."""
     return tuple(stage for stage in STAGES if stage.wanted(settings))
-
-
-def stage_named(name: str) -> Stage:
-    return next(stage for stage in STAGES if stage.name == name)

@@ -41,7 +41,6 @@ class PanelReduction:
     settings: ScanSettings
     first: int
     last: int
-    name: str = "cooccurrence"
 
     def compute(self, partition: Partition) -> PartialResult:
         with span("read"):

@@ -23,8 +23,6 @@ from streaming_jsmf.timing import span
 class ProjectionReduction(BasisReduction):
     """H'(H Q) of each partition, additive for a given Q."""
 
-    name: str = "projection"
-
     def compute(self, partition: Partition) -> PartialResult:
         basis = self.read_basis()
         with span("read"):

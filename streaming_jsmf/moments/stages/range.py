@@ -44,7 +44,6 @@ class RangeReduction:
     n_words: int
     settings: ScanSettings
     sample_share: float = 1.0
-    name: str = "range"
 
     @property
     def width(self) -> int:

@@ -45,8 +45,6 @@ _OPTIONS = {"range_finder": "range"}
 class ThirdMomentReduction(BasisReduction):
     """The sums of ``TensorSums`` in the basis of the store, additive for a given basis."""
 
-    name: str = "third_moment"
-
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, with one row group in memory at a time."""
         sums = tensor_sums(self._documents(partition), self.read_basis())
