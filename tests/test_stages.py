@@ -29,7 +29,8 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
 from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.base import SumStage
-from streaming_jsmf.moments.store import Store, Variable
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from tests import reference
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists

@@ -38,10 +38,12 @@ from streaming_jsmf.jobs.tasks import Reduction
 from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, WordIds, root_attributes
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
+    Variable,
     create_group,
     read_array,
     replace_attributes,
     write_array,
+    write_arrays,
 )
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
@@ -54,15 +56,6 @@ WORDS = "words"
 def repair_hint(store: StorePath) -> str:
     """The end of a message about damage that can be repaired."""
     return f"run its scan again to repair it: streaming-jsmf scan CORPUS {store}"
-
-
-@dataclass(frozen=True)
-class Variable:
-    """Description of a final array: its dimensions, its meaning, its symbol in the papers."""
-
-    dimensions: tuple[str, ...]
-    meaning: str
-    symbol: str = ""
 
 
 @dataclass(frozen=True)
@@ -367,15 +360,9 @@ def _commit(
     scalars: Mapping[str, float],
     history: Sequence[Mapping[str, Any]],
 ) -> None:
-    digests = {}
-    for array, values in arrays.items():
-        variable = variables[array]
-        symbol = {"symbol": variable.symbol} if variable.symbol else {}
-        attributes = {"long_name": variable.meaning, **symbol}
-        digests[array] = write_array(path, array, values, variable.dimensions, attributes).fields()
     record = {
         "covers": covers,
-        "arrays": digests,
+        "arrays": write_arrays(path, arrays, variables),
         "scalars": dict(scalars),
         "history": list(history),
         # Differs between runs, so it must not enter any digest or fingerprint.

@@ -31,6 +31,19 @@ CHUNK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
+class Variable:
+    """Description of a stored array: its dimensions, its meaning, and its symbol in the papers if it has one."""
+
+    dimensions: tuple[str, ...]
+    meaning: str
+    symbol: str = ""
+
+    def attributes(self) -> dict[str, str]:
+        """Attributes of the array in xarray."""
+        return {"long_name": self.meaning, **({"symbol": self.symbol} if self.symbol else {})}
+
+
+@dataclass(frozen=True)
 class ArrayDigest:
     """Digest, shape and dtype of an array, as stored in records."""
 
@@ -179,6 +192,24 @@ def write_array(
     for panel in _panels(values.shape, itemsize):
         array[panel] = values[panel]
     return digest(values)
+
+
+def write_arrays(
+    group: StorePath,
+    arrays: Mapping[str, NDArray[Any]],
+    variables: Mapping[str, Variable],
+    *,
+    compress: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Write described arrays of a group; return the fields of their digests by name."""
+    digests = {}
+    for name, values in arrays.items():
+        described = variables[name]
+        written = write_array(
+            group, name, values, described.dimensions, described.attributes(), compress=compress
+        )
+        digests[name] = written.fields()
+    return digests
 
 
 def write_panels(

@@ -19,11 +19,12 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
+    Variable,
     create_group,
     read_arrays,
     read_panels,
     read_sealed,
-    write_array,
+    write_arrays,
     zarr_store,
 )
 from streaming_jsmf.storage.lock import announce_commit, is_left, work_place
@@ -38,7 +39,7 @@ from streaming_jsmf.storage.paths import (
 )
 from streaming_jsmf.storage.provenance import utc_now
 from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
-from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
+from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
@@ -226,14 +227,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     ``overwrite`` is set.
     """
     _require_free(path, overwrite)
-    variables = model.variables()
     with store_written(path, overwrite=overwrite) as group:
-        digests = {}
-        for name, values in model.arrays.items():
-            variable = variables[name]
-            described = variable.attributes()
-            written = write_array(group, name, values, variable.dimensions, described, compress=True)
-            digests[name] = written.fields()
+        digests = write_arrays(group, model.arrays, model.variables(), compress=True)
         attributes = {**model.attributes(), "digests": digests}
         attributes["provenance"]["committed"] = utc_now()
         create_group(group, sealed(attributes))

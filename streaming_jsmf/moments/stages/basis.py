@@ -21,7 +21,8 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
 from streaming_jsmf.moments.stages.sample import probes, read_sample
-from streaming_jsmf.moments.store import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 #: Eigenvalues of C below this share of the first are rounding errors, since documents are scaled in float32.

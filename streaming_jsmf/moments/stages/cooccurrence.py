@@ -22,7 +22,8 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.store import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
 

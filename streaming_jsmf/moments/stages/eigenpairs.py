@@ -17,7 +17,8 @@ from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.sample import WORDS, read_sample
-from streaming_jsmf.moments.store import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)

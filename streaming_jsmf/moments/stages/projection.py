@@ -15,7 +15,8 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
-from streaming_jsmf.moments.store import Store, Variable
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 

@@ -21,7 +21,8 @@ from streaming_jsmf.linalg.factor import apply_gram, merge_factors
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages import sample
-from streaming_jsmf.moments.store import Scan, Stage, Store, Variable
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)

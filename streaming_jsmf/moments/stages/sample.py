@@ -12,7 +12,8 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import partition_factor
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.probes import uniform_probes
-from streaming_jsmf.moments.store import Store, Variable
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 #: The documents in CSR order: number of distinct words per document, then word ids and scaled counts.

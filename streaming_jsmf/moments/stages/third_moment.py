@@ -26,7 +26,8 @@ from streaming_jsmf.linalg.document_tensor import (
 )
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
-from streaming_jsmf.moments.store import Store, Variable
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
