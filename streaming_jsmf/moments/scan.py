@@ -85,24 +85,17 @@ def scan(
     stored = read_store(path) if node_exists(path) else None
     changes, settings = _wanted(stored, changes, settings, options)
     execution = settings_of("execution", Execution, execution, options)
-    asked = settings
-    if settings is not None:
-        settings = settings if stored is None else _as_stored(stored, settings, execution)
-        changes = replace(changes, third_moment=changes.any) if settings.third_moment else changes
+    if settings is not None and settings.third_moment:
+        changes = replace(changes, third_moment=changes.any)
     steps = changes.steps(corpus_root(corpus))
     begun, request = steps_begun(stored, steps), None
     if stored is None or not changes.any:
-        wanted = settings or ScanSettings()
-        request = _Request.of(opened(corpus), path, wanted, stored, execution, keep_partitions)
-        try:
-            if request.is_done(execution):
-                return open_moments(path)
-        except SettingsMismatchError:
-            if not overwrite:
-                raise
-            request = _Request.of(opened(corpus), path, asked or wanted, None, execution, keep_partitions)
-            request = request.replacing(execution)
+        assert settings is not None, "only a change keeps the settings of the store"
+        request = _planned(opened(corpus), path, settings, stored, execution, keep_partitions, overwrite)
+        if request is None:
+            return open_moments(path)
     elif not begun:
+        settings = None if settings is None else _as_stored(stored, settings, execution)
         require_changeable(stored, corpus, settings, changes, keep_partitions)
     with sole_writer(path):
         is_new = request is not None and (request.replaces or not node_exists(path / RECORDS / "range"))
@@ -113,6 +106,26 @@ def scan(
             for step in steps[begun:]:
                 store = step.apply(store, execution, executor, mark=step.mark)
     return open_moments(path)
+
+
+def _planned(
+    corpus: Corpus,
+    path: StorePath,
+    settings: ScanSettings,
+    stored: Moments | None,
+    execution: Execution,
+    keep_partitions: bool,
+    overwrite: bool,
+) -> _Request | None:
+    """The scan to run, which replaces another store with ``overwrite``; None if the store is complete and intact."""
+    as_stored = settings if stored is None else _as_stored(stored, settings, execution)
+    request = _Request.of(corpus, path, as_stored, stored, execution, keep_partitions)
+    try:
+        return None if request.is_done(execution) else request
+    except SettingsMismatchError:
+        if not overwrite:
+            raise
+    return _Request.of(corpus, path, settings, None, execution, keep_partitions).replacing(execution)
 
 
 @dataclass(frozen=True)
