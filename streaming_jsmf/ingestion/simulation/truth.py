@@ -17,10 +17,11 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.simulation.law import Law, anchor_words, make_law, topic_rows, word_names
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
+    Variable,
     create_group,
     read_array,
     read_attributes,
-    write_array,
+    write_arrays,
 )
 from streaming_jsmf.storage.paths import fsync_directory, local_path
 
@@ -29,13 +30,13 @@ KIND, FORMAT_VERSION = "streaming_jsmf.truth", 1
 
 #: Dimensions and meaning of each array; a model store uses the same names.
 _VARIABLES = {
-    "word": (("word",), "vocabulary"),
-    "topic": (("topic",), "topic number"),
-    "topic_": (("topic_",), "topic number, second axis of topic_topic"),
-    "word_topic": (("word", "topic"), "p(word | topic); columns sum to 1"),
-    "alpha": (("topic",), "Dirichlet prior of the topic shares of a document"),
-    "topic_topic": (("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
-    "anchors": (("topic",), "word id that only this topic uses"),
+    "word": Variable(("word",), "vocabulary"),
+    "topic": Variable(("topic",), "topic number"),
+    "topic_": Variable(("topic_",), "topic number, second axis of topic_topic"),
+    "word_topic": Variable(("word", "topic"), "p(word | topic); columns sum to 1"),
+    "alpha": Variable(("topic",), "Dirichlet prior of the topic shares of a document"),
+    "topic_topic": Variable(("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
+    "anchors": Variable(("topic",), "word id that only this topic uses"),
 }
 
 
@@ -114,11 +115,7 @@ def truth_of(law: Law) -> Truth:
 def write_truth(path: Path, truth: Truth) -> None:
     """Write a truth store at ``path``, whose parent exists; deterministic. Memory: one 16 MiB chunk, and N words."""
     create_group(path, {})
-    digests = {}
-    for name, values in _arrays(truth).items():
-        dimensions, meaning = _VARIABLES[name]
-        written = write_array(path, name, values, dimensions, {"long_name": meaning}, compress=True)
-        digests[name] = written.fields()
+    digests = write_arrays(path, _arrays(truth), _VARIABLES, compress=True)
     # Written last: a store is complete if its attributes name its arrays.
     attributes = {
         "kind": KIND,
