@@ -31,7 +31,7 @@ from streaming_jsmf.reporting.contents import (
 from streaming_jsmf.reporting.read_words import read_word_topic
 from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, edited_topics, topics_of
 from streaming_jsmf.storage.paths import StorePath, read_text
-from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
+from streaming_jsmf.topics.edits import read_edits, require_word_count, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model used by a page.
@@ -59,7 +59,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     model or its counts are damaged.
     """
     count = require_word_count(words)
-    shown = read_edited_topics(path, NEEDED, SHOWN)
+    shown = shown_topics(path, NEEDED, SHOWN)
     model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
         listed = shown.listed_words(count)

@@ -14,9 +14,9 @@ from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.evaluation.verdicts import Frequency, topic_warnings
 from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.topics.edits import EditedTopics, read_edited_topics, require_word_count
+from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
 from streaming_jsmf.topics.labels import topic_labels, unlike
-from streaming_jsmf.topics.store import AnyModel, Model, model_path
+from streaming_jsmf.topics.store import AnyModel, Model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +104,7 @@ def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool
     are NaN. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if it is damaged.
     """
     count = require_word_count(words)
-    shown = read_edited_topics(model_path(path), NEEDED, OPTIONAL)
+    shown = shown_topics(path, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
     counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
     known = shown.probabilities(listed) if probabilities else np.full(listed.shape, np.nan)

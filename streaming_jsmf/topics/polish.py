@@ -107,7 +107,7 @@ def polish(
     target = store_path(out, "a model")
     require_free_model(target, overwrite)
     source = model_path(model)
-    opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    opened = open_corpus(corpus)
     with sole_writer(target) as committed:
         start = read_model(source)
         wanted = polished_fingerprint(_start_fingerprint(start, target, committed), opened, settings)
