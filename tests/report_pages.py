@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.documents.groups import Groups
+from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.reporting.contents import (
     Contents,
@@ -16,7 +17,6 @@ from streaming_jsmf.reporting.contents import (
     Fact,
     Level,
     Levels,
-    Metric,
     Section,
     Stage,
     WordLists,
@@ -61,7 +61,7 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         root.T @ root,
         theta.T @ theta / 400,
         (f"a warning about {words[0]}",),
-        (Metric("npmi", "0.2", "higher", "words meet"),),
+        (Row("npmi", "0.2", "higher", "words meet"),),
         "counted",
         (Fact("a", "b"),),
         (Section("Settings", (Fact("n_topics", str(n_topics)),)),),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.evaluation.choice import Choice
+from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.reporting.topics import Topic
 
@@ -90,15 +91,6 @@ class Section(NamedTuple):
     facts: tuple[Fact, ...]
 
 
-class Metric(NamedTuple):
-    """A row of the table of metrics: path, value as text, better direction, and meaning."""
-
-    name: str
-    value: str
-    better: str
-    meaning: str
-
-
 class Stage(NamedTuple):
     """Cost of an inference stage; ``peak_memory`` is the peak of the process so far, in bytes."""
 
@@ -129,7 +121,7 @@ class Contents:
     affinity: Floats
     topic_topic: Floats | None = None
     warnings: tuple[str, ...] = ()
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[Row, ...] = ()
     metrics_note: str = ""
     certificates: tuple[Fact, ...] = ()
     making: tuple[Section, ...] = ()

@@ -39,6 +39,7 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
+    ALGORITHM_VERSION,
     Counts,
     DrawReduction,
     Inputs,
@@ -166,8 +167,9 @@ def polish_model(
 
 
 def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
-    """sha256 of the fingerprint of the start, the corpus and the settings, which determine a polished model."""
-    return fingerprint({"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()})
+    """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
+    fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
 def _n_documents(found: PartialResult) -> int:
