@@ -12,23 +12,11 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import (
-    PHRASES,
-    Dropped,
-    Json,
-    Manifest,
-    as_number,
-    losses_table,
-)
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
-from streaming_jsmf.ingestion.choose import (
-    choose_words,
-    find_repeated_documents,
-    with_language,
-    word_counts,
-)
+from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds

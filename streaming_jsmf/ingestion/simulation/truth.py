@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.probes import keyed_generator
-from streaming_jsmf.storage.arrays import (
-    ArrayDigest,
-    create_group,
-    read_array,
-    read_attributes,
-    write_array,
-)
+from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, read_attributes, write_array
 from streaming_jsmf.storage.paths import local_path
 from streaming_jsmf.storage.replace import store_written
 
