@@ -46,7 +46,7 @@ def scan(
 
     --remove, --add, --merge and --rebase change an existing store; CORPUS is one of its corpora.
     """
-    from streaming_jsmf.moments.scan import Changes
+    from streaming_jsmf.moments.changes import Changes
     from streaming_jsmf.moments.scan import scan as run
 
     run(corpus, moments, changes=Changes(remove, add, merge, rebase=rebase), **options)

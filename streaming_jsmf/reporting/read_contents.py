@@ -30,7 +30,7 @@ from streaming_jsmf.reporting.contents import (
 )
 from streaming_jsmf.reporting.read_words import read_word_topic
 from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, edited_topics, topics_of
-from streaming_jsmf.storage.paths import StorePath, read_text
+from streaming_jsmf.storage.paths import StorePath, read_bytes
 from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
@@ -187,7 +187,7 @@ def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
     """The result of ``choose_k``, if there is one, and why columns are empty."""
     path = root / COMPARISON
     try:
-        return choice_of(json.loads(read_text(path)))
+        return choice_of(json.loads(read_bytes(path)))
     except FileNotFoundError:
         return None, {}
     except ValueError as error:

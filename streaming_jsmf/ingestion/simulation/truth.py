@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.probes import keyed_generator
-from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, read_attributes, write_array
+from streaming_jsmf.storage.arrays import (
+    ArrayDigest,
+    Variable,
+    create_group,
+    read_array,
+    read_attributes,
+    write_arrays,
+)
 from streaming_jsmf.storage.paths import local_path
 from streaming_jsmf.storage.replace import store_written
 
@@ -29,13 +36,13 @@ TOPICS, ANCHORS, BATCHES = 0, 1, 2
 
 #: Dimensions and meaning of each array; a model store uses the same names.
 _VARIABLES = {
-    "word": (("word",), "vocabulary"),
-    "topic": (("topic",), "topic number"),
-    "topic_": (("topic_",), "topic number, second axis of topic_topic"),
-    "word_topic": (("word", "topic"), "p(word | topic); columns sum to 1"),
-    "alpha": (("topic",), "Dirichlet prior of the topic shares of a document"),
-    "topic_topic": (("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
-    "anchors": (("topic",), "word id that only this topic uses"),
+    "word": Variable(("word",), "vocabulary"),
+    "topic": Variable(("topic",), "topic number"),
+    "topic_": Variable(("topic_",), "topic number, second axis of topic_topic"),
+    "word_topic": Variable(("word", "topic"), "p(word | topic); columns sum to 1"),
+    "alpha": Variable(("topic",), "Dirichlet prior of the topic shares of a document"),
+    "topic_topic": Variable(("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
+    "anchors": Variable(("topic",), "word id that only this topic uses"),
 }
 
 
@@ -133,11 +140,7 @@ def truth_of(settings: SimulationSettings) -> Truth:
 def write_truth(path: Path, truth: Truth) -> None:
     """Write a truth store; deterministic. Memory: one 16 MiB chunk, and N words."""
     with store_written(path) as group:
-        digests = {}
-        for name, values in _arrays(truth).items():
-            dimensions, meaning = _VARIABLES[name]
-            written = write_array(group, name, values, dimensions, {"long_name": meaning}, compress=True)
-            digests[name] = written.fields()
+        digests = write_arrays(group, _arrays(truth), _VARIABLES, compress=True)
         attributes = {"kind": KIND, "format_version": FORMAT_VERSION, "seed": truth.seed}
         create_group(group, {**attributes, "mean_length": truth.mean_length, "digests": digests})
 
