@@ -6,6 +6,7 @@ import doctest
 import json
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -160,6 +161,12 @@ def test_simulated_ratings_are_half_stars_of_distinct_items(
     assert data.planted_topics("ratings", Path(corpus.root)).shape == (40, 3)
     # An existing corpus is not drawn again.
     assert data.prepared("films=simulated:ratings", tmp_path, 40)[1].fingerprint == corpus.fingerprint
+
+
+def test_a_source_that_cannot_be_ingested_is_one_line(tmp_path: Path) -> None:
+    spec = data.NIPS.parent / "uci_kos.toml"
+    with pytest.raises(click.ClickException, match="a spec names its reader"):
+        data.prepared(f"kos={spec}", tmp_path, 40, ngrams=2)
 
 
 @pytest.fixture(scope="module", params=[(60, 90), (400, 30)], ids=["few documents", "many documents"])
