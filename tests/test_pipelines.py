@@ -26,9 +26,12 @@ from tests.corpora import planted, write_corpus
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
     "lr_jsmf_fig3": ("fig3", ".svg", 2 * 10),  # eight methods, two of them with two seeds, at two K
-    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (3 + 2)),
+    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (5 + 4)),  # AP with the smaller vocabulary only
     "lr_jsmf_table1": ("words", "", 4 * 5),
-    "lr_jsmf_convergence": ("convergence", "", 6),
+    "lr_jsmf_convergence": ("convergence", ".svg", 6),
+    "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
+    "near_ties": ("near_ties", ".svg", 3 + 5),
+    "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
     "jsmf_2015": ("jsmf", ".svg", 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
     "stod_fig2": ("stod_fig2", ".svg", 2 * len(stod_fig2.METHODS)),
@@ -122,7 +125,7 @@ CHECKS = {
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    if name in ("jsmf_2015", "stod_fig1"):
+    if name in ("jsmf_2015", "jsmf_topics", "stod_fig1"):
         pytest.importorskip("tomotopy")
     stem, picture, rows = SCRIPTS[name]
     first = run(name, tmp_path)
