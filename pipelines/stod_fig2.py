@@ -195,14 +195,16 @@ def main(
     if quick:
         corpora, words, topics, max_topics, sweeps, seeds = (f"nips={NIPS}",), 300, [3, 5], 5, (), 2
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         folder = out / "stod_fig2" / name
         trial, results = Trial(name, corpus, folder, max_topics), Results(folder / "cells", only_kept)
         rows += rows_of(trial, topics, methods, seeds, results)
         rows += gibbs_rows(trial, topics, sorted(map(int, sweeps)), seeds, out, results)
     text = table(rows)
-    publish(out, "stod_fig2", rows, text)
+    publish(out, "stod_fig2", rows, text, used)
     pictures.save(pictures.grid(rows, "corpus", "K", METRICS), out / "stod_fig2.svg")
     click.echo(text)
 
