@@ -180,8 +180,10 @@ def main(
     if quick:
         corpora, words, topics, seeds, max_topics = (f"nips={NIPS}",), 300, [5], 2, 5
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         trial = stod_fig2.Trial(name, corpus, out / "stod_fig2" / name, max_topics)
         results = Results(trial.folder / "cells", only_kept)
         for row in stod_fig2.rows_of(trial, topics, stod_fig2.METHODS, seeds, results):
@@ -191,7 +193,7 @@ def main(
     whole = [row for row in rows if row["change"] == "none"]
     changed = [row for row in rows if row["method"] in ("LR-JSMF polished", f"Gibbs {SWEEPS}")]
     text = "\n\n".join([table(whole, "method"), table(changed, "change")])
-    publish(out, "coherence_repetition", rows, text)
+    publish(out, "coherence_repetition", rows, text, used)
     draw(rows, out / "coherence_repetition.svg")
     click.echo(text)
 

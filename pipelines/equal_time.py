@@ -179,12 +179,14 @@ def main(
     if quick:
         corpora, words, topics, seeds, sweeps = (f"nips={NIPS}",), 300, [5], 2, 0
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         trial = FittedCorpus(name, corpus, out / "equal_time" / name)
         rows += rows_of(trial, topics, seeds, sweeps, out, only_kept)
     text = table(rows)
-    publish(out, "equal_time", rows, text)
+    publish(out, "equal_time", rows, text, used)
     draw(rows, out / "equal_time.svg")
     click.echo(text)
 
