@@ -56,8 +56,8 @@ LISTED, EPSILON, MOST_FREQUENT = (5, 10, 20), 1e-8, 0.8
 #: LDA parameters of the paper.
 ALPHA, BETA, SWEEPS = 0.5, 0.01, 1000
 
-#: Tables 4 and 5: topics, searches, and the difference in coherence that counts as equal.
-FEW_TOPICS, SEARCHES, SAME_COHERENCE = 5, 100, 10.0
+#: Tables 4 and 5: topics, and the difference in coherence that counts as equal.
+FEW_TOPICS, SAME_COHERENCE = 5, 10.0
 
 #: Dimensions to which FAW projects the rows of C.
 PROJECTED = 1000
@@ -236,16 +236,16 @@ def selection_row(trial: Trial, n_topics: int, results: Results) -> Row:
     return {"corpus": trial.name, "K": n_topics, **results.row(key, lambda: timed_selection(trial, n_topics))}
 
 
-def cliques_tables(trial: Trial, results: Results) -> str:
+def cliques_tables(trial: Trial, results: Results, searches: int) -> str:
     """Tables 4 and 5, from the cliques of many searches.
 
     Table 4: the two cliques without a common anchor whose topics are most similar. Table 5: the two cliques of about
     the same coherence whose topics are least similar.
     """
-    key = {"corpus": trial.corpus.fingerprint, "K": FEW_TOPICS, "searches": SEARCHES, "cliques": 1}
+    key = {"corpus": trial.corpus.fingerprint, "K": FEW_TOPICS, "searches": searches, "cliques": 1}
 
     def make() -> dict[str, NDArray[np.generic]]:
-        found = trial.cliques(FEW_TOPICS, SEARCHES)
+        found = trial.cliques(FEW_TOPICS, searches)
         return {
             "anchors": np.array([clique.words for clique in found]),
             "topics": np.array([trial.of_anchors(FEW_TOPICS, _given(clique.words)) for clique in found]),
@@ -255,7 +255,7 @@ def cliques_tables(trial: Trial, results: Results) -> str:
     anchors, listed = found["anchors"], [prominent_words(B, max(LISTED)) for B in found["topics"]]
     scores = [trial.scores(lists)["H10"] for lists in listed]
     told = [
-        f"{len(anchors)} different cliques in {SEARCHES} searches, K = {FEW_TOPICS}; coherence at H = 10 "
+        f"{len(anchors)} different cliques in {searches} searches, K = {FEW_TOPICS}; coherence at H = 10 "
         f"{min(scores):.0f} to {max(scores):.0f}."
     ]
     pairs = []
@@ -331,6 +331,7 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
 @options.several("methods", METHODS)
 @click.option("--rounds", default=5, show_default=True, help="Searches of SC, and seeds of FAW.")
 @click.option("--lda-rounds", default=5, show_default=True, help="Seeds of LDA.")
+@click.option("--searches", default=100, show_default=True, help="Searches of Tables 4 and 5; 0 for none.")
 @options.several("timed", [10, 20, 50, 100], help="Numbers of topics of Figure 2.")
 @options.quick("300 words of the shipped corpus, without LDA")
 @options.ONLY_KEPT
@@ -341,6 +342,7 @@ def main(
     methods: list[str],
     rounds: int,
     lda_rounds: int,
+    searches: int,
     timed: list[int],
     quick: bool,
     only_kept: bool,
@@ -359,7 +361,8 @@ def main(
         rows += rows_of(trial, methods, topics, rounds, lda_rounds, results)
         if not times:
             times = [selection_row(trial, k, results) for k in timed]
-        cliques.append(f"{trial.name}: {cliques_tables(trial, results)}")
+        if searches:
+            cliques.append(f"{trial.name}: {cliques_tables(trial, results, searches)}")
     seconds = [[row["K"], *(number(row[name], 2) for name in ("FAW", "SC"))] for row in times]
     selection = markdown(["K", "FAW, s", "SC, s"], seconds, text=0)
     text = "\n\n".join([coherence_table(rows), selection, *cliques])
