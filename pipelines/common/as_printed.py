@@ -16,6 +16,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from pipelines.common.tod import DocumentMoments
 from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_tensor
+from streaming_jsmf.inference.stod.recovery import best_multiple, noise_of
 from streaming_jsmf.linalg.document_tensor import BasisMoments, basis_moments, tensor_sums
 
 Floats = NDArray[np.float64]
@@ -57,6 +58,12 @@ def cut(phi: Floats) -> Floats:
     """phi with negative entries set to 0, columns scaled to sum to 1."""
     positive = np.maximum(phi, 0.0)
     return np.asarray(positive / np.maximum(positive.sum(axis=0), 1e-300))
+
+
+def less_noise(phi: Floats, word_mean: Floats) -> Floats:
+    """phi with the noise of `infer` subtracted, negative entries set to 0, columns scaled to sum to 1."""
+    deviation, noise = np.sqrt(np.maximum(word_mean, 0.0)), noise_of(phi, word_mean)
+    return cut(phi - best_multiple(phi, deviation, noise) * deviation[:, None] * noise)
 
 
 def power_method(tensor: Floats, seed: int) -> tuple[Floats, Floats]:

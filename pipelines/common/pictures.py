@@ -50,6 +50,7 @@ LOOKS = {
     "PALM low-rank": Look(GREEN, "v", ":"),
     "STOD as printed": Look(VERMILION, "o", ":"),
     "STOD, negatives cut": Look(ORANGE, "o", "--"),
+    "STOD, noise subtracted": Look(GREEN, "d", "--"),
     "STOD, unfiltered": Look(ORANGE, "d", "--"),
     "STOD": Look(PURPLE, "p"),
     "STOD, alpha0 found": Look(PURPLE, "P", "-."),
