@@ -217,7 +217,11 @@ def test_negligible_probabilities_change_nothing(method: str) -> None:
 
 def test_documents_whose_steps_run_out_are_counted() -> None:
     case = Case(2)
-    loose, tight, cut = case.most_probable(tolerance=1e-1), case.most_probable(tolerance=1e-8), case.most_probable(max_iterations=2)
+    loose, tight, cut = (
+        case.most_probable(tolerance=1e-1),
+        case.most_probable(tolerance=1e-8),
+        case.most_probable(max_iterations=2),
+    )
     assert loose.iterations.sum() < tight.iterations.sum()
     assert loose.unconverged == tight.unconverged == 0
     assert cut.iterations.max() == 2
