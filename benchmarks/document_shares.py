@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -206,7 +207,7 @@ def real(path: str, n_peer: int, repeats: int) -> None:
         topics, prior = model.word_topic.to_numpy(), model.alpha.to_numpy()
         drawn = Drawn(counts.astype(np.float64), topics, prior, np.empty((0, n_topics)))
         cells = speeds(drawn, min(n_peer, counts.shape[0]), repeats)
-        least = min(seconds(lambda: find(drawn, method="cvb0")) for drawn in [drawn] * repeats)
+        least = min(seconds(partial(find, drawn, method="cvb0")) for _ in range(repeats))
         completer = Completer.of(topics, prior, split.fitted.sum(axis=0).astype(np.float64))
         perplexities = " / ".join(
             f"{completer.complete(split.held_out, method=method).perplexity:.1f}" for method in METHODS
