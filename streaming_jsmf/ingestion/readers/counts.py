@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -125,55 +125,40 @@ def too_large(total: float, word: str) -> str:
     return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"
 
 
-class BagBuilder:
-    """Build batches of bags from entries in ascending order of documents, whose numbers are ids if ``numbered``.
+def bags_of_entries(
+    blocks: Iterable[tuple[Entries, int, int]],
+    n_words: int,
+    bad: BadRecords,
+    *,
+    numbered: bool,
+    most_empty: int,
+) -> Iterator[SourceBatch]:
+    """Yield the bags of entries in ascending order of documents, including those of documents without entries.
 
-    Raises UnreadableError if more than ``most_empty`` documents have no entries.
+    Each block comes with the number of documents that are complete after it, and the line that follows it.
+    ``numbered``: the numbers of documents are their ids. Raises UnreadableError if more than ``most_empty`` documents
+    have no entries.
     """
-
-    def __init__(
-        self, n_words: int, count_type: Any, numbered: bool, most_empty: int, bad: BadRecords
-    ) -> None:
-        self._n_words = n_words
-        self._numbered = numbered
-        empty = np.empty(0, np.int64)
-        # Entries of the last document, which may continue in the next block.
-        self._open = Entries(empty, empty, np.empty(0, count_type), empty)
-        self._most_empty = most_empty
-        self._bad = bad
-        self._next = 0  # first document not returned
-        self._empty = 0  # documents without entries
-
-    def add(self, entries: Entries) -> Iterator[SourceBatch]:
-        """Yield the documents before the last one, including those without entries."""
-        if len(entries.document) == 0:
-            return
-        together = merge_entries(self._open.followed_by(entries), self._n_words)
-        last = int(together.document[-1])
-        cut = int(np.searchsorted(together.document, last))
-        self._open = together.take(slice(cut, None))
-        yield from self._emit(together.take(slice(0, cut)), last, int(self._open.line[0]))
-
-    def close(self, n_documents: int | None, end: int) -> Iterator[SourceBatch]:
-        """Yield the remaining documents, to ``n_documents`` or the last one with entries; ``end`` is the next line."""
-        seen = int(self._open.document[-1]) + 1 if len(self._open.document) else 0
-        yield from self._emit(self._open, seen if n_documents is None else n_documents, end)
-
-    def _emit(self, entries: Entries, stop: int, end: int) -> Iterator[SourceBatch]:
-        self._empty += stop - self._next - int(np.count_nonzero(np.diff(entries.document, prepend=-1)))
-        if self._empty > self._most_empty:
+    held: Entries | None = None  # of documents that may continue in the next block
+    start = empty = 0
+    for entries, stop, end in blocks:
+        together = merge_entries(entries if held is None else held.followed_by(entries), n_words)
+        cut = int(np.searchsorted(together.document, stop))
+        complete, held = together.take(slice(0, cut)), together.take(slice(cut, None))
+        empty += stop - start - int(np.count_nonzero(np.diff(complete.document, prepend=-1)))
+        if empty > most_empty:
             raise UnreadableError(
-                f"{self._empty} documents up to number {stop} have no counts, more than {self._most_empty} "
-                "for its size; correct the numbers or leave such documents out"
+                f"{empty} documents up to number {stop} have no counts, more than {most_empty} for its size; correct "
+                "the numbers or leave such documents out"
             )
-        large = entries.count > LARGEST_COUNT
+        large = complete.count > LARGEST_COUNT
         for i in np.flatnonzero(large):
-            self._bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
-        kept = entries.take(~large)
-        lines = np.append(kept.line, end)
+            bad.refuse(int(complete.line[i]), too_large(complete.count[i], f"{complete.word[i] + 1}"))
+        kept = complete.take(~large)
+        lines = np.append(kept.line, held.line[0] if len(held.line) else end)
         # There may be millions of empty documents in a row.
-        for start in range(self._next, stop, limits.BATCH_VALUES):
-            documents = np.arange(start, min(start + limits.BATCH_VALUES, stop) + 1)
+        for first in range(start, stop, limits.BATCH_VALUES):
+            documents = np.arange(first, min(first + limits.BATCH_VALUES, stop) + 1)
             bounds = np.searchsorted(kept.document, documents)
             inside = kept.take(slice(bounds[0], bounds[-1]))
             yield SourceBatch(
@@ -181,6 +166,6 @@ class BagBuilder:
                 codes=inside.word.astype(np.int32),
                 counts=narrow_counts(inside.count),
                 rows=lines[bounds[:-1]],
-                document_id=pa.array(documents[1:]) if self._numbered else None,
+                document_id=pa.array(documents[1:]) if numbered else None,
             )
-        self._next = stop
+        start = stop

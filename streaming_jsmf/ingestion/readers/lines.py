@@ -9,10 +9,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers import limits
@@ -100,20 +102,8 @@ def _skip_line(stream: Any) -> int:
     return length
 
 
-@dataclass(frozen=True)
-class LineBlock:
-    """Whole lines of a file; ``first`` is the number of the first line, ``stop`` that of the line after the last."""
-
-    first: int
-    data: bytes
-
-    @property
-    def stop(self) -> int:
-        return self.first + n_lines(self.data)
-
-
-def line_blocks(stream: Any, first: int = 0) -> Iterator[LineBlock]:
-    """Yield the lines of a stream in blocks of about ``BATCH_BYTES``, numbered from ``first``.
+def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``.
 
     Raises DamagedError after the lines before the damage, with the part of the line at which the stream breaks off.
     """
@@ -134,12 +124,29 @@ def line_blocks(stream: Any, first: int = 0) -> Iterator[LineBlock]:
             damage = too_long()
         ended = ended or bool(damage)
         cut = len(data) if ended and not damage else data.rfind(b"\n") + 1
-        block, rest = LineBlock(first, data[:cut]), data[cut:]
-        if block.data:
-            yield block
-            first = block.stop
+        block, rest = data[:cut], data[cut:]
+        if block:
+            yield first, block
+            first += n_lines(block)
     if damage:
         raise DamagedError(damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None)
+
+
+def parse_lines(
+    block: bytes, types: Mapping[str, Any], delimiter: str, quote: str, **convert: Any
+) -> Any | None:
+    """Return the table that Arrow reads from a block; None unless each line is one row of these columns."""
+    try:
+        table = pa_csv.read_csv(
+            pa.BufferReader(block),
+            pa_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(types)),
+            pa_csv.ParseOptions(delimiter=delimiter, quote_char=quote or False),
+            pa_csv.ConvertOptions(column_types=types, **convert),
+        )
+    except pa.ArrowInvalid:
+        return None
+    # Arrow skips empty lines, and joins lines if a quote is open at a line end.
+    return table if table.num_rows == n_lines(block) else None
 
 
 def header_line(stream: Any) -> bytes | None:

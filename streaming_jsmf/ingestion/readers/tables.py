@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
@@ -24,6 +23,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     header_line,
     line_blocks,
     n_lines,
+    parse_lines,
     split_fields,
 )
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
@@ -120,10 +120,10 @@ def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadReco
         empty = not layout.header
         require_columns(names, found)
         parser = BlockParser(layout, tuple(found), tuple(names))
-        for block in line_blocks(stream):
+        for first, block in line_blocks(stream):
+            marked = empty  # a file without a header may start with a mark
+            yield parser.batch(block.removeprefix(BYTE_ORDER_MARK) if marked else block, first, bad)
             empty = False
-            data = block.data if block.first or layout.header else block.data.removeprefix(BYTE_ORDER_MARK)
-            yield parser.batch(data, block.first, bad)
     if empty:
         raise UnreadableError(EMPTY)
 
@@ -156,27 +156,16 @@ class BlockParser:
                 return None
             block, delimiter = block.replace(delimiter, _SEPARATOR), _SEPARATOR
         positions = {name: str(self.found.index(name)) for name in self.wanted}
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(block),
-                pa_csv.ReadOptions(
-                    use_threads=False,
-                    block_size=len(block) + 1,
-                    column_names=[str(i) for i in range(len(self.found))],
-                ),
-                pa_csv.ParseOptions(delimiter=delimiter.decode(), quote_char=self.layout.quotes or False),
-                pa_csv.ConvertOptions(
-                    column_types=dict.fromkeys(positions.values(), pa.dictionary(pa.int32(), pa.string())),
-                    include_columns=list(dict.fromkeys(positions.values())),
-                    strings_can_be_null=False,
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        # Arrow skips empty lines, and joins lines if a quote is open at a line end.
-        if table.num_rows != n_lines(block):
-            return None
-        return {name: table.column(position).combine_chunks() for name, position in positions.items()}
+        strings = pa.dictionary(pa.int32(), pa.string())
+        table = parse_lines(
+            block,
+            {str(i): strings for i in range(len(self.found))},
+            delimiter.decode(),
+            self.layout.quotes,
+            include_columns=list(dict.fromkeys(positions.values())),
+            strings_can_be_null=False,
+        )
+        return table and {name: table.column(at).combine_chunks() for name, at in positions.items()}
 
     def parse_by_line(self, block: bytes, first: int, bad: BadRecords) -> TableBatch:
         """Return the good lines of a block; the others go to ``bad``. Slow, but locates the bad lines."""
