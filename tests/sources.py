@@ -140,8 +140,8 @@ def refused_by(source: Any, *parts: str, **options: Any) -> Read:
 
 @contextmanager
 def small(**values: int) -> Iterator[None]:
-    """Small limits: ``unit``, ``batch`` (bytes), ``values``, ``rows``, ``line``, ``file``, ``names``."""
-    names = {"unit": "UNIT_BYTES", "batch": "BATCH_BYTES", "values": "BATCH_VALUES", "rows": "BATCH_ROWS"}
+    """Small limits: ``unit``, ``batch`` (bytes), ``values``, ``line``, ``file``, ``names``."""
+    names = {"unit": "UNIT_BYTES", "batch": "BATCH_BYTES", "values": "BATCH_VALUES"}
     names |= {"line": "LONGEST_LINE", "file": "LARGEST_FILE", "names": "LARGEST_NAMES"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():

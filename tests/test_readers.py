@@ -137,7 +137,7 @@ def test_units_and_batches_of_any_size_give_the_same_documents(
         monkeypatch.setattr(module, name, 3)
     monkeypatch.setattr(bag_reader, "BATCH_NONZEROS", 3)
     for size in (1, 11, 29):
-        with small(unit=20 * size, batch=size, values=size, rows=size):
+        with small(unit=20 * size, batch=size, values=size):
             cut = read_all(kind, source, tmp_path / "out")
         for name in ("bags", "ids", "metadata", "rows", "places", "bad"):
             assert getattr(cut, name) == getattr(whole, name), name

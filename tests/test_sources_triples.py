@@ -142,13 +142,13 @@ def test_sums_of_floats_do_not_depend_on_the_order_of_files(tmp_path, step, way)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_blocks_batches_and_flushes_may_end_anywhere(tmp_path, monkeypatch, kind):
     rows = [(f"d{i % 7}", f"w{i % 11}", 1 + i % 3) for i in range(400)]
-    monkeypatch.setattr(grouping, "_FLUSH_BYTES", 15)
+    monkeypatch.setattr(grouping, "_WORD_BYTES", 15)
     if kind == "csv":
         source = csv_source(tmp_path, HEADER + "".join(f"{d},{w},{c}\n" for d, w, c in rows))
     else:
         table = pa.table([list(c) for c in zip(*rows, strict=True)], names=["document", "word", "count"])
         source = parquet_source(tmp_path, table, row_group_size=50)
-    with small(batch=37, rows=13, values=20):
+    with small(batch=37, values=20):
         found = read(source, tmp_path, n_buckets=2)
     assert found.documents == summed(rows, floats=False)
     # 11 words a document: one to a batch.

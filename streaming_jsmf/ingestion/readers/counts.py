@@ -121,6 +121,17 @@ def merge_entries(entries: Entries, n_words: int) -> Entries:
     return Entries(entries.document[first], entries.word[first], total, line[first])
 
 
+def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
+    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
+    weight = np.arange(len(indptr))
+    weight += indptr
+    cuts = [0]
+    while cuts[-1] < len(indptr) - 1:
+        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
+        cuts.append(max(fitting, cuts[-1] + 1))
+    return cuts
+
+
 def too_large(total: float, word: str) -> str:
     return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"
 

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import CountFiles, whole_file
+from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts, whole_file
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
-from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, row_cuts, row_units
+from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, row_units
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 

@@ -24,6 +24,7 @@ from streaming_jsmf.ingestion.readers.counts import (
     CountFiles,
     Entries,
     merge_entries,
+    row_cuts,
     too_large,
     whole_file,
 )
@@ -42,17 +43,6 @@ class Rows:
     indptr: NDArray[Any]
     words: NDArray[Any]
     counts: NDArray[Any]
-
-
-def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
-    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
-    weight = np.arange(len(indptr))
-    weight += indptr
-    cuts = [0]
-    while cuts[-1] < len(indptr) - 1:
-        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
-        cuts.append(max(fitting, cuts[-1] + 1))
-    return cuts
 
 
 def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
