@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -42,21 +41,15 @@ PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 _MOST_ROWS = 100_000
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a source: path or URL, and posix name relative to the source."""
-
-    path: str
-    name: str
-
-
 def list_files(source: AnyPath) -> tuple[str, ...]:
     """Return the sorted paths of the files of a source; see ``find_files``."""
-    return tuple(file.path for file in find_files(source))
+    return tuple(find_files(source))
 
 
-def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
-    """Return the sorted files of a source: a file, a directory (recursively) or a glob; local or a URL.
+def find_files(source: AnyPath) -> dict[str, str]:
+    """Return the names of the files of a source, relative to it and with slashes, by path or URL in sorted order.
+
+    A source is a file, a directory (read recursively) or a glob; local or a URL.
 
     Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
@@ -64,7 +57,7 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     try:
         fs, inner = file_system(root)
         if fs.isfile(inner):
-            return (SourceFile(root, inner.rsplit("/", 1)[-1]),)
+            return {root: inner.rsplit("/", 1)[-1]}
         # A directory name may contain a glob character.
         is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
         found = fs.glob(inner) if is_glob else fs.find(inner)
@@ -78,15 +71,11 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    kept = [
-        SourceFile(_address(fs, root, inner, path), name)
-        for path, name in names.items()
-        if not is_hidden(name)
-    ]
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
         why = "" if fs.exists(inner) or is_glob else ": no such file"
         raise InputError(f"there are no files at {root}{why}; {similar_names(root) or 'check the path'}")
-    return tuple(kept)
+    return kept
 
 
 def is_hidden(name: str) -> bool:

@@ -216,7 +216,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
-    return _BY_SUFFIX.get(suffix) or _by_options(read or {}) or _by_content(files, suffix, read or {})
+    return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
 
 
 def _is_folder(root: str) -> bool:
@@ -227,21 +227,16 @@ def _name(path: str) -> str:
     return path.rsplit("/", 1)[-1].lower()
 
 
-def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
-    """Return the first table reader that accepts all given options; None if no options are given."""
+def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    """Return the first reader that has all given options, or else one by the columns."""
     keys = set(read) - {"path"}
-    known = (
-        reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options_type.model_fields)
-    )
-    return next(known, None)
-
-
-def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    for reader in _OF_TABLES if keys else ():
+        if keys <= set(READERS[reader].options_type.model_fields):
+            return reader
     if suffix in JSON_SUFFIXES:
         return "text"
-    table = _Table(files, read)
     if is_parquet(files[0]) or suffix in CSV_SUFFIXES:
-        return _by_columns(table)
+        return _by_columns(_Table(files, read))
     raise InputError(
         f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
         "each document: give their folder)"

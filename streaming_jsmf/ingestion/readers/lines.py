@@ -9,12 +9,14 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers import limits
@@ -147,6 +149,24 @@ def parse_lines(
         return None
     # Arrow skips empty lines, and joins lines if a quote is open at a line end.
     return table if table.num_rows == n_lines(block) else None
+
+
+def parse_each_line(
+    block: bytes, parse: Callable[[bytes], Sequence[Record]]
+) -> tuple[NDArray[np.int64], list[Sequence[Record]], dict[int, str]]:
+    """Parse the lines of a block one by one, which is slow but locates the bad ones; no fields mean a blank line.
+
+    Returns the numbers of the good lines in the block, their fields, and why ``parse`` raised BadValue for the others.
+    """
+    rows, values, faults = [], [], {}
+    for row, line in enumerate(block.split(b"\n")):
+        try:
+            if fields := parse(line.removesuffix(b"\r")):
+                rows.append(row)
+                values.append(fields)
+        except BadValue as error:
+            faults[row] = str(error)
+    return np.array(rows, np.int64), values, faults
 
 
 def header_line(stream: Any) -> bytes | None:

@@ -25,7 +25,13 @@ from streaming_jsmf.ingestion.readers.base import (
 )
 from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries, whole_file
 from streaming_jsmf.ingestion.readers.files import compressed, is_compressed, open_stream
-from streaming_jsmf.ingestion.readers.lines import header_line, line_blocks, n_lines, parse_lines
+from streaming_jsmf.ingestion.readers.lines import (
+    header_line,
+    line_blocks,
+    n_lines,
+    parse_each_line,
+    parse_lines,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.validation import Strict
 
@@ -229,7 +235,8 @@ def _most_empty(unit: Unit) -> int:
 def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int, int]]:
     """Yield the good lines after a header, as ``bags_of_entries`` takes them; the others go to ``bad``."""
     end, reached, n_found = header.size_line + 1, 0, 0
-    nothing = Entries(*np.empty((2, 0), int), np.empty(0, header.count_type or int), np.empty(0, int))
+    none = np.empty(0, np.int64)
+    nothing = Entries(none, none, none.astype(header.count_type or np.int64), none)
     try:
         for first, block in line_blocks(stream, end):
             entries, reached, n_lines_of_block = _good_entries(block, first, reached, header, bad)
@@ -287,24 +294,18 @@ def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDAr
     if table is not None:
         return np.arange(table.num_rows), [column.to_numpy() for column in table.columns], {}
     names = {header.document: "document", header.word: "word", 2: "count"}
-    rows, values, faults = [], [], dict[int, str]()
-    for row, line in enumerate(block.split(b"\n")):
+
+    def parse_fields(line: bytes) -> list[int | float]:
         fields = line.split()
-        try:
-            if fields and len(fields) != len(header.types):
-                raise BadValue(
-                    f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
-                )
-            parsed = [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
-        except BadValue as error:
-            faults[row] = str(error)
-            continue
-        if parsed:
-            rows.append(row)
-            values.append(parsed)
+        if fields and len(fields) != len(header.types):
+            raise BadValue(
+                f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
+            )
+        return [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
+
+    rows, values, faults = parse_each_line(block, parse_fields)
     columns = list(zip(*values, strict=True)) or [()] * len(header.types)
-    arrays = [np.array(column, kind) for column, kind in zip(columns, header.types, strict=True)]
-    return np.array(rows, np.int64), arrays, faults
+    return rows, [np.array(*pair) for pair in zip(columns, header.types, strict=True)], faults
 
 
 def _explain(fields: Sequence[bytes], reached: int, header: Header) -> str:

@@ -23,6 +23,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     header_line,
     line_blocks,
     n_lines,
+    parse_each_line,
     parse_lines,
     split_fields,
 )
@@ -168,24 +169,20 @@ class BlockParser:
         return table and {name: table.column(at).combine_chunks() for name, at in positions.items()}
 
     def parse_by_line(self, block: bytes, first: int, bad: BadRecords) -> TableBatch:
-        """Return the good lines of a block; the others go to ``bad``. Slow, but locates the bad lines."""
-        positions = [self.found.index(name) for name in self.wanted]
-        kept, values = [], []
-        for row, line in enumerate(block.split(b"\n")):
-            line = line.removesuffix(b"\r")
-            if not line:
-                continue
-            try:
-                fields = self.layout.split(line)
-                if len(fields) != len(self.found):
-                    raise BadValue(f"{len(fields)} fields, not {len(self.found)}")
-            except BadValue as error:
-                bad.refuse(first + row, str(error), line)
-                continue
-            kept.append(row)
-            values.append([fields[position] for position in positions])
-        columns = {name: pa.array([v[i] for v in values], pa.string()) for i, name in enumerate(self.wanted)}
-        within = np.array(kept, np.int64)
+        """Return the good lines of a block; the others go to ``bad``."""
+
+        def split(line: bytes) -> list[str]:
+            fields = self.layout.split(line) if line else []
+            if line and len(fields) != len(self.found):
+                raise BadValue(f"{len(fields)} fields, not {len(self.found)}")
+            return fields
+
+        within, values, faults = parse_each_line(block, split)
+        line_at = _line_of(block, np.arange(n_lines(block)))
+        for row, reason in faults.items():
+            bad.refuse(first + row, reason, line_at(row))
+        positions = {name: self.found.index(name) for name in self.wanted}
+        columns = {name: pa.array([v[at] for v in values], pa.string()) for name, at in positions.items()}
         return TableBatch(columns, within + first, _line_of(block, within))
 
     def _quotes_in_place(self, block: bytes) -> bool:

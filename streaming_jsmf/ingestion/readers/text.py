@@ -150,12 +150,10 @@ class TextSource(RecordFiles, Source):
                 # Missing texts are documents without words, which the curation drops and counts.
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
-                found_as = {
+                metadata = {
                     name: as_type(batch.column(name), kind) for name, kind in columns.metadata.items()
                 }
-                metadata = {name: values for name, (values, _) in found_as.items()}
-                known = {name: kinds for name, (_, kinds) in found_as.items() if kinds is not None}
-                yield bag_tokens(tokens, rows, ids, metadata, known)
+                yield bag_tokens(tokens, rows, ids, metadata)
 
     def _read_json(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
         def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:

@@ -158,25 +158,23 @@ def as_type(values: Any, wanted: Any) -> tuple[Any, list[str] | None]:
     return texts.cast(wanted), kinds
 
 
+#: An Arrow array and its kinds (``values.KINDS``); the kinds are None if they have to be found.
+Column = tuple[Any, Sequence[str] | None]
 #: Converts an Arrow array of texts to their words.
 Tokenize = Callable[[Any], TokenLists]
 
 
 def bag_tokens(
-    tokens: TokenLists,
-    rows: NDArray[np.int64],
-    ids: Any = None,
-    metadata: Mapping[str, Any] | None = None,
-    kinds: Mapping[str, Sequence[str]] | None = None,
+    tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Column] | None = None
 ) -> SourceBatch:
-    """Return the bags of words of m documents; ``rows`` (m,), Arrow arrays of ids and metadata, and known kinds."""
+    """Return the bags of words of m documents; ``rows`` (m,), Arrow array of ids, and columns of metadata."""
     bags = count_codes(tokens)
-    columns = dict(metadata or {})
+    found = metadata or {}
+    columns = {name: values for name, (values, _) in found.items()}
     if tokens.excerpts is not None:
         columns.setdefault(EXCERPT, tokens.excerpts)  # a column of the source with this name stays
-    return SourceBatch(
-        bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds or {}
-    )
+    kinds = {name: kinds for name, (_, kinds) in found.items() if kinds is not None}
+    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
 
 
 #: Row, text, id, and metadata in column order (values of JSON, which become strings).
@@ -191,13 +189,11 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
 
     def batch() -> SourceBatch:
         rows, texts, ids, *metadata = held
-        found = {name: as_texts(values) for name, values in zip(columns.metadata, metadata, strict=True)}
         return bag_tokens(
             tokenize(pa.array(texts, pa.string())),
             np.array(rows, np.int64),
             pa.array(ids, columns.id_type) if columns.id else None,
-            {name: values for name, (values, _) in found.items()},
-            {name: kinds for name, (_, kinds) in found.items() if kinds is not None},
+            {name: as_texts(values) for name, values in zip(columns.metadata, metadata, strict=True)},
         )
 
     for row, text, identity, metadata in records:
