@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion.readers import json_records, limits
+from streaming_jsmf.ingestion.readers import limits
 from tests.test_in_memory import TEXTS
 
 ROWS: list[dict[str, Any]] = [
@@ -35,7 +35,7 @@ def table_of(path: Path, place: Path, **options: Any) -> Any:
 def test_an_array_is_read_as_lines_are(
     block: int, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_records, "_BLOCK", block)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.lines._BLOCK", block)
     rows = ROWS[:30] if block == 3 else ROWS
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (tmp_path / "array.json").write_text(f"\ufeff {json.dumps(rows, indent=indent)}\n", encoding="utf-8")
@@ -77,7 +77,7 @@ def test_bad_arrays_are_told_in_one_line(content: str, said: str, tmp_path: Path
 
 def test_an_element_is_not_held_whatever_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"text": "a b c"}, {"text": "x " * 3000}]), encoding="utf-8")
-    monkeypatch.setattr(json_records, "_BLOCK", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.lines._BLOCK", 100)
     monkeypatch.setattr(limits, "LONGEST_LINE", 1000)
     with pytest.raises(
         sj.InputError, match=r"element 2 of the array: an element .* has more than 1,000 bytes"

@@ -30,8 +30,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.json_records import records_of
-from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, split_fields
+from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, records_of, split_fields
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES

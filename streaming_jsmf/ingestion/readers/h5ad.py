@@ -28,7 +28,7 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit,
 from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts, whole_file
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
-from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, row_units
+from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, checked_indptr, row_units
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
@@ -214,10 +214,9 @@ class _Cells:
         """Return the start of rows start..stop-1 among the values, and the end of the last row."""
         if self._dense:
             return np.arange(start, stop + 1, dtype=np.int64) * self.n_genes
-        ends = np.asarray(self._stored["indptr"][start : stop + 1]).astype(np.int64)
-        last = self._n_values if stop == self.n_cells else ends[-1]
-        if not 0 <= ends[0] <= ends[-1] == last <= self._n_values or (np.diff(ends) < 0).any():
-            raise UnreadableError("its indptr falls or leaves the matrix; write the file again")
+        ends = checked_indptr(np.asarray(self._stored["indptr"][start : stop + 1]), self._n_values)
+        if stop == self.n_cells and ends[-1] != self._n_values:
+            raise UnreadableError("indptr does not end with the number of values; write the matrix again")
         return ends
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
@@ -227,9 +226,9 @@ class _Cells:
             if self._dense:
                 filled = part != 0
                 ends = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
-                yield Rows(a, ends, np.nonzero(filled)[1], part[filled])
+                yield a, ends, np.nonzero(filled)[1], part[filled]
             else:
-                yield Rows(a, part.indptr, part.indices, part.data)
+                yield a, part.indptr, part.indices, part.data
 
     def names(self, table: str, start: int, stop: int | None) -> Any:
         """Return the index of ``obs`` or ``var`` from ``start`` to before ``stop`` as Arrow strings."""

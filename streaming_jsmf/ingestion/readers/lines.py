@@ -1,4 +1,4 @@
-"""Lines of a file, one by one within a byte range or in blocks, and the fields of delimited text.
+"""Lines of a file, one by one within a byte range or in blocks, elements of a JSON array, and fields of delimited text.
 
 A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter or the end of the
 record may follow.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe, open_stream
+from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
 from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
 
 EMPTY = "the file is empty"
@@ -29,7 +30,14 @@ QUOTE = '"'
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
+#: Strings, brackets and commas; last, the start of a string that goes on in the next block.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
+_DEEPER = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+_BLOCK = 1 << 20
+
 Record = TypeVar("Record")
+#: Yields the records of a stream that belong to a unit.
+Split = Callable[[Any, Unit], Iterator[bytes]]
 
 
 def too_long() -> str:
@@ -40,7 +48,7 @@ def read_lines(
     unit: Unit,
     parse: Callable[[bytes], Record | None],
     bad: BadRecords,
-    split: Callable[[Any, Unit], Iterator[bytes]] | None = None,
+    split: Split | None = None,
 ) -> Iterator[tuple[int, Record]]:
     """Yield row and parsed record of each line that starts within a unit; skip lines that ``parse`` maps to None.
 
@@ -81,6 +89,57 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
         if _was_cut(line):
             position += _skip_line(stream)
         yield line
+
+
+def is_array(path: str) -> bool:
+    """Whether a file is named .json and starts as an array of objects, rather than JSON lines.
+
+    False if it cannot be read.
+    """
+    if bare_suffix(path) != ".json":
+        return False
+    try:
+        with open_stream(path) as stream:
+            return bool(re.match(rb"\s*\[\s*[{\]]", stream.read(1000).removeprefix(BYTE_ORDER_MARK)))
+    except UnreadableError:
+        return False
+
+
+def records_of(path: str) -> Split:
+    """How a JSON file is divided into records: by lines, or by the elements of its array."""
+    return _elements_of if is_array(path) else lines_of
+
+
+def _elements_of(stream: Any, unit: Unit) -> Iterator[bytes]:  # noqa: ARG001
+    """Yield the elements of a JSON array one at a time; DamagedError if it breaks off, or something follows it."""
+    held, scanned, depth = b"", 0, 0
+    while block := stream.read(_BLOCK):
+        held += block
+        start = 0
+        for token in _TOKEN.finditer(held, scanned):
+            mark = token[0]
+            if mark == b'"':
+                scanned = token.start()
+                break
+            scanned = token.end()
+            depth += _DEEPER.get(mark, 0)
+            ends = (mark == b"," and depth == 1) or (mark == b"]" and depth == 0)
+            if ends and (element := held[start : token.start()].strip()):
+                yield element
+            if ends or (mark == b"[" and depth == 1):
+                start = scanned
+            if depth == 0:
+                _require_end(held[scanned:] + stream.read(_BLOCK))
+                return
+        held, scanned = held[start:], scanned - start
+        if len(held) > limits.LONGEST_LINE:
+            raise DamagedError(f"an element of the JSON array has more than {limits.LONGEST_LINE:,} bytes")
+    raise DamagedError("the JSON array breaks off")
+
+
+def _require_end(rest: bytes) -> None:
+    if rest.strip():
+        raise DamagedError("something follows the JSON array; give one array, or one object per line")
 
 
 def text_of(line: bytes, encoding: str = "utf-8", hint: str = "") -> str:

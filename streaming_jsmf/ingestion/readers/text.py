@@ -41,13 +41,14 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     parquet_batches,
 )
-from streaming_jsmf.ingestion.readers.json_records import is_array, records_of, with_nested
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
     csv_records,
+    is_array,
     open_text,
     read_lines,
+    records_of,
     text_of,
     too_long,
 )
@@ -310,8 +311,7 @@ def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
         raise BadValue("the line is not a JSON object")
-    nested = options.nested
-    return with_nested(value, nested) if nested else value
+    return options.flattened(value)
 
 
 def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:

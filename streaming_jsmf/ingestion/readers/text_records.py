@@ -93,11 +93,21 @@ class TextOptions(TokenOptions):
     encoding: Encoding = "utf-8"
     delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
 
-    @property
-    def nested(self) -> tuple[str, ...]:
-        """Names of values within objects, in JSON."""
+    def flattened(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
         kept = () if self.metadata == "all" else self.metadata
-        return tuple(name for name in (self.text, self.id, *kept) if name and "." in name)
+        nested = [name for name in (self.text, self.id, *kept) if name and "." in name]
+        if not nested:
+            return record
+        found: dict[str, Any] = {}
+        for name in nested:
+            value: Any = record
+            for key in name.split(".") if name not in record else ():
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is not None and value is not record:
+                found[name] = value
+        parents = {name.partition(".")[0] for name in nested}
+        return {**{key: value for key, value in record.items() if key not in parents}, **found}
 
 
 class LineOptions(TokenOptions):
