@@ -92,8 +92,10 @@ def main(
     if quick:
         corpora, words, topics, iterations = (f"nips={NIPS}",), 200, [4], 200
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         stopped = Setup(corpus, out / Path(corpus.root).name, max(topics))
         converged = replace(stopped, max_iterations=iterations, tolerance=tolerance)
         for n_topics in topics:
@@ -102,7 +104,7 @@ def main(
             ]
             for first, second in combinations(results, 2):
                 rows.append({"corpus": name, "K": n_topics, **compared(stopped, first, second)})
-    publish(out, "convergence", rows, table(rows))
+    publish(out, "convergence", rows, table(rows), used)
     click.echo(table(rows))
 
 

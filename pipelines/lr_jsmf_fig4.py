@@ -10,7 +10,7 @@ Volume is the log of the volume of the hull relative to random hulls; incoherenc
 recovery is estimated with 64 probes of C; times are CPU seconds of one thread without the scans.
 
 OUT keeps corpora, stores and results, so an interrupted command can be run again; it gets fig4.parquet, fig4.md and
-fig4.png.
+fig4.svg.
 """
 
 from __future__ import annotations
@@ -182,15 +182,17 @@ def main(
     name, _ = prepared(named, out / "corpora", max(sizes), **read)
     largest = f"{name}={out / 'corpora' / f'{name}-{max(sizes)}'}"
     rows: list[Row] = []
+    used = {}
     for size in sorted(sizes):
         _, corpus = prepared(largest, out / "corpora", size)
+        used[f"{name}-{size}"] = corpus
         setup = Setup(corpus, out / f"{name}-{size}", max(topics), guards, iterations)
         scorer = SparseScorer(setup)
         for n_topics in topics:
             rows += [scorer.row(method, n_topics) for method in method_names(size, whole)]
-    publish(out, "fig4", rows, table(rows))
+    publish(out, "fig4", rows, table(rows), used)
     figure = pictures.grid(rows, "K", "words", {column: METRICS[column] for column in DRAWN})
-    pictures.save(figure, out / "fig4.png")
+    pictures.save(figure, out / "fig4.svg")
     click.echo(table(rows))
 
 

@@ -126,12 +126,14 @@ def main(
 ) -> None:
     words = 300 if quick else words
     rows: list[Row] = []
+    used = {}
     for named in corpora or (f"nips={NIPS}",):
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         setup = Setup(corpus, out / f"{name}-{words}", topics, guards)
         for method in methods:
             rows += beside(name, method, words_of(setup, method, topics, 6))
-    publish(out, "words", rows, table(rows))
+    publish(out, "words", rows, table(rows), used)
     click.echo(table(rows))
 
 

@@ -340,8 +340,10 @@ def main(
     rows: list[Row] = []
     times: list[Row] = []
     cliques = []
+    used = {}
     for named in corpora:
         trial = prepared_with_cutoff(named, out / "softclique", 300 if quick else None)
+        used[trial.name] = trial.corpus
         results = Results(trial.folder / "cells", only_kept)
         rows += rows_of(trial, methods, topics, rounds, lda_rounds, results)
         if not times:
@@ -350,7 +352,7 @@ def main(
     seconds = [[row["K"], *(number(row[name], 2) for name in ("pivoting", "SC"))] for row in times]
     selection = markdown(["K", "pivoting, s", "SC, s"], seconds, text=0)
     text = "\n\n".join([coherence_table(rows), selection, *cliques])
-    publish(out, "softclique", rows, text)
+    publish(out, "softclique", rows, text, used)
     draw(times, rows, out / "softclique.svg")
     click.echo(text)
 

@@ -173,14 +173,16 @@ def main(
         corpora, words, topics, max_topics, sweeps = (f"nips={NIPS}",), 300, [3, 5], 5, ()
     names = [*methods, *(f"Gibbs {number}" for number in sweeps)]
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         folder = out / "stod_fig2" / name
         folder.mkdir(parents=True, exist_ok=True)
         trial = Trial(name, corpus, folder, max_topics)
         rows += rows_of(trial, topics, names, Results(folder / "cells", only_kept))
     text = table(rows)
-    publish(out, "stod_fig2", rows, text)
+    publish(out, "stod_fig2", rows, text, used)
     pictures.save(pictures.grid(rows, "corpus", "K", METRICS), out / "stod_fig2.svg")
     click.echo(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,17 +18,18 @@ from scipy.io import loadmat, savemat
 from pipelines import authors_code, softclique, stod_fig1, stod_fig2
 from pipelines.common.methods import Setup
 from pipelines.lr_jsmf_table1 import pairing
+from pipelines.stale_results import changed_groups
 from streaming_jsmf import open_corpus
 from tests.corpora import planted, write_corpus
 
 #: Script -> stem and suffix of its files, and the number of its rows with --quick.
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
-    "lr_jsmf_fig3": ("fig3", ".png", 2 * 6),  # five methods and one more seed at two K
-    "lr_jsmf_fig4": ("fig4", ".png", 2 * (3 + 2)),
+    "lr_jsmf_fig3": ("fig3", ".svg", 2 * 10),  # eight methods, two of them with two seeds, at two K
+    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (3 + 2)),
     "lr_jsmf_table1": ("words", "", 4 * 5),
     "lr_jsmf_convergence": ("convergence", "", 6),
-    "jsmf_2015": ("jsmf", ".png", 2 * 4),
+    "jsmf_2015": ("jsmf", ".svg", 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
     "stod_fig2": ("stod_fig2", ".svg", 2 * len(stod_fig2.METHODS)),
     "stod_tables": ("stod_tables", ".svg", 2),
@@ -126,6 +128,10 @@ def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path
     first = run(name, tmp_path)
     assert rows in (None, pq.read_table(tmp_path / f"{stem}.parquet").num_rows)
     assert (tmp_path / f"{stem}.md").read_text() == first
+    record = json.loads((tmp_path / f"{stem}.json").read_text())
+    assert record["command"].startswith(f"python -m pipelines.{name} ")
+    assert record["corpora"] or name == "stod_fig1"
+    assert not changed_groups(record)
     if picture:
         assert (tmp_path / f"{stem}{picture}").stat().st_size > 10_000
     if name in CHECKS:

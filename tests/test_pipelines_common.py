@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import doctest
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from scipy import sparse
 
-from pipelines.common import data, peers, pictures, results, tables
+from pipelines.common import data, peers, pictures, provenance, results, tables
 from pipelines.common.methods import Setup
 from pipelines.common.results import CellMissing, Results, publish
 from pipelines.common.scores import Scorer, distances, pivot_gap
 from pipelines.common.tod import DocumentMoments, tod
 from pipelines.lr_jsmf_fig4 import SparseScorer
+from pipelines.stale_results import changed_groups
+from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
 from tests import reference_stod
 from tests.corpora import planted, write_corpus
@@ -26,7 +30,7 @@ ALPHA0 = 1.5
 MIXING_STEPS = 50
 
 
-@pytest.mark.parametrize("module", [results, tables])
+@pytest.mark.parametrize("module", [provenance, results, tables])
 def test_examples_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
@@ -44,7 +48,7 @@ def test_a_result_is_computed_once_per_key(tmp_path: Path) -> None:
     for _ in range(2):
         assert stored.row(key, make) == {"error": 0.25, "undefined": None}
     assert stored.row({**key, "corpus": "f" * 64}, make)["error"] == 0.5
-    assert [path.suffix for path in tmp_path.iterdir()] == [".json", ".json"]
+    assert len([*tmp_path.glob("AP_5-*.json")]) == 2
     with pytest.raises(CellMissing):
         Results(tmp_path, only_kept=True).row({**key, "K": 6}, make)
 
@@ -66,7 +70,7 @@ def test_an_interrupted_result_is_computed_again(tmp_path: Path) -> None:
 def test_a_stored_result_of_another_key_is_refused(tmp_path: Path) -> None:
     stored = Results(tmp_path)
     stored.row({"K": 5}, lambda: {"error": 1.0})
-    [path] = tmp_path.iterdir()
+    [path] = tmp_path.glob("5-*.json")
     path.write_text(path.read_text().replace('"K": 5', '"K": 6'))
     with pytest.raises(ValueError, match=r"'K': 6"):
         stored.row({"K": 5}, lambda: {"error": 1.0})
@@ -79,6 +83,21 @@ def test_results_are_published_as_parquet_and_markdown(tmp_path: Path) -> None:
         {"K": 6, "error": 0.5},
     ]
     assert (tmp_path / "fig.md").read_text() == "| K |\n"
+
+
+def test_results_are_stale_once_their_code_has_changed(tmp_path: Path) -> None:
+    stored = Results(tmp_path / "cells")
+    stored.row({"K": 5}, lambda: {"error": 1.0})
+    publish(tmp_path, "fig", [{"K": 5, "seed": 1}], "| K |")
+    record = json.loads((tmp_path / "fig.json").read_text())
+    assert (record["seeds"], changed_groups(record)) == ([1], [])
+    # Results in the same folder that an older version computed.
+    older = {**provenance.package_hashes(), "streaming_jsmf/linalg": "0"}
+    (tmp_path / "cells" / provenance.COMPUTED_BY).write_text(json.dumps([older]))
+    publish(tmp_path, "fig", [], "| K |")
+    done = CliRunner().invoke(stale_results, [str(tmp_path)])
+    assert "fig (" in done.stdout
+    assert done.stdout.rstrip().endswith("): streaming_jsmf/linalg")
 
 
 def test_methods_have_different_looks() -> None:
