@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,10 +19,11 @@ import pytest
 from streaming_jsmf.errors import StreamingJSMFError
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.ingestion.readers import limits, matrices, text_files
+from streaming_jsmf.ingestion.readers.base import BadRecords
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
-from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
-from tests.sources import Read, small
+from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, WORDS, Document, Format, documents, pack
+from tests.sources import Read, message, small
 
 KEEP_ALL = [
     "--preset",
@@ -301,6 +303,40 @@ def test_a_source_that_is_empty_or_not_there_is_refused(
         for name, content in (("packed", pack(b"", ".gz")), ("nothing", b"")):
             path = kind.put(tmp_path / name, content, ".gz")
             refused(ingest(path, kind), 2, str(path))
+
+
+# A folder is listed again when it is read.
+@named([f for f in FORMATS if f.name != "folder"])
+def test_a_file_that_disappears_is_named(kind: Format, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents())
+    opened = kind.open(source)
+    unit = opened.units()[0]
+    kind.file_at(source).unlink()
+
+    def read(bad: BadRecords) -> None:
+        if hasattr(opened, "scatter"):
+            opened.scatter(unit, bad, tmp_path / "0.arrow", 1)
+        else:
+            assert not list(opened.read(unit, bad))
+
+    found = message(lambda: read(BadRecords("fail", unit, opened.place)))
+    assert str(kind.file_at(source)) in found
+    assert "check the path" in found
+    if kind.name != "h5ad":  # whose words are in the file
+        bad = BadRecords("quarantine", unit, opened.place)
+        read(bad)
+        assert "No such file" in bad.records[0].reason
+
+
+@EACH
+def test_tasks_are_small(kind: Format, tmp_path: Path) -> None:
+    """A task does not carry the words; each reads them for itself."""
+    opened = kind.open(kind.write(tmp_path / "in", documents()))
+    opened.units()
+    data = pickle.dumps(opened)
+    assert len(data) < 1500
+    assert WORDS[0].encode() not in data
+    assert pickle.loads(data) == opened
 
 
 # The words of an AnnData file are in the file itself: without them the others cannot be compared with it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import pickle
 import re
 import sys
 import zipfile
@@ -397,22 +396,6 @@ def test_the_word_list_is_found_or_missed(tmp_path):
     source = npz_file(tmp_path, np.array(TRUTH), words=("of another file",))
     put_lines(tmp_path / "x.vocab.txt", WORDS)
     assert rows_of(Read(source)) == TRUTH
-
-
-def test_tasks_are_small(tmp_path):
-    """Each reads the words for itself."""
-    words = [f"w{i}" for i in range(5000)]
-    matrix = sp.csr_matrix((3, 5000), dtype=np.int64)
-    for source in (
-        docword_file(tmp_path, ["3", "5000", "0"], words=words),
-        npz_file(tmp_path, matrix, words=words),
-        h5ad_file(tmp_path, matrix, words),
-        opened(MatrixMarketSource, tmp_path / "x.mtx", documents="columns"),
-    ):
-        assert len(source.vocabulary) == 5000
-        data = pickle.dumps(source)
-        assert len(data) < 1000
-        assert pickle.loads(data) == source
 
 
 def bad_matrices():

@@ -384,21 +384,6 @@ def test_files_that_hold_nothing(tmp_path, kind, first, blank, words):
     assert (read.words, rows_of(read.bad)) == (words, [None])
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "txt"])
-def test_files_that_disappear_cannot_be_opened(tmp_path, kind):
-    contents = {"parquet": {"text": ["a"]}, "jsonl": '{"text": "a"}', "csv": "text\na", "txt": "a"}
-    gone = (put_parquet if kind == "parquet" else put)(tmp_path / f"gone.{kind}", contents[kind])
-    source = baskets(gone) if kind == "txt" else texts(gone)
-    [unit] = source.units()
-    gone.unlink()
-    found = message(lambda: list(source.read(unit, BadRecords("fail", unit, source.place))))
-    assert str(gone) in found
-    assert "check the path" in found
-    bad = BadRecords("quarantine", unit, source.place)
-    assert not list(source.read(unit, bad))
-    assert "No such file" in bad.records[0].reason
-
-
 # CSV
 
 

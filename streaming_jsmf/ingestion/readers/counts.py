@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.files import size_of
-from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
+from streaming_jsmf.ingestion.readers.files import find_beside, size_of
 
 _WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
@@ -53,6 +51,27 @@ class CountFiles(Source):
     def words_of(self, path: str) -> tuple[str, ...]:
         return read_vocabulary(self.word_list(path))[0].words
 
+    def units(self) -> list[Unit]:
+        """Return the parts of all files. Raises InputError if a file is missing or unreachable, or words differ."""
+        files = []
+        for path in self.files:
+            try:
+                files.append(Unit(path, size=size_of(path)))
+            except DamagedError as error:
+                raise InputError(f"{path}: {error}") from error
+        _ = self.vocabulary
+        units = []
+        for file in files:
+            try:
+                units += self.parts(file)
+            except UnreadableError:
+                units.append(file)  # reading reports the reason
+        return units
+
+    def parts(self, file: Unit) -> list[Unit]:
+        """Split a file, given as one unit. Raises UnreadableError."""
+        return [file]
+
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, row {unit.start + row} from 0"
 
@@ -62,12 +81,8 @@ class CountFiles(Source):
     def word_list(self, path: str) -> str:
         """Return the path of a file's word list. Raises InputError if it is missing."""
         wanted = self.options.vocabulary
-        folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
         names = self.usual_word_lists(path) if wanted is None else [wanted]
-        candidates = [join(folder, name) for name in names]
-        if wanted is not None and (is_url(wanted) or Path(wanted).expanduser().is_absolute()):
-            candidates = [normalise(wanted)]
-        found = next((candidate for candidate in candidates if is_file(candidate)), None)
+        found = find_beside(path, names)
         if found is None:
             raise InputError(
                 f"{path} has no word list ({' or '.join(names)}); set the option vocabulary to its path"
@@ -77,14 +92,6 @@ class CountFiles(Source):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exclude the words to keep tasks small; each task reads them itself.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
-
-
-def whole_file(path: str) -> Unit:
-    """Return a file as one unit. Raises InputError if it is missing or unreachable."""
-    try:
-        return Unit(path, size=size_of(path))
-    except DamagedError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,9 @@ from streaming_jsmf.storage.paths import (
     file_size,
     file_system,
     is_chain,
+    is_file,
     is_url,
+    join,
     normalise,
     open_file,
     similar_names,
@@ -99,6 +101,24 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
     # Keep the start of the URL if possible: some file systems drop the host and the user.
     head = root.removesuffix(base)
     return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))
+
+
+def find_beside(path: str, names: Sequence[str]) -> str | None:
+    """Return the first existing file: ``names`` are absolute, URLs, or relative to ``path`` or its archive's root."""
+    link, *archive = path.split("::") if is_chain(path) else [path]
+    folder = link.rpartition("/")[0]
+    for name in names:
+        if is_url(name) or Path(name).expanduser().is_absolute():
+            found = [normalise(name)]
+        elif archive:
+            root = link.partition("://")[0] + ":/"
+            found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]
+        else:
+            found = [join(folder, name)]
+        for candidate in found:
+            if is_file(candidate):
+                return candidate
+    return None
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts, whole_file
+from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
 from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, checked_indptr, row_units
@@ -75,18 +75,10 @@ class H5adSource(CountFiles):
             )
         return names
 
-    def units(self) -> list[Unit]:
-        """Split each file by rows. Reads ``indptr``: 16 bytes per cell."""
-        whole = [whole_file(path) for path in self.files]
-        _ = self.vocabulary
-        units = []
-        for path, unit in zip(self.files, whole, strict=True):
-            try:
-                with _open_cells(path, self.options) as cells:
-                    units += row_units(path, cells.indptr(0, cells.n_cells))
-            except UnreadableError:
-                units.append(unit)  # reading reports the reason
-        return units
+    def parts(self, file: Unit) -> list[Unit]:
+        """Split a file by rows. Reads ``indptr``: 16 bytes per cell."""
+        with _open_cells(file.path, self.options) as cells:
+            return row_units(file, cells.indptr(0, cells.n_cells))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""

@@ -26,7 +26,6 @@ from streaming_jsmf.ingestion.readers.counts import (
     merge_entries,
     row_cuts,
     too_large,
-    whole_file,
 )
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.validation import Strict
@@ -47,12 +46,12 @@ def checked_indptr(indptr: NDArray[Any], n_values: int) -> NDArray[np.int64]:
     return ends
 
 
-def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
+def row_units(file: Unit, indptr: NDArray[Any]) -> list[Unit]:
     """Split a matrix into units of about ``BATCHES_PER_UNIT`` batches of values."""
-    size, cuts = whole_file(path).size, row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
-    share = size / max(int(indptr[-1]) - int(indptr[0]), 1)
-    units = [Unit(path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
-    return units or [Unit(path, size=size)]
+    cuts = row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
+    share = file.size / max(int(indptr[-1]) - int(indptr[0]), 1)
+    units = [Unit(file.path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
+    return units or [file]
 
 
 def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
@@ -119,10 +118,10 @@ class NpzSource(CountFiles):
     def usual_word_lists(self, path: str) -> Sequence[str]:
         return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
 
-    def units(self) -> list[Unit]:
-        """Split each file by rows. Reads ``indptr`` (16 bytes per document) of files that can be split."""
-        _ = self.vocabulary
-        return [unit for path in self.files for unit in _units_of(path)]
+    def parts(self, file: Unit) -> list[Unit]:
+        """Split a file by rows if it is not compressed. Reads its ``indptr``, 16 bytes per document."""
+        with _open_matrix(file.path) as matrix:
+            return row_units(file, matrix.indptr()) if matrix.stored else [file]
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         n_words = len(self.words_of(unit.path))
@@ -134,15 +133,6 @@ class NpzSource(CountFiles):
                 )
             for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
                 yield bags_of_rows(rows, n_words, bad)
-
-
-def _units_of(path: str) -> list[Unit]:
-    whole = whole_file(path)
-    try:
-        with _open_matrix(path) as matrix:
-            return row_units(path, matrix.indptr()) if matrix.stored else [whole]
-    except UnreadableError:
-        return [whole]  # reading reports the reason
 
 
 @contextmanager

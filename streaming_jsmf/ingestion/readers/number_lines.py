@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries, whole_file
+from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries
 from streaming_jsmf.ingestion.readers.files import compressed, is_compressed, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     header_line,
@@ -96,11 +96,6 @@ class NumberFiles(CountFiles):
     Under "quarantine" a bad line is left out and the rest of its document kept. A document without lines is an empty
     bag; ``rows`` are the lines, from 0, at which documents start.
     """
-
-    def units(self) -> list[Unit]:
-        units = [whole_file(path) for path in self.files]
-        _ = self.vocabulary
-        return units
 
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, line {row + 1}"

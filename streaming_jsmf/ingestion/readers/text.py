@@ -68,11 +68,11 @@ from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
     NAME_ENCODING,
     encoding_name,
-    invalid_rows,
     is_text,
     is_utf8,
     require_columns,
     require_utf8,
+    utf8_faults,
     value_type,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
@@ -250,19 +250,15 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 
 
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
-    """Return the first reason to refuse each bad row."""
-    reasons: dict[int, str] = {}
+    """Return a reason to refuse each bad row."""
+    reasons = utf8_faults(batch, filter(None, [columns.text, columns.id]), columns.metadata)
     if columns.id:
-        for row in np.flatnonzero(np.asarray(batch.column(columns.id).is_null())).tolist():
-            reasons.setdefault(row, f"{columns.id} is null")
-    if columns.id and pa.types.is_uint64(batch.column(columns.id).type):
-        ids = np.asarray(batch.column(columns.id).fill_null(0))
-        for row in np.flatnonzero(ids > _LARGEST_ID).tolist():
-            reasons.setdefault(row, f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id")
-    for name in columns.names:
-        if name in (columns.text, columns.id) or not pa.types.is_binary(batch.column(name).type):
-            for row in invalid_rows(batch.column(name)):
-                reasons.setdefault(row, f"{name} holds bytes that are not UTF-8")
+        ids = batch.column(columns.id)
+        if pa.types.is_uint64(ids.type):
+            above = f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id"
+            large = np.flatnonzero(np.asarray(ids.fill_null(0)) > _LARGEST_ID)
+            reasons |= dict.fromkeys(large.tolist(), above)
+        reasons |= dict.fromkeys(np.flatnonzero(np.asarray(ids.is_null())).tolist(), f"{columns.id} is null")
     return reasons
 
 
