@@ -129,8 +129,13 @@ class BagSource(RecordFiles, Source):
     def vocabulary(self) -> Sequence[str]:
         return read_vocabulary(self.vocabulary_path)[0].words
 
-    def units(self) -> Sequence[Unit]:
-        return [unit for path in self.files for unit in _units(path)]
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Return runs of row groups of about ``UNIT_NONZEROS`` pairs."""
+        with open_parquet_source(path) as file:
+            metadata = file.metadata
+            leaf = leaf_columns(metadata).get("ids", 0)
+            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
+        return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         n_words, columns = len(self.vocabulary), self.columns
@@ -154,17 +159,6 @@ def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
             return BagColumns.of(file.schema_arrow, wanted)
 
     return of_first_readable(files, read, "give Parquet files of bags of words")
-
-
-def _units(path: str) -> list[Unit]:
-    try:
-        with open_parquet_source(path) as file:
-            metadata = file.metadata
-            leaf = leaf_columns(metadata).get("ids", 0)
-            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
-            return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
-    except UnreadableError:
-        return [Unit(path)]
 
 
 def _batches(file: Any, g: int) -> Iterator[Any]:

@@ -34,8 +34,6 @@ class CountFiles(Source):
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
-        if not self.files:
-            raise InputError("there are no files of counts to read; give at least one")
         first, words = self.files[0], self.words_of(self.files[0])
         for path in self.files[1:]:
             others = self.words_of(path)
@@ -51,26 +49,19 @@ class CountFiles(Source):
     def words_of(self, path: str) -> tuple[str, ...]:
         return read_vocabulary(self.word_list(path))[0].words
 
-    def units(self) -> list[Unit]:
-        """Return the parts of all files. Raises InputError if a file is missing or unreachable, or words differ."""
-        files = []
+    def units(self) -> Sequence[Unit]:
+        """Return the units of all files. Raises InputError if a file is missing or unreachable, or words differ."""
         for path in self.files:
             try:
-                files.append(Unit(path, size=size_of(path)))
+                size_of(path)
             except DamagedError as error:
                 raise InputError(f"{path}: {error}") from error
+        units = super().units()
         _ = self.vocabulary
-        units = []
-        for file in files:
-            try:
-                units += self.parts(file)
-            except UnreadableError:
-                units.append(file)  # reading reports the reason
         return units
 
-    def parts(self, file: Unit) -> list[Unit]:
-        """Split a file, given as one unit. Raises UnreadableError."""
-        return [file]
+    def parts(self, path: str) -> Sequence[Unit]:
+        return [Unit(path, size=size_of(path))]
 
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, row {unit.start + row} from 0"

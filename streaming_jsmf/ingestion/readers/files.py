@@ -292,12 +292,18 @@ class RecordFiles(Reader):
         """Return whether each line of the file is a record, so that it can be split at any line."""
         return True
 
-    def units(self) -> Sequence[Unit]:
-        """Return runs of row groups, byte ranges of lines, or whole files that cannot be split."""
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Return runs of row groups, byte ranges of lines, or a file as a whole that cannot be split."""
+        if is_parquet(path):
+            with open_parquet_source(path) as file:
+                groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+                return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
+        size, step = size_of(path), limits.UNIT_BYTES
+        if not self.splittable(path) or is_compressed(path) or size <= step:
+            return [Unit(path, size=size)]
         return [
-            unit
-            for path in self.files
-            for unit in (parquet_units(path) if is_parquet(path) else self._line_units(path))
+            Unit(path, start, min(start + step, size), min(step, size - start))
+            for start in range(0, size, step)
         ]
 
     def first_row(self, unit: Unit) -> int:
@@ -325,31 +331,9 @@ class RecordFiles(Reader):
                 row -= rows
         return unit.path
 
-    def _line_units(self, path: str) -> list[Unit]:
-        try:
-            size = size_of(path)
-        except DamagedError:
-            return [Unit(path)]  # reading reports the reason
-        if not self.splittable(path) or is_compressed(path) or size <= limits.UNIT_BYTES:
-            return [Unit(path, 0, 0, size)]
-        return [
-            Unit(path, start, min(start + limits.UNIT_BYTES, size), min(limits.UNIT_BYTES, size - start))
-            for start in range(0, size, limits.UNIT_BYTES)
-        ]
-
 
 def is_parquet(path: str) -> bool:
     return bare_suffix(path) in PARQUET_SUFFIXES
-
-
-def parquet_units(path: str) -> list[Unit]:
-    """Return runs of row groups of about ``UNIT_BYTES``; one unit if the footer is unreadable (reported later)."""
-    try:
-        with open_parquet_source(path) as file:
-            sizes = [file.metadata.row_group(g).total_byte_size for g in range(file.metadata.num_row_groups)]
-    except UnreadableError:
-        return [Unit(path)]
-    return group_units(path, sizes, limits.UNIT_BYTES)
 
 
 def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:

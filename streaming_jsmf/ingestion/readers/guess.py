@@ -5,7 +5,6 @@ Guesses become ordinary options, so readers do not depend on this module.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import re
@@ -34,6 +33,7 @@ from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, recor
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
+from streaming_jsmf.ingestion.readers.text_records import check_codecs
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
@@ -102,13 +102,10 @@ class _Table:
         self.delimiter: str | None = None
         if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
             return
-        for codec in self.encoding.split(","):
-            try:
-                codecs.lookup(codec.strip())
-            except LookupError as error:
-                raise InputError(
-                    f"there is no encoding {codec!r}; give one such as utf-8 or cp1252"
-                ) from error
+        try:
+            check_codecs(self.encoding)
+        except ValueError as error:
+            raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
         usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
         if "delimiter" in given:
             self.delimiter = str(given["delimiter"]).replace("\\t", "\t")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -75,10 +75,10 @@ class H5adSource(CountFiles):
             )
         return names
 
-    def parts(self, file: Unit) -> list[Unit]:
+    def parts(self, path: str) -> Sequence[Unit]:
         """Split a file by rows. Reads ``indptr``: 16 bytes per cell."""
-        with _open_cells(file.path, self.options) as cells:
-            return row_units(file, cells.indptr(0, cells.n_cells))
+        with _open_cells(path, self.options) as cells:
+            return row_units(path, cells.indptr(0, cells.n_cells))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""

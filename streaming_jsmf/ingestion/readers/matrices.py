@@ -27,7 +27,7 @@ from streaming_jsmf.ingestion.readers.counts import (
     row_cuts,
     too_large,
 )
-from streaming_jsmf.ingestion.readers.files import open_raw, read_as
+from streaming_jsmf.ingestion.readers.files import open_raw, read_as, size_of
 from streaming_jsmf.validation import Strict
 
 #: Batches of values per task.
@@ -46,12 +46,12 @@ def checked_indptr(indptr: NDArray[Any], n_values: int) -> NDArray[np.int64]:
     return ends
 
 
-def row_units(file: Unit, indptr: NDArray[Any]) -> list[Unit]:
+def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
     """Split a matrix into units of about ``BATCHES_PER_UNIT`` batches of values."""
-    cuts = row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
-    share = file.size / max(int(indptr[-1]) - int(indptr[0]), 1)
-    units = [Unit(file.path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
-    return units or [file]
+    size, cuts = size_of(path), row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
+    share = size / max(int(indptr[-1]) - int(indptr[0]), 1)
+    units = [Unit(path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
+    return units or [Unit(path, size=size)]
 
 
 def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
@@ -118,10 +118,10 @@ class NpzSource(CountFiles):
     def usual_word_lists(self, path: str) -> Sequence[str]:
         return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
 
-    def parts(self, file: Unit) -> list[Unit]:
+    def parts(self, path: str) -> Sequence[Unit]:
         """Split a file by rows if it is not compressed. Reads its ``indptr``, 16 bytes per document."""
-        with _open_matrix(file.path) as matrix:
-            return row_units(file, matrix.indptr()) if matrix.stored else [file]
+        with _open_matrix(path) as matrix:
+            return row_units(path, matrix.indptr()) if matrix.stored else super().parts(path)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         n_words = len(self.words_of(unit.path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -160,7 +160,7 @@ class TextSource(RecordFiles, Source):
         def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:
             if not line.removeprefix(BYTE_ORDER_MARK).strip():
                 return None
-            return _json_values(_json_object(line, self.options), self.columns)
+            return _values(_json_object(line, self.options), self.columns)
 
         for row, (text, identity, metadata) in read_lines(unit, parse, bad, records_of(unit.path)):
             yield row, text, identity, metadata
@@ -171,14 +171,13 @@ class TextSource(RecordFiles, Source):
         line = 0
         with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
             require_columns(columns.names, header)
-            positions = [header.index(name) for name in columns.names]
             while True:
                 fields: Sequence[str] = ()
                 try:
                     fields = next(rows)
                     line = rows.line_num - 1
                     if fields:
-                        yield line, *_csv_values(fields, len(header), positions, columns)
+                        yield line, *_csv_values(header, fields, columns)
                 except StopIteration:
                     break
                 except (csv.Error, BadValue) as error:
@@ -310,20 +309,20 @@ def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
     return options.flattened(value)
 
 
-def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
+def _values(record: Mapping[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
     """Return text, id and metadata of a record."""
     text = record.get(columns.text)
     if text is None:
         text = ""
     if not isinstance(text, str):
         raise BadValue(f"{columns.text} is of type {type(text).__name__}, not a string")
+    require_utf8(columns.text, text)
     identity = None
     if columns.id:
         identity = _json_id(columns.id, record.get(columns.id), columns.id_type)
         if identity is None:
             raise BadValue(f"{columns.id} is null")
-    metadata = [_json_text(name, record.get(name)) for name in columns.metadata]
-    return require_utf8(columns.text, text), identity, metadata
+    return text, identity, [_json_text(name, record.get(name)) for name in columns.metadata]
 
 
 def _json_text(name: str, value: Any) -> Any:
@@ -365,19 +364,14 @@ def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def _csv_values(
-    fields: Sequence[str], width: int, positions: Sequence[int], columns: TextColumns
-) -> tuple[str, str | None, list[str]]:
-    if len(fields) != width:
-        raise BadValue(f"the record has {len(fields)} fields, the header {width}")
+    header: Sequence[str], fields: Sequence[str], columns: TextColumns
+) -> tuple[str, Any, list[Any]]:
+    if len(fields) != len(header):
+        raise BadValue(f"the record has {len(fields)} fields, the header {len(header)}")
     try:
-        values = [
-            require_utf8(name, fields[position])
-            for name, position in zip(columns.names, positions, strict=True)
-        ]
+        values = _values(dict(zip(header, fields, strict=True)), columns)
     except BadValue as error:
         raise BadValue(f"{error}{ENCODING_HINT}") from error
-    if not columns.id:
-        return values[0], None, values[1:]
-    if not values[1]:
+    if columns.id and not values[1]:
         raise BadValue(f"{columns.id} is empty")
-    return values[0], values[1], values[2:]
+    return values

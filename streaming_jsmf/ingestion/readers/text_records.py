@@ -25,7 +25,8 @@ _ID_NAMES = ("document_id", "doc_id", "id")
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
 
 
-def _are_codecs(names: str) -> str:
+def check_codecs(names: str) -> str:
+    """Return a comma-separated list of encodings without spaces. Raises ValueError if one cannot be used."""
     stripped = [name.strip() for name in names.split(",")]
     for name in stripped:
         try:
@@ -55,7 +56,7 @@ def _number_in(given: Any) -> Any:
         return given
 
 
-Encoding = Annotated[str, AfterValidator(_are_codecs)]
+Encoding = Annotated[str, AfterValidator(check_codecs)]
 #: Minimum NPMI of adjacent words that form a phrase, or a list of phrases.
 Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None, BeforeValidator(_number_in)]
 
