@@ -152,6 +152,7 @@ def bags_of_entries(
     start = empty = 0
     for entries, stop, end in blocks:
         together = merge_entries(entries if held is None else held.followed_by(entries), n_words)
+        del entries
         cut = int(np.searchsorted(together.document, stop))
         complete, held = together.take(slice(0, cut)), together.take(slice(cut, None))
         empty += stop - start - int(np.count_nonzero(np.diff(complete.document, prepend=-1)))
@@ -160,21 +161,29 @@ def bags_of_entries(
                 f"{empty} documents up to number {stop} have no counts, more than {most_empty} for its size; correct "
                 "the numbers or leave such documents out"
             )
-        large = complete.count > LARGEST_COUNT
-        for i in np.flatnonzero(large):
-            bad.refuse(int(complete.line[i]), too_large(complete.count[i], f"{complete.word[i] + 1}"))
-        kept = complete.take(~large)
-        lines = np.append(kept.line, held.line[0] if len(held.line) else end)
-        # There may be millions of empty documents in a row.
-        for first in range(start, stop, limits.BATCH_VALUES):
-            documents = np.arange(first, min(first + limits.BATCH_VALUES, stop) + 1)
-            bounds = np.searchsorted(kept.document, documents)
-            inside = kept.take(slice(bounds[0], bounds[-1]))
-            yield SourceBatch(
-                indptr=bounds - bounds[0],
-                codes=inside.word.astype(np.int32),
-                counts=narrow_counts(inside.count),
-                rows=lines[bounds[:-1]],
-                document_id=pa.array(documents[1:]) if numbered else None,
-            )
+        next_line = int(held.line[0]) if len(held.line) else end
+        yield from _bags(complete, range(start, stop), next_line, bad, numbered)
         start = stop
+
+
+def _bags(
+    entries: Entries, documents: range, end: int, bad: BadRecords, numbered: bool
+) -> Iterator[SourceBatch]:
+    """Yield the bags of a range of documents; ``end`` is the line after their entries."""
+    large = entries.count > LARGEST_COUNT
+    for i in np.flatnonzero(large):
+        bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
+    kept = entries.take(~large)
+    lines = np.append(kept.line, end)
+    # There may be millions of empty documents in a row.
+    for first in documents[:: limits.BATCH_VALUES]:
+        numbers = np.arange(first, min(first + limits.BATCH_VALUES, documents.stop) + 1)
+        bounds = np.searchsorted(kept.document, numbers)
+        inside = kept.take(slice(bounds[0], bounds[-1]))
+        yield SourceBatch(
+            indptr=bounds - bounds[0],
+            codes=inside.word.astype(np.int32),
+            counts=narrow_counts(inside.count),
+            rows=lines[bounds[:-1]],
+            document_id=pa.array(numbers[1:]) if numbered else None,
+        )
