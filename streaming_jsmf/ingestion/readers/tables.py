@@ -84,13 +84,9 @@ class TableBatch:
 def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
     """Stream the named columns of a unit in one pass and bounded memory; empty lines are skipped.
 
-    Bad lines go to ``bad`` individually, and a file that cannot be read to its end after the rows before the damage.
+    Bad lines go to ``bad``. Raises UnreadableError if a file cannot be read to its end, after the rows before that.
     """
-    with bad.unreadable_file():
-        if is_parquet(unit.path):
-            yield from _read_parquet(unit, names)
-        else:
-            yield from _read_text(unit, names, layout, bad)
+    return _read_parquet(unit, names) if is_parquet(unit.path) else _read_text(unit, names, layout, bad)
 
 
 def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:

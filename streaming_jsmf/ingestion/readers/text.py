@@ -53,10 +53,10 @@ from streaming_jsmf.ingestion.readers.lines import (
     too_long,
 )
 from streaming_jsmf.ingestion.readers.text_records import (
-    LineOptions,
     Record,
     TextColumns,
     TextOptions,
+    TokenOptions,
     as_type,
     bag_lines,
     bag_records,
@@ -193,7 +193,7 @@ class LineSource(RecordFiles, Source):
     """Reader "lines": each non-empty line of a file is a document without an id."""
 
     reader = "lines"
-    options_type = LineOptions
+    options_type = TokenOptions
     patterns = compressed("*.txt", "*.text")
     stop_words = ENGLISH
 

@@ -36,7 +36,6 @@ from streaming_jsmf.ingestion.readers.files import (
 )
 from streaming_jsmf.ingestion.readers.text_records import (
     RESERVED_NAMES,
-    Encoding,
     Record,
     TextColumns,
     TokenOptions,
@@ -64,13 +63,12 @@ def _compiles(pattern: str) -> str:
 
 
 class TextFilesOptions(TokenOptions):
-    """Which files are read, their encoding, and metadata from their names.
+    """Which files are read, and metadata from their names.
 
     ``members`` is a glob for the path within the folder or archive; ``name_pattern`` is a regular expression that is
     searched in this path, and its named groups become metadata columns.
     """
 
-    encoding: Encoding = "utf-8"
     members: str = "*"
     name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
 

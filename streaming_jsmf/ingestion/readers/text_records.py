@@ -62,7 +62,7 @@ Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None
 
 
 class TokenOptions(Strict):
-    """Options of tokenization; see ``Tokenizer``. A spec can only name built-in tokenizers."""
+    """Encoding and options of tokenization; see ``Tokenizer``. A spec can only name built-in tokenizers."""
 
     tokenizer: BuiltIn = "arrow"
     ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
@@ -70,6 +70,7 @@ class TokenOptions(Strict):
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: Phrases = None
     excerpt: Annotated[int, Field(ge=0, le=LONGEST_EXCERPT)] = 0
+    encoding: Encoding = "utf-8"
 
     @model_validator(mode="after")
     def _phrases_or_ngrams(self) -> Self:
@@ -91,7 +92,6 @@ class TextOptions(TokenOptions):
     text: str = "text"
     id: str | None = None
     metadata: Literal["all"] | tuple[str, ...] = "all"
-    encoding: Encoding = "utf-8"
     delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
 
     def flattened(self, record: dict[str, Any]) -> dict[str, Any]:
@@ -109,12 +109,6 @@ class TextOptions(TokenOptions):
                 found[name] = value
         parents = {name.partition(".")[0] for name in nested}
         return {**{key: value for key, value in record.items() if key not in parents}, **found}
-
-
-class LineOptions(TokenOptions):
-    """Options for one text per line."""
-
-    encoding: Encoding = "utf-8"
 
 
 @dataclass(frozen=True)
