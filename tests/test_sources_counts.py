@@ -393,6 +393,11 @@ def test_the_word_list_is_found_or_reported_missing(tmp_path):
         assert rows_of(Read(docwords(path, vocabulary=wanted))) == TRUTH
     with pytest.raises(InputError, match=r"\bw\.txt\b"):
         docwords(path, vocabulary="w.txt").units()
+    for place in ("in/vocab.txt", "vocab.txt"):  # beside the file in its archive, or at the root
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.write(path, "in/docword.x.txt")
+            archive.writestr(place, "\n".join(WORDS))
+        assert rows_of(Read(docwords(f"zip://in/docword.x.txt::{tmp_path / 'a.zip'}"))) == TRUTH
     source = npz_file(tmp_path, np.array(TRUTH), words=("of another file",))
     put_lines(tmp_path / "x.vocab.txt", WORDS)
     assert rows_of(Read(source)) == TRUTH
