@@ -18,8 +18,8 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader, Unit
-from streaming_jsmf.ingestion.readers.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
