@@ -28,6 +28,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.jobs.cluster import reported
 from streaming_jsmf.jobs.events import (
     Cost,
     Event,
@@ -39,7 +40,6 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.progress import Lines, Meter
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, json_option, json_text, options_of, path, verb
+from streaming_jsmf.cli.verb import json_option, json_text, options_of, path, verb
 from streaming_jsmf.config import EvaluationRequest
 from streaming_jsmf.display import table, wrapped
 
@@ -21,7 +21,6 @@ from streaming_jsmf.display import table, wrapped
 @path("model")
 @options_of(EvaluationRequest)
 @json_option()
-@execution_options
 def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Evaluate the topics of MODEL by all available metrics; several K are compared in one table.
 

@@ -23,12 +23,12 @@ from streaming_jsmf.corpus.manifest import (
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     AnyPath,
     exists,
     file_names,
     file_size,
-    in_threads,
     is_file,
     is_url,
     join,

@@ -232,7 +232,7 @@ def _job(context: PartContext, work: Workspace, partitions: Sequence[Partition])
         part = DocumentPart(partition.index, first, partition.units)
         parts.append(Part(f"{partition.index:05d}", partition.rows, part))
         first += partition.rows
-    task = MapTask(checkpoints.stage, write_part, context)
+    task = MapTask(write_part, context)
     return Job(checkpoints, task, parts, None, "documents", "part")
 
 

@@ -133,7 +133,7 @@ class Workspace:
         stored = read_attributes(self.root, hint=self.hint) if node_exists(self.root) else {}
         if stored.get("kind") != self.kind:
             raise InputError(
-                f"{self.root} is the place of unfinished work and holds something else; move it away or choose "
+                f"{self.root} is reserved for unfinished work and contains something else; move it away or choose "
                 "another target"
             )
         if differing := differences(dict(stored["arguments"]), self.arguments):

@@ -30,7 +30,7 @@ from streaming_jsmf.reporting.contents import (
 )
 from streaming_jsmf.reporting.read_words import read_word_topic
 from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, topics_of
-from streaming_jsmf.storage.paths import StorePath, read_text
+from streaming_jsmf.storage.paths import StorePath, read_bytes
 from streaming_jsmf.topics.edits import TopicEdits, require_word_count, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
@@ -176,7 +176,7 @@ def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
     """The result of ``choose_k``, if there is one, and why columns are empty."""
     path = root / COMPARISON
     try:
-        return choice_of(json.loads(read_text(path)))
+        return choice_of(json.loads(read_bytes(path)))
     except FileNotFoundError:
         return None, {}
     except ValueError as error:
