@@ -140,5 +140,5 @@ def complete_whole(completer: Completer, block: csr_array[Any], threads: int | N
     before = np.concatenate([[0], np.cumsum(block.data != np.rint(block.data))])
     fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
     whole = block[np.flatnonzero(~fractional)] if fractional.any() else block
-    sums = completer.complete(whole, seed=SEED, method="cvb0", threads=threads)
+    sums = completer.complete(whole, seed=SEED, threads=threads)
     return replace(sums, fractional=int(np.count_nonzero(fractional)))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod
+from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
@@ -125,7 +125,7 @@ class Completer:
         counts: csr_array[Any],
         *,
         seed: int = 0,
-        method: ShareMethod = "map",
+        method: ShareMethod = ShareSettings.method,
         threads: int | None = None,
     ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
