@@ -42,6 +42,8 @@ class Completion:
         Sums of natural logarithms of the probabilities of the scored tokens.
     unconverged
         Documents whose shares are not known to be accurate enough.
+    fractional
+        Documents with counts that are not integers, which are not split.
     """
 
     documents: int = 0
@@ -52,6 +54,7 @@ class Completion:
     log_likelihood: float = 0.0
     unigram_log_likelihood: float = 0.0
     unconverged: int = 0
+    fractional: int = 0
 
     def merge(self, other: Completion) -> Self:
         """Sum of both, as if the documents of ``other`` followed these."""

@@ -175,11 +175,6 @@ def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
     return topics
 
 
-def topic_correlations(sums: StepSums) -> Floats:
-    """A, K x K, sums to 1: the mean over documents of the products of two topic shares."""
-    return sums.pairs / max(sums.n_documents, 1)
-
-
 def log_lengths(counts: csr_array[Any]) -> tuple[float, int]:
     """Sum of log n over non-empty documents, and their number; additive."""
     lengths = counts.sum(axis=1)
