@@ -89,7 +89,7 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
 
 def word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordCounts]:
     """Return the counts of all words over all pieces, one table at a time; ``words`` as in ``choose_words``."""
-    tables = [ingest.folder.piece(piece).with_suffix(".words") for piece in pieces]
+    tables = [ingest.stem(piece).with_suffix(".words") for piece in pieces]
     if words is None:
         return found_word_counts(tables, ingest.folder.root / "merged")
     counts = WordCounts(pa.array(words, pa.string()), np.zeros(len(words), np.int64), np.zeros(len(words)))
@@ -153,14 +153,14 @@ def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece], words: Sequ
 
     Raises ``InputError`` if an id is repeated, unless bad records are quarantined.
     """
-    stems = [ingest.folder.piece(piece) for piece in pieces]
+    stems = [ingest.stem(piece) for piece in pieces]
     identities = find_repeats([stem.with_suffix(".identities") for stem in stems])
     for index, keys in identities.items():
         if ingest.on_bad_record == "fail":
-            unit = ingest.folder.units(pieces[index].group)[int(keys["unit"][0])]
+            unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
             where = ingest.source.place(unit, int(keys["row"][0]))
             raise InputError(f"{where}: {REPEATED_ID}; correct the record or use --on-bad-record quarantine")
-        _quarantine_repeated(ingest, index, keys["ordinal"], words)
+        _quarantine_repeated(ingest, pieces[index], keys["ordinal"], words)
     contents = find_repeats([stem.with_suffix(".contents") for stem in stems], without=identities)
     dropped = contents if ingest.curation.duplicates == "drop" else {}
     for index in {*identities, *dropped}:
@@ -226,13 +226,12 @@ def _repeats_in(bucket: Mapping[int, NDArray[Any]]) -> Iterator[tuple[int, NDArr
 
 
 def _quarantine_repeated(
-    ingest: Ingest, index: int, ordinals: NDArray[np.int64], words: Sequence[str] | None
+    ingest: Ingest, piece: Piece, ordinals: NDArray[np.int64], words: Sequence[str] | None
 ) -> None:
     """Quarantine the documents of a piece that repeat an id: the id and all words with their counts."""
-    piece = ingest.folder.saved_piece(index)
-    units, names = ingest.folder.units(piece.group), np.array(words or (), object)
+    units, names = dict(piece.group.numbered()), np.array(words or (), object)
     if words is None:
-        table = read_table(ingest.folder.piece(piece).with_suffix(".words"))
+        table = read_table(ingest.stem(piece).with_suffix(".words"))
         names = np.full(int(pc.max(table.column("code")).as_py() or 0) + 1, "", object)
         names[np.asarray(table.column("code"))] = table.column("word").to_pylist()
     rows, first = [], 0
@@ -247,4 +246,4 @@ def _quarantine_repeated(
                 {"file": location(units[number].path), "row": row, "reason": REPEATED_ID, "record": data}
             )
         first += batch.n_documents
-    write_quarantined(ingest.folder.root / f"repeated-{index:05d}.bad", rows)
+    write_quarantined(ingest.folder.root / f"repeated-{piece.index:05d}.bad", rows)

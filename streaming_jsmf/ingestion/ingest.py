@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_k
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.spool import spool_input
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
+from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -109,11 +109,7 @@ def ingest(
         memory = ingest_memory(execution)
         execution.require_memory(memory, "the ingest", "lower --workers")
         units, words = planned.source.units(), planned.source.vocabulary
-        planned = replace(
-            planned,
-            folder=planned.folder.of_units(units),
-            n_words=None if words is None else len(words),
-        )
+        planned = replace(planned, n_words=None if words is None else len(words))
         arguments = arguments_of(planned, units, words)
         with replace(planned.folder, arguments=arguments).acquire(replace=overwrite) as commit:
             if commit is not None:
@@ -168,15 +164,9 @@ def _ingest(
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor, units)
     read = read_source(ingest, executor, units)
-    ingest = with_kinds(ingest, read)
-    pieces = [
-        Piece(group, number, piece["documents"], piece["nonzeros"])
-        for group, record in enumerate(read)
-        for number, piece in enumerate(record["pieces"])
-    ]
+    ingest, pieces = with_kinds(ingest, read.records), read.pieces
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
-    folder.save("pieces", pieces)
     ingest = with_language(ingest, word_counts(ingest, pieces, words))
     selection = choose_words(ingest, pieces, words)
     n_duplicates = find_repeated_documents(ingest, pieces, words)
@@ -184,7 +174,7 @@ def _ingest(
     totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
-    dropped = (*selection.dropped, *_dropped_documents(ingest, read, shards, n_unused))
+    dropped = (*selection.dropped, *_dropped_documents(ingest, read.bad, shards, n_unused))
     if not used.any():
         raise InputError(_nothing_left(target, dropped))
     if n_unused:
@@ -194,7 +184,7 @@ def _ingest(
         **(origin.settings or {}),
         **curation_fields(ingest),
         **_phrases_of(ingest.source),
-        **_totals_read(read),
+        **_totals_read(read.records),
         "duplicate_documents": n_duplicates,
     }
     entries = link_shards(folder.root, step, shards)
@@ -204,9 +194,7 @@ def _ingest(
     commit(made, finish_directory(made, target, entries, totals, origin))
 
 
-def _dropped_documents(
-    ingest: Ingest, read: Sequence[Record], written: Sequence[Record], n_unused: int
-) -> list[Dropped]:
+def _dropped_documents(ingest: Ingest, bad: int, written: Sequence[Record], n_unused: int) -> list[Dropped]:
     """Manifest entries for the steps that drop documents, and for words in no kept document."""
     documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
     tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
@@ -224,7 +212,6 @@ def _dropped_documents(
         ),
         (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
     ]
-    bad = sum(record["bad"] for record in read)
     return [
         *([Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad)] * quarantine),
         *(
@@ -245,9 +232,8 @@ def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
     )
 
 
-def _totals_read(read: Sequence[Record]) -> dict[str, Json]:
+def _totals_read(pieces: Sequence[Record]) -> dict[str, Json]:
     """Sizes of the source, without bad records."""
-    pieces = [piece for record in read for piece in record["pieces"]]
     return {
         "documents_read": sum(piece["documents"] for piece in pieces),
         "nonzeros_read": sum(piece["nonzeros"] for piece in pieces),
