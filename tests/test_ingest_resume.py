@@ -312,6 +312,12 @@ def test_other_settings_are_refused(changes: dict[str, Any], named: str, interru
     assert not interrupted.partial.exists()
 
 
+def test_work_of_another_layout_is_refused(interrupted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.plan.LAYOUT", 3)
+    with pytest.raises(SettingsMismatchError, match="differs in layout: stored 2, asked 3;"):
+        interrupted()
+
+
 def test_a_changed_source_is_refused(interrupted: Job) -> None:
     changed = interrupted.source / "01.jsonl"
     kept = changed.stat()

@@ -18,6 +18,7 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.assemble import LAYOUT
 from streaming_jsmf.ingestion.readers.base import Reader, Unit
 from streaming_jsmf.ingestion.readers.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.files import list_files
@@ -251,6 +252,7 @@ def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | N
     """Return everything that determines the bytes of the corpus, to recognize an unfinished ingest."""
     files = sorted({unit.path for unit in units})
     return {
+        "layout": LAYOUT,
         "source": hashlib.sha256(repr(ingest.source).encode()).hexdigest(),
         "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
