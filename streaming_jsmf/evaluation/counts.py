@@ -37,7 +37,7 @@ from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_
 from streaming_jsmf.storage.paths import StorePath, group_names, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.topics.parameters import TopicParameters, missing_parameter
+from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, missing_parameter
 from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
@@ -138,17 +138,12 @@ def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCou
 
 
 def _selection(model: Model, corpus: Corpus) -> WordSelection:
-    ids = {str(word): place for place, word in enumerate(model.arrays["word"])}
-    columns = np.array([ids.get(word, -1) for word in corpus.vocabulary().words], dtype=np.int64)
-    if not (columns >= 0).any():
-        raise InputError(
-            f"{corpus.root} has none of the {len(ids)} words of the model; give a corpus with the same kind of words"
-        )
+    columns, n_words = ids_of_corpus(corpus, model.arrays["word"]), len(model.arrays["word"])
     lists = [model.arrays["prominent_words"][:, :COUNTED_PROMINENT], representatives(model)]
     if "characteristic_words" in model.arrays:
         lists.append(model.arrays["characteristic_words"][:, :COUNTED_CHARACTERISTIC])
     words = np.unique(np.concatenate([np.ravel(listed) for listed in lists])).astype(np.int64)
-    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, len(ids))
+    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, n_words)
 
 
 def _scan_settings(model: Model) -> ScanSettings:

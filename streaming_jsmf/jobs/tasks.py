@@ -36,7 +36,9 @@ class Reduction(Protocol):
 
 @dataclass(frozen=True)
 class MapTask:
-    """A stage without a reduction: the module-level ``task(context, item)`` writes files and returns a record.
+    """A stage without a reduction: the module-level ``task(context, source)`` writes files and returns a record.
+
+    ``source`` is that of the ``Part``.
 
     After a kill the task may run again and overwrite the files of its first run.
     """
