@@ -33,8 +33,8 @@ HELP = "Help"
 #: Parameter of ``summary_option``.
 SUMMARY = "summary_as_json"
 
-#: Options of other programs, without dashes, and the options of ours that they may stand for, the first known one.
-MEANT = {
+#: Options of other programs, without dashes, and ours that they may stand for: the first one that the verb has.
+SYNONYMS = {
     **dict.fromkeys(("k", "num-topics", "n-topics", "n-components"), ("--topics", "--topic")),
     "n": ("--topics", "--number", "--words"),
     "t": ("--topics", "--topic"),
@@ -87,7 +87,7 @@ class Verb(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            ours = MEANT.get(error.option_name.lstrip("-").replace("_", "-"), ())
+            ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]
             if not found:
                 raise

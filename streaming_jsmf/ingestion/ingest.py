@@ -21,7 +21,6 @@ from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
@@ -34,8 +33,8 @@ from streaming_jsmf.storage.paths import is_url, normalise
 
 logger = logging.getLogger(__name__)
 
-#: Memory of a task as a multiple of a batch of text: copies of the batch, and the words and keys of a piece.
-_FORMS_OF_A_BATCH = 20
+#: Memory of a task, in batches of text: copies of the batch, and the words and keys of a piece.
+_COPIES_OF_A_BATCH = 20
 
 #: Share of dropped documents above which a warning is logged.
 LARGEST_LOSS = 0.1
@@ -109,12 +108,11 @@ def ingest(
         memory = ingest_memory(execution)
         execution.require_memory(memory, "the ingest", "lower --workers")
         units, words = planned.source.units(), planned.source.vocabulary
-        planned = replace(planned, n_words=None if words is None else len(words))
-        arguments = arguments_of(planned, units, words)
-        with replace(planned.folder, arguments=arguments).acquire(replace=overwrite) as commit:
+        planned = replace(planned, units=units, words=words, n_words=None if words is None else len(words))
+        with replace(planned.folder, arguments=arguments_of(planned)).acquire(replace=overwrite) as commit:
             if commit is not None:
                 with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
-                    _ingest(planned, executor, units, words, origin, commit)
+                    _ingest(planned, executor, origin, commit)
             built = open_corpus(target)
     # One log message per line.
     manifest = read_manifest(target)
@@ -147,29 +145,22 @@ def _require_outside(target: Path, source: str | Path) -> None:
 def ingest_memory(execution: Execution) -> int:
     """Estimate the memory in bytes over all processes; a list of items or words needs 100 bytes more per entry."""
     processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
+    return processes * PROCESS_BYTES + execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
 
 
-def _ingest(
-    ingest: Ingest,
-    executor: Executor,
-    units: Sequence[Unit],
-    words: Sequence[str] | None,
-    origin: Origin,
-    commit: Commit,
-) -> None:
-    """Run the steps: phrases, read, choose, write, commit; ``words`` is the vocabulary of the source."""
+def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) -> None:
+    """Run the steps: phrases, read, choose, write, commit."""
     folder, target = ingest.folder, ingest.folder.target
     clear_attempts(folder.root)
     if ingest.source.phrases is not None:
-        ingest = with_found_phrases(ingest, executor, units)
-    read = read_source(ingest, executor, units)
+        ingest = with_found_phrases(ingest, executor)
+    read = read_source(ingest, executor)
     ingest, pieces = with_kinds(ingest, read.records), read.pieces
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
-    ingest = with_language(ingest, word_counts(ingest, pieces, words))
-    selection = choose_words(ingest, pieces, words)
-    n_duplicates = find_repeated_documents(ingest, pieces, words)
+    ingest = with_language(ingest, word_counts(ingest, pieces))
+    selection = choose_words(ingest, pieces)
+    n_duplicates = find_repeated_documents(ingest, pieces)
     step, shards = WRITE, write_shards(ingest, executor, pieces)
     totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
     used = totals.document_frequency > 0

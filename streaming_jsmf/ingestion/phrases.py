@@ -19,7 +19,7 @@ from streaming_jsmf.corpus.curation import AUTO, least_documents, may_stay
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.ingestion.pieces import write_table
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ class _WithNeighbours:
         return with_ngrams(tokens, 2, among=may_stay(tokens.dictionary, self.curation, stop_words))
 
 
-def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> Ingest:
+def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     """Find phrases in the source; return the ingest with them in its tokenizer, and with its language detected.
 
     A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``source.phrases``
@@ -62,7 +62,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]
     """
     threshold = ingest.source.phrases
     assert threshold is not None
-    groups = group_units(units)
+    groups = group_units(ingest.units)
     counting = _WithNeighbours(ingest.source.tokenizer, ingest.curation)
     counted = replace(ingest, source=replace(ingest.source, tokenizer=counting))
     records = counted.run(executor, "phrases", count_group, groups)

@@ -43,12 +43,13 @@ class ReadSource:
     bad: int
 
 
-def read_source(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> ReadSource:
+def read_source(ingest: Ingest, executor: Executor) -> ReadSource:
     """Step: read all documents of the source into pieces, and save the first row number of each unit.
 
     Makes one pass over the source, or two over the rows of a shuffled source.
     """
-    groups, records = group_units(units), []
+    units, records = ingest.units, []
+    groups = group_units(units)
     if hasattr(ingest.source, "scatter"):
         # The documents of a shuffled source are spread over its units and are gathered by bucket.
         ingest = replace(ingest, buckets=ingest.source.n_buckets())

@@ -96,7 +96,7 @@ class IngestFolder(Workspace):
 
 @dataclass(frozen=True)
 class Ingest:
-    """Settings and working directory of one ingest, passed to all steps and (without the vocabulary) to tasks.
+    """Settings and working directory of one ingest, passed to all steps, and to tasks without units and words.
 
     Attributes
     ----------
@@ -108,8 +108,10 @@ class Ingest:
         "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
     vocabulary
         Exactly the words to keep, in this order; None lets the curation choose.
-    n_words
-        N of a source with a fixed vocabulary, else None.
+    units
+        All units of the source.
+    words
+        The vocabulary of the source, None if it is not fixed; ``n_words`` is their number.
     buckets
         Number of buckets of a shuffled source, else 0.
     known_kinds
@@ -124,6 +126,8 @@ class Ingest:
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     vocabulary: tuple[str, ...] | None = None
+    units: Sequence[Unit] = ()
+    words: Sequence[str] | None = None
     n_words: int | None = None
     buckets: int = 0
     known_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +151,7 @@ class Ingest:
         unit: str = "bytes",
     ) -> list[Record]:
         """Run the tasks of a step that are not committed or are damaged, one for each item; return all records."""
-        context = replace(self, vocabulary=None)
+        context = replace(self, units=(), words=None, vocabulary=None)
         sizes = [item.size for item in items]
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)
