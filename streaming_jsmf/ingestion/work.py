@@ -40,7 +40,8 @@ class Group:
 
     index: int
     first: int
-    units: tuple[Unit, ...]
+    # Logs of Dask's workers show arguments, and URLs may contain passwords.
+    units: tuple[Unit, ...] = field(repr=False)
 
     @property
     def size(self) -> int:
@@ -126,8 +127,8 @@ class Ingest:
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     vocabulary: tuple[str, ...] | None = None
-    units: Sequence[Unit] = ()
-    words: Sequence[str] | None = None
+    units: Sequence[Unit] = field(default=(), repr=False)
+    words: Sequence[str] | None = field(default=None, repr=False)
     n_words: int | None = None
     buckets: int = 0
     known_kinds: Mapping[str, str] = field(default_factory=dict)
