@@ -208,31 +208,30 @@ def options_of(
         field
         for kind in kinds
         for name, field in declared(kind).items()
-        if field.about.option and name not in without and (only is None or name in only)
+        if field.option and name not in without and (only is None or name in only)
     ]
 
     def made(field: Field) -> Decorator:
-        rare = field.about.rare if common is None else field.name not in common
-        names = field.about.flags or (f"--{field.name.replace('_', '-')}",)
+        rare = field.rare if common is None else field.name not in common
+        names = field.flags or (f"--{field.name.replace('_', '-')}",)
         return option(*names, field.name, rare=rare, **_attributes(field))
 
     return together(*map(made, fields))
 
 
 def _attributes(field: Field) -> dict[str, Any]:
-    about = field.about
-    shown = about.absent or ("" if field.flag or about.multiple or field.required else str(field.default))
+    shown = field.absent or ("" if field.flag or field.multiple or field.required else str(field.default))
     found: dict[str, Any] = {
-        "group": about.group,
-        "metavar": about.metavar,
+        "group": field.group,
+        "metavar": field.metavar,
         "help": f"{field.help}  [default: {shown}]" if shown else field.help,
-        "multiple": about.multiple,
+        "multiple": field.multiple,
         **({"required": True} if field.required else {"default": field.shown_default}),
     }
     if field.flag:
         return found | {"is_flag": True}
-    if about.parse is not None or not (field.number or field.choices):
-        holds_path = any(word in (about.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
+    if field.parse is not None or not (field.number or field.choices):
+        holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
     return found | {"type": field.number or click.Choice(field.choices)}
 
