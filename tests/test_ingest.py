@@ -22,8 +22,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
+from streaming_jsmf.config import Curation, IngestRequest
+from streaming_jsmf.corpus import Corpus, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import choose, read, work
