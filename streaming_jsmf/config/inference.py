@@ -20,7 +20,8 @@ SimplexMethod = Literal["auto", "active-set", "exponentiated-gradient"]
 CorrelationMethod = Literal["diagonal", "refined"]
 Refinement = Literal["none", "als"]
 
-#: Values of ``alpha0`` that estimate it: from the topic correlations of LR-JSMF, or from the tensor itself.
+#: Value of settings that are chosen from the data. ``alpha0`` is then estimated from the topic correlations of LR-JSMF,
+#: and with ``SHARES`` from the tensor itself.
 AUTO: Literal["auto"] = "auto"
 SHARES: Literal["shares"] = "shares"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Imported lazily, because workers that read shards do not need the writer, and Dask imports ``sizeof`` in every process.
+# Imported lazily: workers that read shards do not need the writer, and Dask imports ``sizeof`` in every process.
 _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import AUTO, Selection, match_words, select_words, with_enough_words
+from streaming_jsmf.config import AUTO
+from streaming_jsmf.corpus.curation import Selection, match_words, select_words, with_enough_words
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import Curation
-from streaming_jsmf.corpus.curation import AUTO, least_documents, may_stay
+from streaming_jsmf.config import AUTO, Curation
+from streaming_jsmf.corpus.curation import least_documents, may_stay
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.ingestion.pieces import write_table
