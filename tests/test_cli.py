@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it prints, its exit codes, and what it leaves on the disk."""
+"""The command line: what it prints, its exit codes, and what it leaves on the disk."""
 
 from __future__ import annotations
 

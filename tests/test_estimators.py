@@ -1,4 +1,4 @@
-"""The estimators: whatever the corpus comes as, it is one scan and one inference."""
+"""The estimators: any form of a corpus gives the results of one scan and one inference."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ENGINES = pytest.mark.parametrize("engine", [LRJSMF, STOD])
 
 
 def written(folder: Path, counts: NDArray[Any], names: list[str]) -> Path:
-    """A corpus, written document by document from lists as they come out of a program."""
+    """Write a corpus document by document from lists."""
     import pyarrow as pa
 
     with CorpusWriter(folder, names, nonzeros_per_row_group=5000) as writer:

@@ -132,7 +132,7 @@ def test_a_line_for_each_commit(clock: FakeClock, caplog: pytest.LogCaptureFixtu
 
 
 class Failing:
-    """A listener that keeps what it hears, and fails at a commit."""
+    """A listener that records events and fails at a commit."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -333,7 +333,7 @@ def test_a_log_that_cannot_be_written_is_one_line_before_any_work(
 
 
 def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path) -> None:
-    """The reader of a pipe closes it after the first commit: exit 2, one error, and the work is kept."""
+    """A reader closes the pipe after the first commit: there is one error, exit code 2, and the work is kept."""
     pipe, store = tmp_path / "pipe", tmp_path / "m"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -458,7 +458,7 @@ def test_a_report_needs_a_place_and_each_step_has_its_own(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path) -> None:
-    """It is written; and the cluster of a scan is as quiet as the other schedulers, with the same bits."""
+    """The report is written, and a scan on a cluster prints what other schedulers print and gives the same bits."""
     pytest.importorskip("bokeh")
     report, scan = tmp_path / "r.html", ("scan", corpus, tmp_path / "m", *SETTINGS)
     options = ("--scheduler", "cluster", "--workers", "1", "--performance-report", report)

@@ -1,4 +1,4 @@
-"""Simulated corpora: the documents follow the truth, the bytes depend on the arguments alone, also after a kill."""
+"""Simulated corpora: documents follow the truth, and the bytes depend only on the arguments, also after a kill."""
 
 from __future__ import annotations
 
