@@ -149,19 +149,3 @@ def test_a_killed_scan_is_finished_by_the_same_command(
     assert shown["complete"]
     assert shown["digests"] == described(undisturbed, capsys)["digests"]
     require_nothing_left(store)
-
-
-@pytest.mark.slow
-def test_a_scan_killed_again_and_again_ends_with_the_same_bits(
-    corpus: Path, undisturbed: Path, partitions: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = tmp_path / "moments"
-    moments = [EARLY, LATE, PROJECTION, THIRD]
-    # Each run is started with another number of workers than the one before.
-    for number, moment in enumerate(moments):
-        line = [*scan_command(corpus, store, "threads"), "--workers", str(1 + number % 3)]
-        with killed(line, lambda moment=moment: moment.reached(store, partitions)):  # type: ignore[misc]
-            assert not described(store, capsys)["complete"]
-    finished(scan_command(corpus, store, "threads"))
-    assert described(store, capsys)["digests"] == described(undisturbed, capsys)["digests"]
-    require_nothing_left(store)
