@@ -27,7 +27,6 @@ from streaming_jsmf.storage.lock import sole_writer
 from tests.corpora import dense, dense_rows, file_bytes
 from tests.damage import SOME, Damage
 from tests.outcomes import Command, refused
-from tests.processes import command, killed
 
 SIZES: dict[str, Any] = {"n_words": 300, "n_topics": 4, "seed": 7}
 ALONE = Execution("synchronous")
@@ -352,32 +351,6 @@ def test_an_existing_target_is_refused_and_kept(tmp_path: Path) -> None:
         simulate_lda(target, n_documents=5, **SIZES)
     assert target.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [target]
-
-
-# -- interruptions ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
-def test_a_killed_simulation_is_finished_by_the_same_command(
-    scheduler: str, tmp_path: Path, invoke: Command
-) -> None:
-    # Many topics make small batches, here of 2000 documents, and so quick parts.
-    arguments = ["--vocabulary-size", "600", "--topics", "500", "--mean-length", "10", "--zipf", "1"]
-    arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
-    target, partial = tmp_path / "a", tmp_path / "a.partial"
-    line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
-    with killed(line, lambda: len(list(partial.glob("records/simulate-part-*/zarr.json"))) >= 2):
-        pass
-    assert not target.exists()
-    kept = [f"{path.parent.name[-10:]}.parquet" for path in partial.glob("records/simulate-part-*/zarr.json")]
-    assert 2 <= len(kept) < 12
-    inodes = {name: (partial / "corpus" / "documents" / name).stat().st_ino for name in kept}
-    assert invoke("simulate", target, *arguments).code == 0
-    assert {name: (target / "documents" / name).stat().st_ino for name in kept} == inodes, "made again"
-    assert invoke("simulate", tmp_path / "b", *arguments, "--scheduler", "synchronous").code == 0
-    assert file_bytes(target) == file_bytes(tmp_path / "b")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 FIVE_PARTS: dict[str, Any] = {**SIZES, "n_documents": 450, "documents_per_shard": 100, "execution": ALONE}
