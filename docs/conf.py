@@ -30,7 +30,7 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "schemas"]
+exclude_patterns = ["_build", "schemas", "results"]
 
 html_theme = "furo"
 html_title = "streaming-jsmf"

@@ -20,7 +20,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.moments.scan import Changes
+from streaming_jsmf.moments.changes import Changes
 
 DRAW = random.Random(0)
 TEXTS = [

@@ -30,15 +30,15 @@ from streaming_jsmf.evaluation.counts import (
     stored_corpora,
 )
 from streaming_jsmf.evaluation.inputs import sketch_probes
-from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.jobs.events import Event, StageStarted
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.word_counts import (
+from streaming_jsmf.evaluation.word_counts import (
     CooccurrenceAccumulator,
     CountReduction,
     SketchProbes,
     WordSelection,
 )
+from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.events import Event, StageStarted
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import Model, open_model, read_model, write_model

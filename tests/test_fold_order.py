@@ -111,8 +111,6 @@ def test_parts_within_a_known_fold_are_not_folded_again() -> None:
 class Brackets:
     """A fold leaves a trace: -1, both operands, -2."""
 
-    name: str = "brackets"
-
     def compute(self, number: int) -> PartialResult:
         return PartialResult({"trace": np.array([number])}, {"parts": 1})
 

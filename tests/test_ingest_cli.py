@@ -272,7 +272,7 @@ def write_bags(folder: Path, bags: Sequence[tuple[Any, Any]], files: int = 2) ->
 GOOD = ([0, 2], [1.0, 2.5])
 
 
-@pytest.mark.parametrize("kind", BAD_BAGS)
+@pytest.mark.parametrize("kind", ["null ids", "nan"])
 def test_a_bad_bag_is_named_or_put_aside(kind: str, tmp_path: Path) -> None:
     ids, counts, reason = BAD_BAGS[kind]
     bags = [GOOD] * 20

@@ -176,7 +176,7 @@ def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     ("url", "said"),
     [
         ("s3://missing/m.zarr", "s3://missing/m.zarr: cannot be written"),
-        ("s3://bucket", "names no more than a bucket"),
+        ("s3://bucket", "names only a bucket"),
         ("nosuch://bucket/m.zarr", "cannot be opened"),
         ("simplecache::s3://bucket/m.zarr", "chain"),
     ],

@@ -28,6 +28,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.jobs.cluster import reported
 from streaming_jsmf.jobs.events import (
     Cost,
     Event,
@@ -39,7 +40,6 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.progress import Lines, Meter
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
@@ -189,6 +189,17 @@ def test_a_listener_that_fails_ends_the_stage_after_its_work(own: Exception | No
     if own is None:
         told = [event for event in listener.heard if isinstance(event, PartitionCommitted)]
         assert [(event.index, event.cost) for event in told] == [(0, Cost(0.5, 0)), (1, Cost(0.5, 1))]
+
+
+def test_records_that_cannot_be_read_end_the_stage_after_its_work() -> None:
+    class Unreadable(Parts):
+        def committed(self) -> frozenset[int]:
+            raise StoreError("damaged")
+
+    parts, done = Unreadable(set()), []
+    with pytest.raises(StoreError, match="damaged"), watched(parts, parts.started(frozenset()), silent):
+        done.append(0)
+    assert done == [0]
 
 
 # --- the log in JSON

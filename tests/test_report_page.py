@@ -11,7 +11,8 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage
+from streaming_jsmf.evaluation.metrics import Row
+from streaming_jsmf.reporting.contents import Contents, Fact, Section, Stage
 from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
 from streaming_jsmf.reporting.topics import Topic, Word
 from tests.html_pages import Element, parse, probabilities_of, values_of
@@ -56,7 +57,7 @@ def contents() -> Contents:
         np.array([[1.0, 0.5], [0.5, 1.0]]),
         np.array([[0.6, 0.1], [0.1, 0.2]]),
         HOSTILE,
-        (Metric(*HOSTILE[:4]),),
+        (Row(*HOSTILE[:4]),),
         HOSTILE[2],
         facts,
         (Section(HOSTILE[5], facts),),

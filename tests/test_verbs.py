@@ -51,7 +51,8 @@ OTHER = {
     "polish": "--seed 1",
     "transform": "--top 1",
 }
-JSON = ("topics", "documents", "over-time", "evaluate", "choose-k", "info")
+#: Verbs that print what they made, and those that print its topics.
+SUMMARIES, TOPICS = ("ingest", "simulate", "scan", "transform", "report"), ("infer", "fit", "polish")
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,11 @@ def test_what_is_wrong_with_the_command_line_is_said_with_the_way_to_the_help(
     [command] = (each for each in COMMANDS if each.name == verb)
     missing = next(each for each in command.params if isinstance(each, click.Argument))
     refused(invoked(verb), 2, missing.make_metavar(click.Context(command)), f"as in: streaming-jsmf {verb} ")
+    required = [each for each in command.params if isinstance(each, click.Option) and each.required]
+    for option in required:
+        given = [word for word in line if word != option.opts[0]]
+        given.pop(line.index(option.opts[0]))
+        refused(invoked(*given), 2, option.opts[0], f"as in: streaming-jsmf {verb} ")
     assert not places["out"].exists()
 
 
@@ -188,9 +194,14 @@ def test_what_cannot_be_replaced_is_kept(
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("verb", JSON)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])
 def test_json_is_all_that_is_printed(verb: str, places: dict[str, Any]) -> None:
-    assert json.loads(printed(*arguments(verb, places), "--json"))
+    found = json.loads(printed(*arguments(verb, places), "--json"))
+    assert found
+    if verb in SUMMARIES:
+        assert next(iter(found.values())) == str(places["out"])
+    if verb in TOPICS:
+        assert found == json.loads(printed("topics", places["out"], "--json"))
 
 
 @pytest.mark.parametrize("verb", ["ingest", "simulate", "scan", "infer", "fit"])

@@ -65,7 +65,7 @@ class Verb(click.Command):
     """A command with grouped options and examples, whose function gets only the options that the user gave.
 
     The function returns a text to print, a function that prints, or a summary: what was written where, with numbers,
-    printed as text or, with ``--json`` (``summary_option``), as JSON. That of a ``long`` command also takes a
+    printed as text or, with ``--json``, as JSON. That of a ``long`` command also takes a
     ``listener``: progress is shown while it runs, without a terminal only with ``lines``, and ``--log-json`` and
     ``--quiet`` are not passed on.
     """
@@ -182,11 +182,6 @@ def given_options(context: click.Context) -> dict[str, Any]:
     }
 
 
-def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A decorator like ``click.command`` for a ``Verb`` with these examples."""
-    return click.command(cls=Verb, examples=examples, **settings)
-
-
 #: Like ``click.option``, with ``group`` and ``rare``.
 option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedOption)
 
@@ -277,6 +272,26 @@ log_option = together(
 )  # fmt: skip
 
 execution_options = together(options_of(ExecutionOptions), log_option)
+
+
+def verb(
+    *examples: str, long: bool = True, scheduled: bool = True, summary: bool = False, **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A decorator like ``click.command`` for a ``Verb`` with these examples.
+
+    A ``long`` verb gets the options of progress and, if it is ``scheduled``, of execution. One that returns a summary
+    gets ``--json``.
+    """
+    shared = [summary_option] * summary + [execution_options if scheduled else log_option] * long
+
+    def made(function: Any) -> click.Command:
+        # click collects the options of a function from the last to the first.
+        own = function.__dict__.pop("__click_params__", [])
+        together(*shared)(function)
+        function.__click_params__ = [*getattr(function, "__click_params__", []), *own]
+        return click.command(cls=Verb, examples=examples, long=long, **settings)(function)
+
+    return made
 
 
 #: How a source becomes a corpus.

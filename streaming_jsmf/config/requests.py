@@ -63,6 +63,8 @@ class SimulationSettings(Settings):
     separable: bool = _distribution(False)
     zipf: float | None = _distribution(None, absent="all words alike", metavar="S", ge=0)
     documents_per_shard: int | None = setting(None, absent="about 20 M tokens", ge=1)
+    #: ``alpha`` as K numbers, once it is known to be valid.
+    prior: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

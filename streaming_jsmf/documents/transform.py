@@ -20,7 +20,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
-from streaming_jsmf.documents.share_files import CsvShares, is_csv, open_shares, require_csv
+from streaming_jsmf.documents.share_files import csv_shares, is_csv, open_shares, require_csv
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
@@ -112,7 +112,7 @@ def transform(
             request, target, execution, listener, overwrite=overwrite, temporary=temporary
         )
     if is_csv(target):
-        return CsvShares(target, replace(request.about, totals=totals), ())
+        return csv_shares(target, replace(request.about, totals=totals))
     return open_shares(target)
 
 

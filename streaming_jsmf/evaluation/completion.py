@@ -111,7 +111,7 @@ def complete_documents(
         digests = store.start(arrays, replace=True)
         threads = max(1, executor.tasks_at_once // len(partitions))
         reduction = CompletionReduction(work, digests, store.hint, threads)
-        checkpoints = store.checkpoints(reduction.name)
+        checkpoints = store.checkpoints("completion")
         sums = fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
         return Completed.from_fields(sums.scalars)
 
@@ -135,7 +135,6 @@ class CompletionReduction:
     digests: Mapping[str, ArrayDigest]
     hint: str
     threads: int
-    name: str = "completion"
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""

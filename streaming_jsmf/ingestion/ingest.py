@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,24 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
-from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import (
-    PHRASES,
-    Dropped,
-    Json,
-    Manifest,
-    ShardEntry,
-    as_number,
-    losses_table,
-)
+from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.choose import (
-    choose_words,
-    find_repeated_documents,
-    with_language,
-    word_counts,
-)
+from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
+from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds
@@ -38,7 +24,7 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
-from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
+from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -178,6 +164,7 @@ def _ingest(
 ) -> None:
     """Run the steps: phrases, read, choose, write, commit; ``words`` is the vocabulary of the source."""
     folder, target = ingest.folder, ingest.folder.target
+    clear_attempts(folder.root)
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor, units)
     read = read_source(ingest, executor, units)
@@ -193,15 +180,15 @@ def _ingest(
     ingest = with_language(ingest, word_counts(ingest, pieces, words))
     selection = choose_words(ingest, pieces, words)
     n_duplicates = find_repeated_documents(ingest, pieces, words)
-    shards, directory = write_shards(ingest, executor, pieces), folder.root / "written"
-    totals = sum_counts(folder, len(pieces), selection.counts.words)
+    step, shards = WRITE, write_shards(ingest, executor, pieces)
+    totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     dropped = (*selection.dropped, *_dropped_documents(ingest, read, shards, n_unused))
     if not used.any():
         raise InputError(_nothing_left(target, dropped))
     if n_unused:
-        shards, directory = renumber_shards(ingest, executor, pieces, used), folder.root / "renumbered"
+        step, shards = RENUMBER, renumber_shards(ingest, executor, pieces, used)
         totals = totals.take(used)
     settings = {
         **(origin.settings or {}),
@@ -210,10 +197,11 @@ def _ingest(
         **_totals_read(read),
         "duplicate_documents": n_duplicates,
     }
-    entries = _gather_shards(folder, directory, shards)
+    entries = link_shards(folder.root, step, shards)
     _write_quarantine(folder)
     origin = replace(origin, dropped=dropped, settings=settings)
-    commit(folder.root / "corpus", finish_directory(folder.root / "corpus", target, entries, totals, origin))
+    made = folder.root / CORPUS
+    commit(made, finish_directory(made, target, entries, totals, origin))
 
 
 def _dropped_documents(
@@ -273,32 +261,13 @@ def _phrases_of(source: Any) -> dict[str, Json]:
     return {PHRASES: "\n".join(phrases)} if phrases else {}
 
 
-def _gather_shards(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:
-    """Link the shards of all pieces, numbered consecutively, into the directory that becomes the corpus."""
-    shutil.rmtree(folder.root / "corpus", ignore_errors=True)
-    documents = folder.root / "corpus" / DOCUMENTS
-    documents.mkdir(parents=True)
-    entries: list[ShardEntry] = []
-    for piece, record in enumerate(records):
-        for shard in map(ShardEntry.model_validate, record["shards"]):
-            name = f"part-{len(entries):05d}.parquet"
-            made = directory / f"{piece:05d}" / shard.name
-            try:
-                # A hard link keeps the original name, so that an interruption loses nothing.
-                os.link(made, documents / name)
-            except OSError:
-                shutil.copyfile(made, documents / name)
-            entries.append(shard.model_copy(update={"name": name}))
-    return entries
-
-
 def _write_quarantine(folder: IngestFolder) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
     patterns = ("scattered/*.bad", "read/*/*.bad", "repeated-*.bad")
     paths = [path for pattern in patterns for path in sorted(folder.root.glob(pattern))]
     if not paths:
         return
-    target = folder.root / "corpus" / QUARANTINE_NAME
+    target = folder.root / CORPUS / QUARANTINE_NAME
     with pq.ParquetWriter(target, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for path in paths:
             with pq.ParquetFile(path) as file:

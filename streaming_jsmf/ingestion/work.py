@@ -10,8 +10,9 @@ read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
 first_rows.npy              row number, in the whole source, of the first record of each unit
 vocabulary.arrow or .npy    the chosen words, or new word ids indexed by old ones
 repeats/00000.npz           documents of piece 0 that repeat another
-written/00000/              shards of piece 0
-renumber.npy, renumbered/   new ids, and shards without unused words
+write/00000/                shards of piece 0
+renumber.npy, renumber/     new ids, and shards without unused words
+work/                       shards that tasks are writing
 corpus/                     the corpus before it is renamed to the target
 """
 

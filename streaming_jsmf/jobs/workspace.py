@@ -133,7 +133,7 @@ class Workspace:
         stored = read_attributes(self.root, hint=self.hint) if node_exists(self.root) else {}
         if stored.get("kind") != self.kind:
             raise InputError(
-                f"{self.root} is the place of unfinished work and holds something else; move it away or choose "
+                f"{self.root} is reserved for unfinished work and contains something else; move it away or choose "
                 "another target"
             )
         if differing := differences(dict(stored["arguments"]), self.arguments):
@@ -147,8 +147,10 @@ class Workspace:
         remove_store(self.root, ignore_errors=True)
 
     @contextmanager
-    def acquire(self, *, replace: bool = False) -> Iterator[Commit | None]:
-        """Lock the target and start the work; on exit, remove a workspace without committed tasks.
+    def acquire(
+        self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False
+    ) -> Iterator[Commit | None]:
+        """Lock the target and start the work with ``arrays``; on exit, remove a workspace without committed tasks.
 
         Yields
         ------
@@ -174,7 +176,7 @@ class Workspace:
                     return
             if self.exists() and not self.steps_done:
                 self.remove()
-            self.start()
+            self.start(arrays)
             try:
                 yield partial(self._commit, None if exists and replace else self.request, exists)
             finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ReportRequest, takes
-from streaming_jsmf.documents.merged_shares import shown_shares_of
+from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
@@ -110,10 +110,10 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
     if len(paths) > 1:
         contents = replace(contents, levels=read_levels(model, paths, own))
     if wanted.shares is not None:
-        found = shown_shares_of(paths[own], wanted.shares)
-        contents = replace(contents, groups=groups_of(found, wanted.by), documents=documents_of(found))
-        if wanted.corpus is not None:
-            contents = replace(contents, outliers=outliers_of(paths[own], wanted.shares, wanted.corpus))
+        found = ModelShares.open(paths[own], wanted.shares)
+        groups, documents = groups_of(found.of_shown, wanted.by), documents_of(found.of_shown)
+        outliers = None if wanted.corpus is None else outliers_of(found, wanted.corpus)
+        contents = replace(contents, groups=groups, documents=documents, outliers=outliers)
     return render(contents)
 
 

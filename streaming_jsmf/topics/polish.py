@@ -39,6 +39,7 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
+    ALGORITHM_VERSION,
     Counts,
     DrawReduction,
     Inputs,
@@ -107,7 +108,7 @@ def polish(
     target = store_path(out, "a model")
     require_free_model(target, overwrite)
     source = model_path(model)
-    opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    opened = open_corpus(corpus)
     with sole_writer(target) as committed:
         start = read_model(source)
         wanted = polished_fingerprint(_start_fingerprint(start, target, committed), opened, settings)
@@ -166,8 +167,9 @@ def polish_model(
 
 
 def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
-    """sha256 of the fingerprint of the start, the corpus and the settings, which determine a polished model."""
-    return fingerprint({"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()})
+    """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
+    fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
 def _n_documents(found: PartialResult) -> int:

@@ -20,13 +20,7 @@ from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import (
-    CountFiles,
-    Entries,
-    merge_entries,
-    too_large,
-    whole_file,
-)
+from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, merge_entries, too_large, whole_file
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.validation import Strict
 

@@ -185,7 +185,6 @@ class CountReduction:
     scheme: DocumentWeights
     probes: SketchProbes
     hint: str
-    name: str = "counts"
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, with one row group in memory at a time."""
@@ -259,7 +258,7 @@ def count_words(
         digests = store.start(request.selection.arrays(), replace=True)
         n_words, weights = request.selection.n_words, request.settings.document_weights
         reduction = CountReduction(work, digests, n_words, weights, request.probes, store.hint)
-        checkpoints = store.checkpoints(reduction.name)
+        checkpoints = store.checkpoints("counts")
         return fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
 
 
