@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ftplib
 import logging
+import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from urllib.parse import urlsplit
 import requests
 
 from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.storage.paths import file_inside, sha256_of
+from streaming_jsmf.storage.paths import inside, sha256_of
 
 TIMEOUT = 30  # seconds without data; pooch's default for http, missing for ftp
 _CHUNK = 1 << 20  # bytes
@@ -37,6 +39,26 @@ class RemoteFile:
     sha256: str | None = None
 
 
+def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
+    """Return the path of a local file that a spec names below ``directory``; the file may be missing.
+
+    Raises ``InputError`` if the name or a link points outside the directory, or the file is not regular or has more
+    than ``most`` bytes.
+    """
+    path = inside(directory, name)
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+        raise InputError(f"{path} is a link out of {directory}; copy the file to this place")
+    try:
+        found = path.stat()
+    except OSError:  # reading the file will raise a clearer error
+        return path
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is not a regular file; put a file in its place")
+    if most is not None and found.st_size > most:
+        raise InputError(f"{path} has {found.st_size} bytes, and {most} are allowed; shorten the file")
+    return path
+
+
 def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, progress: bool) -> dict[str, str]:
     """Verify the files of a data set that exist in a directory, and download the others.
 
@@ -57,7 +79,7 @@ def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, prog
     Raises
     ------
     InputError
-        If a path leaves the directory (``storage.paths.file_inside``), a hash differs, a file without a URL is missing,
+        If a path leaves the directory (``file_inside``), a hash differs, a file without a URL is missing,
         or a file cannot be downloaded or written. A failed download leaves no file under its name.
     """
     directory = Path(directory).absolute()

@@ -77,7 +77,7 @@ from streaming_jsmf.ingestion.readers.values import (
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import in_threads
+from streaming_jsmf.storage.objects import in_threads
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}

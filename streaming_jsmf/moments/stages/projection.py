@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,15 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.stages.base import BasisReduction, SumStage, Variable
+from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 
 @dataclass(frozen=True)
 class ProjectionReduction(BasisReduction):
     """H'(H Q) of each partition, additive for a given Q."""
-
-    name: str = "projection"
 
     def compute(self, partition: Partition) -> PartialResult:
         basis = self.read_basis()
@@ -55,10 +52,10 @@ class ProjectionStage(SumStage):
         """True with two scans, unless the second computes the whole C."""
         return settings.scans > 1 and not settings.exact
 
-    def reduction(self, store: Moments) -> ProjectionReduction:
+    def reduction(self, store: Store) -> ProjectionReduction:
         return ProjectionReduction.of(store)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """C Q: the sum divided by the total weight, minus the diagonal."""
         (total,) = folded
         return PartialResult({"projection": product_with_basis(store, total, store.read("basis"))})
@@ -68,9 +65,7 @@ class ProjectionStage(SumStage):
         return 20 * n_words * min(settings.basis_width, n_words)
 
 
-def product_with_basis(
-    store: Moments, total: PartialResult, basis: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def product_with_basis(store: Store, total: PartialResult, basis: NDArray[np.float64]) -> NDArray[np.float64]:
     """C Q of Eq. 1 from the sums of ``ProjectionReduction`` over all partitions."""
     product = total.arrays["projection"] / store.scalars("range")["total_weight"]
     product -= store.read("diagonal")[:, None] * basis
