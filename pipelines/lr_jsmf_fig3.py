@@ -5,9 +5,10 @@
 As in the paper, C has uniform weights and any word can be an anchor; `--guards` selects anchors as `infer` does. All
 methods are measured against the counted C (words x words), which must fit in memory. `ENN printed` is ENN with the
 paper's |I| = 10 K + 1000 and no momentum, `LR-JSMF one pass` starts from the paper's single pass; both run beside our
-variants. `iPALM` runs until it converges, `PALM` for 150 steps. Further methods: `PALM converged`, `ENN printed,
-momentum`, `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts from a quarter of the documents),
-`LR-JSMF polished`, `DC`, `DP`, `SC`. Times are CPU seconds of one thread, from eigenpairs to topics.
+variants. `iPALM` runs until it converges, `PALM` for 150 steps. Further methods: `PALM converged`, `ENN printed
+momentum`, `ENN 200 rows` and other |I|, `LR-JSMF capped` (default weights), `LR-JSMF sampled` (the scan starts from a
+quarter of the documents), `LR-JSMF polished`, `DC`, `DP`, `SC`. Times are CPU
+seconds of one thread, from eigenpairs to topics.
 
 OUT keeps stores and results, so an interrupted command can be run again; it gets fig3.parquet, fig3.md and fig3.svg.
 """

@@ -6,6 +6,7 @@ They use C of Eq. 1 with uniform weights and anchors among all words, as in the 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,8 +50,8 @@ class Method:
     """A rectification of one of the stores.
 
     ``whole``: anchor words from all of C* (AW) instead of LAW. ``random``: the topics depend on a seed. ``iterations``:
-    maximum number of steps, if not that of the setup. ``printed``: ENN checks 10 K + 1000 rows; ``acceleration`` is
-    used only then.
+    maximum number of steps, if not that of the setup. ``checked``: |I| of ENN by K, if not that of the package;
+    ``acceleration`` is used only then.
     """
 
     rectify: Rectifier = "none"
@@ -61,12 +62,18 @@ class Method:
     random: bool = False
     sweeps: int = 0
     iterations: int | None = None
-    printed: bool = False
+    checked: Callable[[int], int] | None = None
     acceleration: Acceleration = "none"
 
 
 #: More steps than methods that run until they converge need.
 TO_THE_END = 5000
+
+
+def papers_rows(n_topics: int) -> int:
+    """|I| of ENN in the paper."""
+    return 10 * n_topics + 1000
+
 
 METHODS = {
     "baseline": Method(whole=True),
@@ -74,8 +81,15 @@ METHODS = {
     "DP": Method("dykstra", whole=True),
     "AP": Method("ap", whole=True),
     "ENN": Method("enn"),
-    "ENN printed": Method("enn", printed=True, iterations=TO_THE_END),
-    "ENN printed, momentum": Method("enn", printed=True, iterations=TO_THE_END, acceleration="momentum"),
+    "ENN printed": Method("enn", checked=papers_rows, iterations=TO_THE_END),
+    "ENN printed momentum": Method(
+        "enn", checked=papers_rows, iterations=TO_THE_END, acceleration="momentum"
+    ),
+    **{
+        f"ENN {rows} rows": Method("enn", checked=lambda _, n=rows: n, iterations=TO_THE_END)  # type: ignore[misc]
+        for rows in (200, 500, 1000, 2000, 3000)
+    },
+    "ENN all rows": Method("enn", checked=lambda _: 10**9, iterations=TO_THE_END),
     "PALM": Method("palm"),
     "PALM converged": Method("palm", iterations=TO_THE_END),
     "iPALM": Method("ipalm", iterations=TO_THE_END),
@@ -217,12 +231,12 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
 
 def _rectified(method: Method, moments: Moments, settings: InferSettings) -> Rectification:
     pairs = moments.eigenpairs(settings.n_topics)
-    if not method.printed:
+    if method.checked is None:
         return rectify(moments, pairs, settings, 1, silent)
     options = ENNOptions(
         settings.max_iterations,
         settings.tolerance,
-        checked_words=10 * settings.n_topics + 1000,
+        checked_words=method.checked(settings.n_topics),
         acceleration=method.acceleration,
     )
     return epsilon_nonnegative(pairs, settings.n_topics, options)

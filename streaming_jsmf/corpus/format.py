@@ -131,7 +131,7 @@ class Corpus:
         return read_vocabulary(self.vocabulary_path, self.vocabulary_sha256)[0]
 
 
-def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
+def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
     With a ``manifest.json``, only the footers of the shards are read and compared with it; hashes are verified when the
@@ -141,7 +141,7 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     Parameters
     ----------
     path
-        Local directory or fsspec URL.
+        Local directory or fsspec URL; an open corpus is returned as it is.
     vocabulary
         Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt in
         it.
@@ -154,6 +154,8 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     StoreError
         If a file in the manifest is missing, damaged or has the wrong size.
     """
+    if isinstance(path, Corpus) and vocabulary is None:
+        return path
     root = corpus_root(path)
     if not exists(root):
         raise InputError(

@@ -36,12 +36,14 @@ class Reduction(Protocol):
 
 @dataclass(frozen=True)
 class MapTask:
-    """A stage without a reduction: the module-level ``task(context, number)`` writes files and returns a record.
+    """A stage without a reduction: the module-level ``task(context, source)`` writes files and returns a record.
+
+    ``source`` is that of the ``Part``.
 
     After a kill the task may run again and overwrite the files of its first run.
     """
 
-    task: Callable[[Any, int], Record]
+    task: Callable[[Any, Any], Record]
     context: Any
 
 

@@ -152,8 +152,10 @@ class Workspace:
         remove_store(self.root, ignore_errors=True)
 
     @contextmanager
-    def acquire(self, *, replace: bool = False) -> Iterator[Commit | None]:
-        """Lock the target and start the work; on exit, remove a workspace without committed tasks.
+    def acquire(
+        self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False
+    ) -> Iterator[Commit | None]:
+        """Lock the target and start the work with ``arrays``; on exit, remove a workspace without committed tasks.
 
         Yields
         ------
@@ -179,7 +181,7 @@ class Workspace:
                     return
             if self.exists() and not self.steps_done:
                 self.remove()
-            self.start()
+            self.start(arrays)
             try:
                 yield partial(self._commit, None if exists and replace else self.request, exists)
             finally:

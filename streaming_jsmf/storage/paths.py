@@ -261,12 +261,6 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def fsync_file(path: Path) -> None:
-    """Make a file written by another library durable."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 def write_json(path: StorePath, value: Any) -> None:
     """Write ``value`` as JSON atomically; see ``write_bytes``."""
     write_bytes(path, json_bytes(value))
