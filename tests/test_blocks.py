@@ -1,4 +1,4 @@
-"""Units, partitions and blocks: what is read is what was written, and what is wrong is named."""
+"""Units, partitions and blocks: documents are read as they were written, and bad records are named."""
 
 from __future__ import annotations
 

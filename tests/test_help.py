@@ -1,4 +1,4 @@
-"""What ``--help`` shows: a page that can be read, with a default for every option and an example that is right."""
+"""``--help`` shows a readable page with a default for every option and valid examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as office programs leave them: other encodings, other separators, one document per line."""
+"""Texts as office programs write them: other encodings, other separators, one document per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimators that grow batch by batch: the bits of a store that grows, and nothing half done after what is refused."""
+"""Estimators that grow batch by batch have the bits of a growing store, and an error leaves them unchanged."""
 
 from __future__ import annotations
 

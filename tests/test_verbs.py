@@ -90,9 +90,7 @@ def test_every_verb_is_here() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_wrong_with_the_command_line_is_said_with_the_way_to_the_help(
-    verb: str, places: dict[str, Any]
-) -> None:
+def test_usage_errors_point_to_the_help(verb: str, places: dict[str, Any]) -> None:
     line = arguments(verb, places)
     refused(invoked(*line, "--no-such-option"), 2, "--no-such-option", "see --help")
     refused(invoked(*line, "one", "too", "many"), 2, "see --help")
@@ -109,7 +107,7 @@ def test_what_is_wrong_with_the_command_line_is_said_with_the_way_to_the_help(
 
 @pytest.mark.parametrize(("verb", "name"), READS)
 @pytest.mark.parametrize("given", ["nothing", "a secret", "an empty folder"])
-def test_an_input_that_is_not_there_or_of_another_kind_is_named(
+def test_missing_inputs_and_inputs_of_another_kind_are_named(
     verb: str, name: str, given: str, places: dict[str, Any], tmp_path: Path
 ) -> None:
     place, shown = tmp_path / "none", str(tmp_path / "none")
@@ -178,7 +176,7 @@ def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
         ("choose-k {corpus} --topics 2,5 --seed 1 --overwrite --memory 1M --out {chosen}", "--memory allows"),
     ],
 )
-def test_what_cannot_be_replaced_is_kept(
+def test_a_refused_overwrite_changes_nothing(
     line: str, said: str, places: dict[str, Any], tmp_path: Path
 ) -> None:
     places["chosen"], places["ingested"] = tmp_path / "chosen", tmp_path / "ingested"

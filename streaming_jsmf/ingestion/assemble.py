@@ -26,6 +26,9 @@ from streaming_jsmf.storage.paths import file_hashes
 #: Directories of a workspace: files that tasks are writing, and the corpus before it is renamed to the target.
 WORK, CORPUS = "work", "corpus"
 
+#: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
+LAYOUT = 2
+
 _COUNTS = "counts.npz"
 
 

@@ -18,8 +18,9 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers.base import Reader, Unit
-from streaming_jsmf.ingestion.readers.fetch import fetch_files
+from streaming_jsmf.ingestion.assemble import LAYOUT
+from streaming_jsmf.ingestion.fetch import fetch_files
+from streaming_jsmf.ingestion.readers.base import Reader
 from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
@@ -247,14 +248,15 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
-def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | None) -> dict[str, Any]:
+def arguments_of(ingest: Ingest) -> dict[str, Any]:
     """Return everything that determines the bytes of the corpus, to recognize an unfinished ingest."""
-    files = sorted({unit.path for unit in units})
+    files = sorted({unit.path for unit in ingest.units})
     return {
+        "layout": LAYOUT,
         "source": hashlib.sha256(repr(ingest.source).encode()).hexdigest(),
-        "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
+        "units": hashlib.sha256(json.dumps([asdict(unit) for unit in ingest.units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
-        "words": None if words is None else _digest(words),
+        "words": None if ingest.words is None else _digest(ingest.words),
         "curation": curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
         "on_bad_record": ingest.on_bad_record,

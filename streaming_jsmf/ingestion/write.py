@@ -38,7 +38,7 @@ STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens"
 
 def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
     """Step: write the shards of all pieces."""
-    return ingest.run(executor, WRITE, write_piece, [piece.nonzeros for piece in pieces], "nonzeros")
+    return ingest.run(executor, WRITE, write_piece, pieces, "nonzeros")
 
 
 def renumber_shards(
@@ -46,16 +46,14 @@ def renumber_shards(
 ) -> list[Record]:
     """Step: write the shards again over the ``used`` words, if some words occur in no kept document."""
     np.save(ingest.folder.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
-    sizes = [piece.nonzeros for piece in pieces]
-    return ingest.run(executor, RENUMBER, renumber_piece, sizes, "nonzeros")
+    return ingest.run(executor, RENUMBER, renumber_piece, pieces, "nonzeros")
 
 
-def write_piece(ingest: Ingest, index: int) -> Record:
+def write_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: write the shards of a piece. Makes one pass over its bags."""
-    piece = ingest.folder.saved_piece(index)
     new_ids, n_words = _new_ids(ingest, piece)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    repeats = _repeats(ingest.folder, index)
+    repeats = _repeats(ingest.folder, piece.index)
     first_rows = np.load(ingest.folder.root / "first_rows.npy", mmap_mode="r")
 
     def fill(writer: ShardWriter) -> None:
@@ -79,7 +77,7 @@ def write_piece(ingest: Ingest, index: int) -> Record:
 
     limits = ShardLimits(ingest.tokens_per_shard)
     try:
-        record = write_task_shards(ingest.folder.root, WRITE, index, n_words, limits, fill)
+        record = write_task_shards(ingest.folder.root, WRITE, piece.index, n_words, limits, fill)
     except pa.ArrowInvalid as error:
         raise _changed(ingest, piece) from error
     return {
@@ -101,8 +99,8 @@ def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
 def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     """The error if documents differ from those of the first pass: a stream cut between batches looks complete."""
     if not ingest.rereads:
-        return damaged(ingest.folder.piece(piece).with_suffix(".bags"))
-    path = next(iter(ingest.folder.units(piece.group).values())).path
+        return damaged(ingest.stem(piece).with_suffix(".bags"))
+    path = piece.group.units[0].path
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
@@ -120,7 +118,7 @@ def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
         known: NDArray[np.int32] = np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r")
         return known, int(known.max()) + 1
     chosen = read_table(ingest.folder.root / "vocabulary.arrow").column("word").combine_chunks()
-    table = read_table(ingest.folder.piece(piece).with_suffix(".words"))
+    table = read_table(ingest.stem(piece).with_suffix(".words"))
     codes = np.asarray(table.column("code"))
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
     new_ids[codes] = word_ids(table.column("word").combine_chunks(), chosen)
@@ -166,9 +164,9 @@ def _kept_documents(
     )
 
 
-def renumber_piece(ingest: Ingest, index: int) -> Record:
+def renumber_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: copy the shards of a piece with consecutive ids for the used words."""
-    root = ingest.folder.root
+    root, index = ingest.folder.root, piece.index
     new_ids = np.load(root / "renumber.npy", mmap_mode="r")
     written = shards_of(ingest.folder.checkpoints(WRITE).read_metadata(f"{index:05d}"))
     source = task_directory(root, WRITE, index)

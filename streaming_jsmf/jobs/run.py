@@ -103,18 +103,23 @@ class Job:
 
 
 def map_job(
-    task: Callable[[Any, int], Record],
+    task: Callable[[Any, Any], Record],
     context: Any,
     sizes: Sequence[int],
     checkpoints: Checkpoints,
     unit: str = "bytes",
     part: str = "part",
+    items: Sequence[Any] | None = None,
 ) -> Job:
-    """Return a job that runs ``task(context, number)`` for each of ``sizes``; see ``MapTask``.
+    """Return a job that runs ``task(context, item)`` for each of ``items``, by default the numbers; see ``MapTask``.
 
     The record that a task returns has the hashes of its files (``checkpoints.FILES``).
     """
-    parts = [Part(f"{number:05d}", size, number) for number, size in enumerate(sizes)]
+    sources = range(len(sizes)) if items is None else items
+    parts = [
+        Part(f"{number:05d}", size, source)
+        for number, (size, source) in enumerate(zip(sizes, sources, strict=True))
+    ]
     return Job(checkpoints, MapTask(task, context), parts, None, unit, part)
 
 

@@ -29,6 +29,7 @@ from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.ingestion.assemble import (
     CORPUS,
+    LAYOUT,
     clear_attempts,
     link_shards,
     total_counts,
@@ -179,6 +180,7 @@ class Simulation:
             **values,
             "alpha": alpha[0] if len(set(alpha)) == 1 else alpha,
             "documents_per_shard": self.documents_per_shard,
+            "layout": LAYOUT,
             "algorithm": ALGORITHM_VERSION,
             "numpy": np.__version__,
         }
