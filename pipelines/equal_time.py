@@ -103,7 +103,7 @@ def quality(trial: FittedCorpus, found: Arrays) -> Row:
     word_topic = found["word_topic"].astype(np.float64)
     counted = np.asarray(trial.documents.fitted.sum(axis=0), np.float64).ravel()
     completer = Completer.of(word_topic, found["prior"], counted)
-    completed = completer.complete(trial.documents.held_out, method="cvb0", threads=1)
+    completed = completer.complete(trial.documents.held_out, threads=1)
     return {"perplexity": completed.perplexity, **trial.scores(prominent_words(word_topic, LISTED))}
 
 

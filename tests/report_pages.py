@@ -59,6 +59,7 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         400,
         topics,
         root.T @ root,
+        lists,
         theta.T @ theta / 400,
         (f"a warning about {words[0]}",),
         (Row("npmi", "0.2", "higher", "words meet"),),
@@ -69,10 +70,24 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         (Check("Is it so?", "yes", "yes", True),),
         words[0],
         "2026-11-22",
-        lists,
         _documents(n_topics, words),
         _groups(n_topics, generator),
         _levels(n_topics, topics, shares),
+    )
+
+
+def lists_of(topics: Sequence[Topic]) -> WordLists:
+    """The words of the topics alone."""
+    numbers: dict[str, int] = {}
+    ids = [[numbers.setdefault(word.text, len(numbers)) for word in topic.words] for topic in topics]
+    probability = np.zeros(len(numbers))
+    for topic, own in zip(topics, ids, strict=True):
+        np.add.at(probability, own, [word.probability * topic.share for word in topic.words])
+    return WordLists(
+        tuple(numbers),
+        probability,
+        tuple(np.array(own, dtype=np.int64) for own in ids),
+        tuple(np.array([word.probability for word in topic.words]) for topic in topics),
     )
 
 

@@ -218,6 +218,19 @@ def test_wrong_shares_and_columns_end_in_one_line(
         assert not page.exists()
 
 
+def test_shares_with_two_columns_of_one_name_or_without_a_column_are_refused(
+    invoke: Command, model: Path, shares: Path, tmp_path: Path
+) -> None:
+    table, out = pq.read_table(shares), tmp_path / "foreign.parquet"
+    for changed, said in (
+        (table.append_column("year", table.column("year")), "two columns are called 'year'"),
+        (table.drop(["topic_shares"]), "column 'topic_shares' is missing"),
+        (table.drop(["document_id"]), "column 'document_id' is missing"),
+    ):
+        pq.write_table(changed, out)
+        refused(invoke("documents", model, out), 2, str(out), said)
+
+
 def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fine = np.random.default_rng(5).dirichlet(np.full(80, 0.2), size=4).T
     mixture = np.array([[0.7, 0.3, 0.0, 0.0], [0.0, 0.0, 0.4, 0.6]])

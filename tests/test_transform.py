@@ -93,7 +93,7 @@ def shares_of(path: Path) -> NDArray[np.float64]:
     return np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
 
 
-def expected(drawn: Planted, method: Any = "map") -> NDArray[np.float64]:
+def expected(drawn: Planted, method: Any = "cvb0") -> NDArray[np.float64]:
     return document_topics(csr_array(drawn.counts), drawn.word_topic, PRIOR, method=method).shares
 
 

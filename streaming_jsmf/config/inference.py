@@ -291,7 +291,7 @@ class PolishSettings(Settings):
         Seed for sampling documents.
     """
 
-    steps: int = setting(8, group=POLISH, ge=1)
+    steps: int = setting(10, group=POLISH, ge=1)
     rounds: int = setting(4, group=POLISH, rare=True, ge=2)
     held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
     seed: int = seed_setting()

@@ -235,11 +235,12 @@ class ShareSettings(Settings):
     top
         Keep only the N largest shares of each document, with their topics.
     method
-        How to estimate shares. map: the most probable ones. cvb0: better for short documents.
+        How to estimate shares. cvb0: an approximation of their posterior mean, as in polish. map: the most probable
+        ones, within a proven bound.
     """
 
     top: int | None = setting(None, absent="all", metavar="N", ge=1)
-    method: ShareMethod = setting("map")
+    method: ShareMethod = setting("cvb0")
 
 
 @dataclass(frozen=True)

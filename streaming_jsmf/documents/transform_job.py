@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod
+from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -88,7 +88,7 @@ class TransformRequest:
     topics: TopicParameters
     corpus: Corpus
     top: int | None = None
-    method: ShareMethod = "map"
+    method: ShareMethod = ShareSettings.method
     left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
     columns: Mapping[str, Sequence[int]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ They are stored in a Zarr group ``MODEL/evaluation/<corpus>``; the arrays of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from streaming_jsmf.evaluation.completion import CompletionRequest, complete_doc
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, Integers, RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.word_counts import CountRequest, SketchProbes, WordSelection, count_words
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
@@ -80,12 +81,12 @@ class StoredCounts(SelectedCounts):
 
     ``characteristic_words`` (K, ranks) are word ids by the anchor rows, None if not read. ``corpus`` has the JSON
     values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the model in the
-    corpus). ``completion`` has the fields of ``Completed``, None if unknown.
+    corpus). ``completion`` is None if unknown.
     """
 
     characteristic_words: Integers | None = None
     corpus: Mapping[str, Any] = field(default_factory=dict)
-    completion: Mapping[str, float] | None = None
+    completion: Completion | None = None
 
 
 def counts_of(
@@ -119,7 +120,7 @@ def counts_of(
         if not missing_parameter(model):
             wanted = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
             completed = complete_documents(wanted, work / "completion", execution, listener)
-            counts = replace(counts, completion=completed.fields())
+            counts = replace(counts, completion=completed)
         announce_commit(target, fingerprint(request.arguments), work=True)
         _write_counts(target, counts, model)
         remove_store(work, ignore_errors=True)
@@ -206,7 +207,7 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
             "selection": _selection_digest(model),
             "corpus": dict(counts.corpus),
             "n_documents": counts.n_documents,
-            "completion": None if counts.completion is None else {**of_model, **counts.completion},
+            "completion": None if counts.completion is None else {**of_model, **asdict(counts.completion)},
             "made": {"committed": utc_now(), "versions": package_versions()},
             "digests": write_arrays(beside, present, _VARIABLES, compress=True),
         }
@@ -254,7 +255,7 @@ def read_counts(
         RowSketch(arrays["sketch"], arrays["row_sum"], PROBES.seed) if "sketch" in arrays else None,
         arrays.get("characteristic_words"),
         attributes["corpus"],
-        completion if completion and of_this_model else None,
+        Completion(**completion) if completion and of_this_model else None,
     )
 
 

@@ -106,32 +106,8 @@ def metric(path: str, better: str, meaning: str, compute: Callable[[MetricInputs
     return Metric(path, compute, Line(path, better, meaning))
 
 
-#: In the order in which they are displayed.
+#: In the order of the result of ``evaluate``.
 METRICS = (
-    metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
-           lambda of: of.of_top_words["npmi"]),
-    metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
-           lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
-    Metric("perplexity", lambda of: perplexity_fields(of.completion),
-           Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
-           Line("perplexity.unigram", "-", "the same from word frequencies alone"),
-           Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has")),
-    metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
-           lambda of: of.of_top_words["u_mass"]),
-    Metric("coherence", lambda of: of.of_top_words["coherence"],
-           Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
-           Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
-           Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8")),
-    metric("mst_incoherence.documents", "lower", "distance between top words, by documents",
-           lambda of: _per_topic(coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows))),
-    metric("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix",
-           lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
-    metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
-           lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
-    metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
-           lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
-    metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
-           lambda of: topic_shape.dissimilarity(of.top_words)),
     metric("recovery", "lower", "distance of words from their mixtures of anchors",
            lambda of: of.factorization["recovery"]),
     metric("relative_recovery", "lower", "the same, relative to the matrix",
@@ -144,12 +120,14 @@ METRICS = (
            lambda of: topic_shape.dominancy(of.topic_topic)),
     metric("relative_dominancy", "-", "the same, as in the paper of 2021",
            lambda of: topic_shape.relative_dominancy(of.topic_topic)),
-    metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
-           lambda of: _estimate(of.log_relative_volume())),
-    metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
-           lambda of: recovery_error(of.word_topic, of.truth)),
-    metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
-           lambda of: _estimate(stability(of.word_topic, of.replicas))),
+    metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
+           lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
+    metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
+           lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
+    metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
+           lambda of: topic_shape.dissimilarity(of.top_words)),
+    metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
+           lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
     metric("effective_topics", "near K", "number of topics that make up the corpus",
            lambda of: topic_shape.effective_topics(of.topic_probability)),
     metric("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1",
@@ -166,9 +144,40 @@ METRICS = (
     Metric("basis_quality", lambda of: topic_shape.basis_quality(of.word_topic, of.anchors),
            Line("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
            Line("basis_quality.soft", "lower", "probability of an anchor in the other topics")),
+    Metric("coherence", lambda of: of.of_top_words["coherence"],
+           Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
+           Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
+           Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8")),
+    metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
+           lambda of: of.of_top_words["u_mass"]),
+    metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
+           lambda of: of.of_top_words["npmi"]),
+    metric("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix",
+           lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
+    metric("mst_incoherence.documents", "lower", "distance between top words, by documents",
+           lambda of: _per_topic(coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows))),
+    metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
+           lambda of: _estimate(of.log_relative_volume())),
+    Metric("perplexity", lambda of: perplexity_fields(of.completion),
+           Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
+           Line("perplexity.unigram", "-", "the same from word frequencies alone"),
+           Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has")),
+    metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
+           lambda of: recovery_error(of.word_topic, of.truth)),
+    metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
+           lambda of: _estimate(stability(of.word_topic, of.replicas))),
 )  # fmt: skip
 
-LINES = tuple(line for each in METRICS for line in each.lines)
+#: Metrics in the order in which they are displayed.
+DISPLAYED = (
+    "npmi", "distinct_share", "perplexity", "u_mass", "coherence", "mst_incoherence.documents",
+    "mst_incoherence.cooccurrence", "specificity.2015", "specificity.2021", "dissimilarity", "recovery",
+    "relative_recovery", "approximation", "relative_approximation", "dominancy", "relative_dominancy",
+    "log_relative_volume", "recovery_error", "stability", "effective_topics", "hoyer_sparsity", "legality",
+    "validity", "entropy", "basis_rank", "basis_quality",
+)  # fmt: skip
+
+LINES = tuple(line for path in DISPLAYED for each in METRICS if each.path == path for line in each.lines)
 
 
 def evaluate_topics(

@@ -19,6 +19,7 @@ from streaming_jsmf.config import DocumentWeights, ScanSettings
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
+from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -84,7 +85,6 @@ class CooccurrenceAccumulator:
         self, selection: WordSelection, scheme: DocumentWeights, probes: NDArray[np.float32]
     ) -> None:
         self.selection, self.scheme, self.probes = selection, scheme, probes
-        self._all_known = bool((selection.columns >= 0).all())
         self._positions = _positions(selection.words, selection.n_words)
         self.pairs = np.zeros((selection.words.size, selection.words.size), dtype=np.int64)
         self._row_positions = _positions(selection.row_words, selection.n_words)
@@ -96,7 +96,8 @@ class CooccurrenceAccumulator:
 
     def append(self, block: csr_array[Any]) -> None:
         """Count the documents of a block (documents x words of the corpus, CSR), which is not modified."""
-        counts = self._known_words(block)
+        known = over_vocabulary(block, self.selection.columns, self.selection.n_words)
+        counts = _with_values(known, known.data.astype(np.float64))
         lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
         weights = document_weights(lengths, self.scheme)
         kept = weights > 0
@@ -106,12 +107,12 @@ class CooccurrenceAccumulator:
         mean, scale = pair_scales(lengths, pair_totals(counts.indptr, counts.data), weights)
         back = diagonal_excess(counts.data)
         # Counts that Eq. 1 subtracts from the diagonal: h, or its square for a count below 1.
-        once = csr_array((counts.data - back, counts.indices, counts.indptr), shape=counts.shape)
+        once = _with_values(counts, counts.data - back)
         self._append_rows(counts, once, scale)
         self._append_products(counts, scale)
         self.sums += np.stack([counts.T @ mean, once.T @ scale], axis=1)
         if back.any():
-            self.sums[:, 0] += csr_array((back, counts.indices, counts.indptr), shape=counts.shape).T @ scale
+            self.sums[:, 0] += _with_values(counts, back).T @ scale
 
     def partial(self) -> PartialResult:
         """The sums, before the division by ``total_weight``."""
@@ -121,39 +122,27 @@ class CooccurrenceAccumulator:
         arrays = {"pairs": self.pairs, "rows": self.rows, "sketch": sketch, "row_sum": row_sum}
         return PartialResult(arrays, scalars)
 
-    def _known_words(self, block: csr_array[Any]) -> csr_array[Any]:
-        """The block in float64 over the words of the model."""
-        words = self.selection.columns[block.indices]
-        shape = (block.shape[0], self.selection.n_words)
-        whole = csr_array((block.data.astype(np.float64), words, block.indptr), shape=shape)
-        return whole if self._all_known else _entries(whole, words >= 0, words, shape[1])
-
     def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
-        positions = self._positions[counts.indices]
-        chosen = (positions >= 0) & np.repeat(kept, np.diff(counts.indptr))
-        present = _entries(counts, chosen, positions, self.selection.words.size)
-        present.data = np.ones(present.nnz, dtype=np.int32)
+        chosen = over_vocabulary(counts, self._positions, self.selection.words.size)[np.flatnonzero(kept)]
+        present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
         self.pairs += (present.T @ present).toarray()
 
     def _append_rows(self, counts: csr_array[Any], once: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add rows of sum s (h h' - diag once): LR-JSMF Eq. 1 before the division by the weights."""
-        positions = self._row_positions[counts.indices]
         held, single = (
-            _entries(values, positions >= 0, positions, self.rows.shape[0]) for values in (counts, once)
+            over_vocabulary(values, self._row_positions, self.rows.shape[0]) for values in (counts, once)
         )
-        for values in (held, single):
-            values.data *= np.repeat(scale, np.diff(held.indptr))
-        product = csr_array(held.T @ counts)
+        scales = np.repeat(scale, np.diff(held.indptr))
+        product = csr_array(_with_values(held, held.data * scales).T @ counts)
         for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
             self.rows[row, product.indices[start:end]] += product.data[start:end]
-        diagonal = np.asarray(single.sum(axis=0)).ravel()
+        diagonal = np.asarray(_with_values(single, single.data * scales).sum(axis=0)).ravel()
         self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
 
     def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add H'(H G); ``partial`` subtracts the diagonal of Eq. 1."""
         values = counts.data * np.repeat(np.sqrt(scale), np.diff(counts.indptr))
-        parts = (values.astype(np.float32), counts.indices, counts.indptr)
-        self.products += apply_gram(csr_array(parts, shape=counts.shape, copy=False), self.probes)
+        self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
 
 
 def _positions(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
@@ -162,13 +151,9 @@ def _positions(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
     return positions
 
 
-def _entries(
-    counts: csr_array[Any], chosen: NDArray[np.bool_], columns: NDArray[np.int64], width: int
-) -> csr_array[Any]:
-    """The chosen entries of a CSR matrix, with new column indices."""
-    before = np.concatenate([[0], np.cumsum(chosen)])
-    parts = (counts.data[chosen], columns[chosen], before[counts.indptr])
-    return csr_array(parts, shape=(counts.shape[0], width))
+def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]:
+    """A CSR matrix with the same entries and other values."""
+    return csr_array((values, counts.indices, counts.indptr), shape=counts.shape, copy=False)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.assemble import LAYOUT
+from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader
-from streaming_jsmf.ingestion.readers.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (

@@ -119,6 +119,7 @@ class Contents:
     n_documents: int | None
     topics: tuple[Topic, ...]
     affinity: Floats
+    lists: WordLists
     topic_topic: Floats | None = None
     warnings: tuple[str, ...] = ()
     metrics: tuple[Row, ...] = ()
@@ -129,7 +130,6 @@ class Contents:
     checks: tuple[Check, ...] = ()
     corpus: str = ""
     date: str = ""
-    lists: WordLists | None = None
     documents: Documents | None = None
     groups: Groups | None = None
     levels: Levels | None = None

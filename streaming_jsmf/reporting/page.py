@@ -155,7 +155,7 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
     tree = topic_tree(contents.affinity)
     values = {
         "topics": [_topic(topic, index) for index, topic in enumerate(contents.topics)],
-        "words": _words(contents.lists or _own_lists(contents.topics)),
+        "words": _words(contents.lists),
         "map": {
             "x": _rounded(topic_map.points[:, 0]),
             "y": _rounded(topic_map.points[:, 1]),
@@ -198,20 +198,6 @@ def _topic(topic: Topic, index: int) -> dict[str, Any]:
         "words": [word.text for word in topic.words],
     }
     return {name: value for name, value in values.items() if value not in (None, ())}
-
-
-def _own_lists(topics: tuple[Topic, ...]) -> WordLists:
-    numbers: dict[str, int] = {}
-    ids = [[numbers.setdefault(word.text, len(numbers)) for word in topic.words] for topic in topics]
-    probability = np.zeros(len(numbers))
-    for topic, own in zip(topics, ids, strict=True):
-        np.add.at(probability, own, [word.probability * topic.share for word in topic.words])
-    return WordLists(
-        tuple(numbers),
-        probability,
-        tuple(np.array(own, dtype=np.int64) for own in ids),
-        tuple(np.array([word.probability for word in topic.words]) for topic in topics),
-    )
 
 
 def _words(lists: WordLists) -> dict[str, Any]:

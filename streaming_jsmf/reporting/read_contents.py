@@ -75,6 +75,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         n_documents=model.metrics.get("n_documents"),
         topics=topics,
         affinity=word_topic.affinity,
+        lists=word_topic.lists,
         # Correlations by document shares if polish computed them, otherwise those recovered by the engine.
         topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
         warnings=tuple(warnings_of(model.metrics, shares.size)),
@@ -89,7 +90,6 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         checks=(*checks_of(model.metrics), _check_of_topics(topics)),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
-        lists=word_topic.lists,
     )
 
 

@@ -6,6 +6,7 @@ import html
 import tempfile
 import webbrowser
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of, outliers_of
 from streaming_jsmf.storage.lock import is_left, write_alone
-from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, require_suffix, store_path
+from streaming_jsmf.storage.paths import StorePath, read_bytes, require_suffix, store_path
+from streaming_jsmf.storage.replace import require_free
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
@@ -48,10 +50,10 @@ def report(
     source, target = model_path(model), store_path(out, "a report")
     require_suffix(target, "a report", (".html", ".htm"))
     _require_place(source, target)
+    free = partial(require_free, target, "a report", _require_report, overwrite=overwrite)
     if not is_left(target):
-        _require_free(target, overwrite)
-    page = _page(source, options)
-    write_alone(target, page.encode(), lambda: _require_free(target, overwrite))
+        free()
+    write_alone(target, _page(source, options).encode(), free)
     return target
 
 
@@ -138,12 +140,8 @@ def _require_place(model: StorePath, target: StorePath) -> None:
             raise InputError(f"{target}: lies inside the model; give a path outside of it")
 
 
-def _require_free(target: StorePath, overwrite: bool) -> None:
-    """Refuse to replace anything but a report, and that only with ``overwrite``."""
-    if is_free(target):
-        return
-    if not overwrite:
-        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace a report")
+def _require_report(target: StorePath) -> None:
+    """Raise ``InputError`` unless a file is a report; it is never replaced by one otherwise."""
     try:
         is_report = read_bytes(target).startswith(FIRST_LINES.encode())
     except FileNotFoundError:  # a URL may have only objects below it

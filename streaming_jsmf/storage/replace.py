@@ -11,9 +11,10 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from upath import UPath
 
@@ -24,6 +25,7 @@ from streaming_jsmf.storage.paths import (
     ROOT,
     StorePath,
     fsync_directory,
+    is_free,
     is_unfinished,
     node_exists,
     remove_file,
@@ -86,6 +88,22 @@ def require_outside(target: Path) -> None:
     """Raise ``InputError`` if the working directory is ``target`` or below it, since it would be deleted."""
     if Path.cwd().is_relative_to(real_path(target)):
         raise InputError(f"{target}: is the working directory and cannot be replaced; run from another one")
+
+
+def require_free(
+    target: StorePath, what: str, require_own: Callable[[Any], object], *, overwrite: bool
+) -> None:
+    """Refuse an existing path, except one of ours outside the working directory with ``overwrite``.
+
+    ``what`` names its kind, and ``require_own`` raises ``InputError`` if the path holds something else.
+    """
+    if is_free(target):
+        return
+    if not overwrite:
+        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace {what}")
+    require_own(target)
+    if isinstance(target, Path):
+        require_outside(target)
 
 
 def put_in_place(made: Path, target: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
@@ -38,7 +37,7 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.provenance import utc_now
-from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
+from streaming_jsmf.storage.replace import remove_store, require_free, store_written
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
@@ -182,13 +181,7 @@ def require_free_model(path: StorePath, overwrite: bool) -> None:
 
 
 def _require_free(path: StorePath, overwrite: bool) -> None:
-    if is_free(path):
-        return
-    if not overwrite:
-        raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
-    _read_attributes(path)
-    if isinstance(path, Path):
-        require_outside(path)
+    require_free(path, "a model", _read_attributes, overwrite=overwrite)
 
 
 def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:

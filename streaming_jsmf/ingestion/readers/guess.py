@@ -5,7 +5,6 @@ Guesses become ordinary options, so readers do not depend on this module.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import re
@@ -30,11 +29,11 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.json_records import records_of
-from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, split_fields
+from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, records_of, split_fields
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
+from streaming_jsmf.ingestion.readers.text_records import check_codecs
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
@@ -103,13 +102,10 @@ class _Table:
         self.delimiter: str | None = None
         if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
             return
-        for codec in self.encoding.split(","):
-            try:
-                codecs.lookup(codec.strip())
-            except LookupError as error:
-                raise InputError(
-                    f"there is no encoding {codec!r}; give one such as utf-8 or cp1252"
-                ) from error
+        try:
+            check_codecs(self.encoding)
+        except ValueError as error:
+            raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
         usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
         if "delimiter" in given:
             self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
@@ -216,7 +212,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
-    return _BY_SUFFIX.get(suffix) or _by_options(read or {}) or _by_content(files, suffix, read or {})
+    return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
 
 
 def _is_folder(root: str) -> bool:
@@ -227,21 +223,16 @@ def _name(path: str) -> str:
     return path.rsplit("/", 1)[-1].lower()
 
 
-def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
-    """Return the first table reader that accepts all given options; None if no options are given."""
+def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    """Return the first reader that has all given options, or else one by the columns."""
     keys = set(read) - {"path"}
-    known = (
-        reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options_type.model_fields)
-    )
-    return next(known, None)
-
-
-def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    for reader in _OF_TABLES if keys else ():
+        if keys <= set(READERS[reader].options_type.model_fields):
+            return reader
     if suffix in JSON_SUFFIXES:
         return "text"
-    table = _Table(files, read)
     if is_parquet(files[0]) or suffix in CSV_SUFFIXES:
-        return _by_columns(table)
+        return _by_columns(_Table(files, read))
     raise InputError(
         f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
         "each document: give their folder)"
