@@ -157,7 +157,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     pieces, bad = read_source(ingest, executor)
     ingest = with_kinds(ingest, pieces)
     if not pieces:
-        raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
+        raise InputError(f"{target} would be an empty corpus: the source has no valid document")
     ingest = with_language(ingest, word_counts(ingest, pieces))
     selection = choose_words(ingest, pieces)
     n_duplicates = find_repeated_documents(ingest, pieces)
