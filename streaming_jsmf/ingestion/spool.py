@@ -73,7 +73,7 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
                 writer.write_table(table)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
                 raise InputError(
-                    f"the types of rows {number * BATCH} and later differ from those of the first ({first_line(error)}); "
+                    f"the types of rows {number * BATCH} and later differ from the first ones ({first_line(error)}); "
                     "give all rows the same types"
                 ) from error
     finally:
