@@ -4,8 +4,8 @@
 
 Every fifth document is held out. NPMI uses the 10 top words of a topic, in fitted and held-out documents. The share of
 distinct top words is reported with it, because NPMI increases with near-duplicate topics. STOD and TOD get a prior of
-sum 1, as in the paper. *As printed* lists the largest entries of the printed topics; *STOD, unfiltered* the most
-probable words of our topics; *STOD* and *TOD* list what exceeds the noise sixfold, as `infer` does. `STOD polished`
+sum 1, as in the paper. *As printed* lists the largest entries of the printed topics; *STOD* and *TOD* list what exceeds
+the noise sixfold, as `infer` does, and *STOD, unfiltered* the same with `--stod-threshold 0`. `STOD polished`
 adds the steps over the documents to `STOD, alpha0 found`, which has the defaults of `infer`. TOD has its own whitening
 with all words; its tensor is formed at once. Seeds are those of the scans and the methods; the documents are the same.
 
@@ -95,10 +95,9 @@ class Trial(FittedCorpus):
     def _stod(self, method: str, n_topics: int, seed: int) -> np.ndarray:
         alpha0: float | Literal["auto"] = ALPHA0 if method in ("STOD", "STOD, unfiltered") else AUTO
         start, end = (self.folder / f"k{n_topics}-{alpha0}{stage}" for stage in ("", "-polished"))
-        settings = StodSettings(n_topics, alpha0, seed=seed)
+        threshold = {"threshold": 0.0} if method == "STOD, unfiltered" else {}
+        settings = StodSettings(n_topics, alpha0, seed=seed, **threshold)
         model: Model = infer(self.moments(seed), start, settings, threads=1, overwrite=True)
-        if method == "STOD, unfiltered":
-            return prominent_words(np.asarray(model.arrays["word_topic"]), LISTED)
         if method == "STOD polished":
             steps = PolishSettings(held_out=0, seed=seed)
             model = polish(start, self.fitted, end, steps, execution=options.ONE_THREAD, overwrite=True)

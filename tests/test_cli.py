@@ -658,12 +658,9 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
 # --- as processes
 
 
-def test_a_process_ends_with_the_code_and_one_line(corpus: Path, tmp_path: Path) -> None:
-    done = ended(process("scan", corpus, tmp_path / "m", *SMALL_SCAN))
-    assert (done.code, done.out) == (0, f"moments: {tmp_path / 'm'}\n")
-    assert "projection: finished in" in done.err
-    (tmp_path / "m" / "diagonal" / "c" / "0").unlink()
-    inferred = ended(process("infer", tmp_path / "m", tmp_path / "model", "--topics", "5"))
+def test_a_process_ends_with_the_code_and_one_line(moments: Path, tmp_path: Path) -> None:
+    (moments / "diagonal" / "c" / "0").unlink()
+    inferred = ended(process("infer", moments, tmp_path / "model", "--topics", "5"))
     outcomes.refused(inferred, 3, "diagonal")
     assert not (tmp_path / "model").exists()
 
@@ -680,13 +677,11 @@ def test_a_bad_record_in_a_process(scheduler: str, counts: Counts, tmp_path: Pat
     assert listing(tmp_path) == before
 
 
+# The campaign of interrupts has other verbs and schedulers; test_observability interrupts a scan in the default run.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "number", "group"),
-    [
-        # The campaign of interrupts has other verbs and schedulers.
-        ("threads", signal.SIGINT, False),
-        pytest.param("processes", signal.SIGTERM, True, marks=pytest.mark.slow),
-    ],
+    [("threads", signal.SIGINT, False), ("processes", signal.SIGTERM, True)],
 )
 def test_an_interrupt_in_the_middle_of_a_scan(
     scheduler: str, number: signal.Signals, group: bool, counts: Counts, tmp_path: Path

@@ -287,20 +287,21 @@ def test_columns_of_added_documents_are_those_of_the_corpus(
     assert [partition.label for partition in store.manifest.partitions] == [2, "two"]
 
 
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_types_do_not_depend_on_how_the_work_is_divided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{**row, "mixed": 5 if i % 2 else "x", "score": i / 7} for i, row in enumerate(ROWS)]
     source = _lines(tmp_path / "s", rows)
     whole = ingested(source, tmp_path / "whole")
     monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
     monkeypatch.setattr(limits, "UNIT_BYTES", 10_000)
-    parts = ingested(source, tmp_path / "parts", scheduler="processes", workers=2)
+    parts = ingested(source, tmp_path / "parts", scheduler=scheduler, workers=2)
     assert parts.schema == whole.schema
     assert parts.equals(whole)
 
 
-@pytest.mark.parametrize("column", ["year", "day"])
+@pytest.mark.parametrize("column", [pytest.param("year", marks=pytest.mark.slow), "day"])
 def test_topics_over_time_from_strings_of_a_csv_file(
     column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

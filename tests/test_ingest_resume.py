@@ -171,14 +171,10 @@ def finish(
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "moment"),
-    [
-        pytest.param("threads", LATE, marks=pytest.mark.slow),
-        ("threads", WRITE),
-        pytest.param("threads", RENUMBER, marks=pytest.mark.slow),
-        pytest.param("processes", LATE, marks=pytest.mark.slow),
-    ],
+    [("threads", LATE), ("threads", WRITE), ("threads", RENUMBER), ("processes", LATE)],
     ids=["read", "write", "renumber", "processes"],
 )
 def test_a_killed_ingest_is_finished_by_the_same_command(

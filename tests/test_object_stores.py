@@ -117,7 +117,7 @@ def test_a_store_in_memory_equals_one_on_the_disk(
 
 
 def test_fit_behind_a_url(memory: str, corpus_path: Path) -> None:
-    fit = ("fit", corpus_path, f"{memory}/models", "--topics", "3,5", *SETTINGS[2:])
+    fit = ("fit", corpus_path, f"{memory}/models", "--topics", "3,5", "--steps", "4", *SETTINGS[2:])
     printed(*fit)
     fsspec.filesystem("memory").rm(f"{memory}/models/k=3", recursive=True)
     printed(*fit)

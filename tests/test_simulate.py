@@ -28,7 +28,6 @@ from streaming_jsmf.storage.lock import sole_writer
 from tests.corpora import dense, dense_rows, file_bytes
 from tests.damage import SOME, Damage
 from tests.outcomes import Command, refused
-from tests.processes import command, killed
 
 SIZES: dict[str, Any] = {"n_words": 300, "n_topics": 4, "seed": 7}
 ALONE = Execution("synchronous")
@@ -334,33 +333,6 @@ def test_the_verb_refuses_in_one_line(
 ) -> None:
     refused(invoke("simulate", tmp_path / "a", *arguments), 2, named)
     assert list(tmp_path.iterdir()) == []
-
-
-# -- interruptions ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
-def test_a_killed_simulation_is_finished_by_the_same_command(
-    scheduler: str, tmp_path: Path, invoke: Command
-) -> None:
-    # Many topics make small batches, here of 2000 documents, and so quick parts.
-    arguments = ["--vocabulary-size", "600", "--topics", "500", "--mean-length", "10", "--zipf", "1"]
-    arguments += ["--alpha", "0.2", "--documents", "24000", "--documents-per-shard", "2000"]
-    target, partial = tmp_path / "a", tmp_path / "a.partial"
-    line = command("simulate", target, *arguments, "--scheduler", scheduler, "--workers", "2")
-    with killed(line, lambda: len(list(partial.glob("records/simulate-part-*/zarr.json"))) >= 2):
-        pass
-    assert not target.exists()
-    kept = [path.parent.name[-5:] for path in partial.glob("records/simulate-part-*/zarr.json")]
-    assert 2 <= len(kept) < 12
-    made = {f"part-{n}.parquet": partial / "simulate" / n / "part-00000.parquet" for n in kept}
-    inodes = {name: path.stat().st_ino for name, path in made.items()}
-    assert invoke("simulate", target, *arguments).code == 0
-    assert {name: (target / "documents" / name).stat().st_ino for name in inodes} == inodes, "made again"
-    assert invoke("simulate", tmp_path / "b", *arguments, "--scheduler", "synchronous").code == 0
-    assert file_bytes(target) == file_bytes(tmp_path / "b")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 FIVE_PARTS: dict[str, Any] = {**SIZES, "n_documents": 450, "documents_per_shard": 100, "execution": ALONE}

@@ -24,8 +24,6 @@ from tests.stores import SMALL, digests, require_moments, scanned
 
 PLAIN = replace(SMALL, partition_nonzeros=2000)
 THIRD = replace(PLAIN, third_moment=True)
-OPTIONS = ("--max-topics", "5", "--partition-nonzeros", "2000", "--third-moment")
-ARRAYS = ("word_mean", "pair_projection", "third_moment")
 COUNTS = planted(500, 60, 4, length=30).counts
 
 
