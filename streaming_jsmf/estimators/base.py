@@ -41,7 +41,7 @@ from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.reporting.topics import topic_frame
+from streaming_jsmf.reporting.topics import frame_of
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.feasible import require_feasible
@@ -289,7 +289,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
         """Return a ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label`` and the top ``words`` words."""
         check_is_fitted(self, "components_")
-        return topic_frame(self._model, words)
+        return frame_of(self._model, words)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
