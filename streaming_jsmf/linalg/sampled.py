@@ -20,12 +20,16 @@ from streaming_jsmf.linalg.eigen import (
     with_fixed_signs,
 )
 from streaming_jsmf.linalg.factor import apply_gram
-from streaming_jsmf.linalg.gram import gram, single_gram
+from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
 from streaming_jsmf.linalg.panels import each, on_each, panels
-from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
+from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: One in this many documents of the sample is held out, to estimate the error of the eigenpairs.
 HELD_OUT = 8
+
+#: Most documents of a sample that determine the matrix, or one for every two words if that is more. They limit the cost
+#: of products with the sample; three passes with these are more accurate than two with twice as many.
+FITTED_DOCUMENTS = 40_000
 
 #: Parts of a sample that may be multiplied in parallel. Products are added in order; the number affects the bits.
 ROW_PARTS = 2
@@ -42,21 +46,27 @@ CORRECTION_STEPS = 1
 class SampleParts:
     """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
 
-    ``fitted``, seven of eight documents, determine the matrix; ``held_out`` are the others.
+    ``fitted``, at most seven of eight documents, determine the matrix; ``held_out`` is one of eight. ``drawn`` is the
+    fraction of the sample that is fitted.
     """
 
     fitted: csr_array[Any]
     held_out: csr_array[Any]
+    drawn: float
 
     @classmethod
     def of(cls, sample: csr_array[Any]) -> SampleParts:
-        """Split H_s: every eighth document, in the order of the corpus, is held out."""
+        """Split H_s: every eighth document, in the order of the corpus, is held out; the fitted ones spread evenly."""
         held_out = np.arange(sample.shape[0]) % HELD_OUT == HELD_OUT - 1
-        return cls(_part(sample, ~held_out), _part(sample, held_out))
+        others = np.flatnonzero(~held_out)
+        count = min(others.size, max(FITTED_DOCUMENTS, sample.shape[1] // 2))
+        fitted = others[np.arange(count) * others.size // max(count, 1)]
+        drawn = count / max(sample.shape[0], 1)
+        return cls(_part(sample, fitted), _part(sample, np.flatnonzero(held_out)), drawn)
 
 
-def _part(sample: csr_array[Any], chosen: Mask) -> csr_array[Any]:
-    part = csr_array(sample[np.flatnonzero(chosen)])
+def _part(sample: csr_array[Any], chosen: Integers) -> csr_array[Any]:
+    part = csr_array(sample[chosen])
     part.data *= np.float32(np.sqrt(sample.shape[0] / max(part.shape[0], 1)))
     return part
 
@@ -139,29 +149,22 @@ class CorrectedMatrix:
     """
 
     def __init__(self, sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats) -> None:
-        self._sample, self._diagonal, self._basis = sample, diagonal, basis.astype(np.float32)
-        error = apply_sample(sample, self._basis)
-
-        def subtract(rows: slice) -> None:
-            # Subtract similar numbers in float64; the result is small compared with C Q.
-            error[rows] = product[rows] - error[rows]
-
-        on_each(subtract, panels(len(error)))
-        subtract_diagonal(-diagonal, self._basis, error)
-        inside = (single_gram(self._basis, error) / 2).astype(np.float32)
-        subtract_product(error, self._basis, inside)
-        self._correction = error
+        self._sample, self._diagonal = sample, diagonal
+        self._basis, self._product = basis.astype(np.float32), product.astype(np.float32)
 
     def times(self, vectors: Single, out: Single) -> None:
-        """Set ``out`` to C^ times the vectors, both N x k, float32."""
-        inside, across = (
-            single_gram(thin, vectors).astype(np.float32) for thin in (self._basis, self._correction)
-        )
-        out[:] = apply_sample(self._sample, vectors)
-        subtract_diagonal(self._diagonal, vectors, out)
+        """Set ``out`` to C^ times the vectors, both N x k, float32.
+
+        With X = Q A + W and W orthogonal to Q this is C Q A + C_s W + Q ((C Q)'W - Q'C_s W), so C_s Q is not needed.
+        """
+        inside = single_gram(self._basis, vectors).astype(np.float32)
+        outside = subtract_product(vectors.copy(), self._basis, inside)
+        out[:] = apply_sample(self._sample, outside)
+        subtract_diagonal(self._diagonal, outside, out)
+        across = (single_gram(self._product, outside) - single_gram(self._basis, out)).astype(np.float32)
 
         def correct(rows: slice) -> None:
-            out[rows] += self._correction[rows] @ inside
+            out[rows] += self._product[rows] @ inside
             out[rows] += self._basis[rows] @ across
 
         on_each(correct, panels(len(out)))
@@ -183,6 +186,33 @@ def corrected_eigenpairs(
     block = RitzBlock(matrix.times, diagonal, start, start.shape[1])
     pairs = block.leading(found, CORRECTION_STEPS)
     return pairs, np.linalg.norm(block.residuals()[:, :found], axis=0).astype(np.float64)
+
+
+def outside_directions(
+    sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
+) -> Floats:
+    """W (N x r, r <= ``block_width(count)``): an orthonormal basis of what the eigenvectors of C^ have outside Q.
+
+    With C W, the span of Q and W is that of Q and a step of block Davidson with C itself. Arguments as for
+    ``corrected_eigenpairs``. No pass over the data.
+    """
+    # Products with a full block cost no more than with ``count`` columns.
+    pairs, _ = corrected_eigenpairs(sample, diagonal, basis, product, block_width(count))
+    outside = pairs.vectors
+    # Twice, because the parts are short and the first subtraction leaves rounding errors of the vectors.
+    for _ in range(2):
+        outside = outside - basis @ gram(basis, outside)
+        outside = rotate(outside, inverse_square_root(gram(outside), GRAM_FLOOR))
+    return outside
+
+
+def outside_share(diagonal: Floats, basis: Floats, product: Floats, count: int) -> float:
+    """Share of ||Y Y'||_F^2 outside the span of Q after a step of block Davidson with C. No pass over the data."""
+    stepped, thin = _stepped(basis, product, diagonal, count), basis.astype(np.float32)
+    subtract_product(stepped, thin, single_gram(thin, stepped).astype(np.float32))
+    core = gram(basis, product)
+    values = np.linalg.eigvalsh((core + core.T) / 2)[-count:]
+    return float(np.sum((np.linalg.norm(stepped, axis=0) * values) ** 2) / np.sum(values**2))
 
 
 def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Single:
@@ -252,10 +282,9 @@ def certify(
 def _sampling_variance(parts: SampleParts, share: float, basis: Single, outside: Single) -> Floats:
     """E ||(I - P)(C - C_s) w||^2 of each column w, over random samples."""
     fitted, rows = parts.fitted.shape[0], parts.held_out
-    drawn = share * fitted / max(fitted + rows.shape[0], 1)
     squares = rows.multiply(rows).sum(axis=1) - np.square(rows @ basis).sum(axis=1)
     summed = np.square(rows @ outside).T @ np.maximum(squares, 0)
-    return np.asarray((1 - drawn) * rows.shape[0] / max(fitted, 1) * summed, dtype=np.float64)
+    return np.asarray((1 - share * parts.drawn) * rows.shape[0] / max(fitted, 1) * summed, dtype=np.float64)
 
 
 def _lost(values: Floats, squared: Floats, bottom: float, count: int) -> Floats:

@@ -35,7 +35,7 @@ FORMAT_VERSION = 2
 ALGORITHM_VERSION = 5
 
 #: As ``ALGORITHM_VERSION``, for settings with a sample only.
-SAMPLE_VERSION = 2
+SAMPLE_VERSION = 3
 
 
 class WordIds(Strict):

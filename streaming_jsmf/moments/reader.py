@@ -130,11 +130,12 @@ class Moments:
         if stage == WORDS:
             return self.manifest.vocabulary
         made = stage_named(stage)
+        fold = self.base if made.of_base else self.total
         if not made.inputs:
-            return self.base if made.of_base else self.total
+            return fold
         # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
         found = (self._fields_of(name) for name in made.inputs)
-        return key_of(self.total, *("" if fields is None else fields["sha256"] for fields in found))
+        return key_of(fold, *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
     def covered_fold(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Eigenpairs of a sampled store, from C Q over all documents and, outside the span of Q, from the sample."""
+"""Eigenpairs of a sampled store, from C Q and C W over all documents and, outside their span, from the sample."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
+from streaming_jsmf.moments.stages.directions import eigenpairs_memory
+from streaming_jsmf.moments.stages.projection import has_directions
 from streaming_jsmf.moments.stages.sample import WORDS
 from streaming_jsmf.timing import span
 
@@ -42,7 +44,7 @@ class EigenpairsStage(Stage):
         ),
         "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
     }
-    inputs = ("basis", "projection")
+    inputs = ("basis", "projection", "directions", "refinement")
     reads_corpora = False
 
     def wanted(self, settings: ScanSettings) -> bool:
@@ -59,7 +61,8 @@ class EigenpairsStage(Stage):
         share = store.manifest.sample_share
         assert share is not None, "a sampled store"
         parts = SampleParts.of(store.sample())
-        diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
+        diagonal = store.read("diagonal")
+        basis, product = _exact_products(store)
         most, seen = store.settings.max_topics, words_seen(store)
         with span("basis"):
             corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
@@ -73,9 +76,18 @@ class EigenpairsStage(Stage):
         )
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Q and C Q in float64, Q, U and two products in float32, and two blocks with their factors."""
-        width = min(settings.basis_width, n_words)
-        return n_words * (32 * width + 36 * min(block_width(settings.max_topics + GUARD_VECTORS), n_words))
+        """See ``eigenpairs_memory``; the columns of Q and W are also held separately while they are joined."""
+        more = settings.max_topics + GUARD_VECTORS
+        return eigenpairs_memory(n_words, settings, settings.basis_width + more)
+
+
+def _exact_products(store: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Q and C Q, N x m, with the directions and their products, if any, as the last columns."""
+    basis, product = each(store.read, ("basis", "projection"))
+    if has_directions(store):
+        more, more_product = each(store.read, ("directions", "refinement"))
+        return np.hstack([basis, more]), np.hstack([product, more_product])
+    return basis, product
 
 
 @dataclass(frozen=True)
