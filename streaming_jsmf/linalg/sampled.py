@@ -188,31 +188,18 @@ def corrected_eigenpairs(
     return pairs, np.linalg.norm(block.residuals()[:, :found], axis=0).astype(np.float64)
 
 
-def outside_directions(
-    sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
-) -> Floats:
-    """W (N x r, r <= ``block_width(count)``): an orthonormal basis of what the eigenvectors of C^ have outside Q.
+def outside_directions(basis: Floats, vectors: Floats) -> Floats:
+    """W (N x r, r <= k): an orthonormal basis of the parts of the ``vectors`` (N x k) outside the span of Q.
 
-    With C W, the span of Q and W is that of Q and a step of block Davidson with C itself. Arguments as for
-    ``corrected_eigenpairs``. No pass over the data.
+    For eigenvectors of C^, the span of Q and W is that of Q and a step of block Davidson; with C W, the step is one
+    with C itself.
     """
-    # Products with a full block cost no more than with ``count`` columns.
-    pairs, _ = corrected_eigenpairs(sample, diagonal, basis, product, block_width(count))
-    outside = pairs.vectors
+    outside = vectors
     # Twice, because the parts are short and the first subtraction leaves rounding errors of the vectors.
     for _ in range(2):
         outside = outside - basis @ gram(basis, outside)
         outside = rotate(outside, inverse_square_root(gram(outside), GRAM_FLOOR))
     return outside
-
-
-def outside_share(diagonal: Floats, basis: Floats, product: Floats, count: int) -> float:
-    """Share of ||Y Y'||_F^2 outside the span of Q after a step of block Davidson with C. No pass over the data."""
-    stepped, thin = _stepped(basis, product, diagonal, count), basis.astype(np.float32)
-    subtract_product(stepped, thin, single_gram(thin, stepped).astype(np.float32))
-    core = gram(basis, product)
-    values = np.linalg.eigvalsh((core + core.T) / 2)[-count:]
-    return float(np.sum((np.linalg.norm(stepped, axis=0) * values) ** 2) / np.sum(values**2))
 
 
 def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Single:
@@ -255,6 +242,7 @@ def certify(
     product: Floats,
     corrected: tuple[Eigenpairs, Floats],
     count: int,
+    leading: int,
 ) -> SampleCertificate:
     """Estimate the error of the first ``count`` eigenpairs of ``CorrectedMatrix``. No pass over the data.
 
@@ -264,7 +252,8 @@ def certify(
 
     C^ must have been computed from ``parts.fitted``; ``share`` is the fraction of all documents in the sample.
     ``corrected`` is the result of ``corrected_eigenpairs`` with more than ``count`` pairs, since the last ones may mix
-    with the next.
+    with the next. ``leading`` is the number of columns of Q that approximate leading eigenvectors; others, such as W of
+    ``outside_directions``, say nothing about the eigenvalues outside the span of Q.
     """
     pairs, residuals = corrected
     thin = basis.astype(np.float32)
@@ -273,8 +262,8 @@ def certify(
     squared = residuals**2 + _sampling_variance(parts, share, thin, outside)
     values = pairs.values[:count]
     weight = np.linalg.norm(outside[:, :count] * values) / np.linalg.norm(values)
-    # Eigenvalues outside the span of Q are smaller than those inside.
-    lost = _lost(pairs.values, squared, np.linalg.eigvalsh(gram(basis, product))[0], count)
+    # Eigenvalues outside the span of Q are smaller than those of leading eigenvectors.
+    lost = _lost(pairs.values, squared, np.linalg.eigvalsh(gram(basis, product))[-leading], count)
     error = np.sqrt(2 * np.sum(values**2 * lost)) / np.linalg.norm(values)
     return SampleCertificate(MARGIN * float(error), float(weight) ** 2)
 

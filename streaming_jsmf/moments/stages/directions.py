@@ -9,19 +9,19 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
-from streaming_jsmf.linalg.sampled import SampleParts, outside_directions, outside_share
+from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs, outside_directions
 from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
 from streaming_jsmf.timing import span
 
 if TYPE_CHECKING:
     from streaming_jsmf.moments.reader import Moments
 
-#: A third pass is made if a larger share of the eigenvectors is outside the basis.
-LARGEST_OUTSIDE = 1e-5
+#: A third pass is made if the estimated error of the eigenpairs after two is larger.
+SMALL_ERROR = 0.005
 
 
 class DirectionsStage(Stage):
-    """Directions W outside the basis, of a sampled store; none if C Q shows that the basis suffices.
+    """Directions W of a sampled store, none if the eigenpairs are accurate without them.
 
     They are kept, like the basis, when documents are added.
     """
@@ -45,19 +45,22 @@ class DirectionsStage(Stage):
         return ()
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
-        """W (N x r, r <= K + 10) if it is needed, and ``outside``, the share that decides it."""
+        """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
         del folded
+        share, most = store.manifest.sample_share, store.settings.max_topics
+        assert share is not None, "a sampled store"
+        parts = SampleParts.of(store.sample())
         diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
-        count = store.settings.max_topics + GUARD_VECTORS
         with span("basis"):
-            outside = outside_share(diagonal, basis, product, count)
-            if outside <= LARGEST_OUTSIDE:
-                return PartialResult({}, {"outside": outside, "directions": 0})
-            fitted = SampleParts.of(store.sample()).fitted
-            directions = outside_directions(fitted, diagonal, basis, product, count)
-        return PartialResult(
-            {"directions": directions}, {"outside": outside, "directions": directions.shape[1]}
-        )
+            # Products with a full block cost no more than those with K + 10 columns.
+            count = block_width(most + GUARD_VECTORS)
+            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
+            width = basis.shape[1]
+            error = certify(parts, share, basis, product, corrected, most, width).estimated_error
+            vectors = corrected[0].vectors
+            # Without a third pass W has no columns.
+            directions = outside_directions(basis, vectors if error > SMALL_ERROR else vectors[:, :0])
+        return PartialResult({"directions": directions}, {"estimated_error": error})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
         """See ``eigenpairs_memory``."""

@@ -18,7 +18,6 @@ from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
 from streaming_jsmf.moments.stages.directions import eigenpairs_memory
-from streaming_jsmf.moments.stages.projection import has_directions
 from streaming_jsmf.moments.stages.sample import WORDS
 from streaming_jsmf.timing import span
 
@@ -66,7 +65,8 @@ class EigenpairsStage(Stage):
         most, seen = store.settings.max_topics, words_seen(store)
         with span("basis"):
             corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
-            certificate = certify(parts, share, basis, product, corrected, most)
+            width = store.array_digest("basis").shape[1]
+            certificate = certify(parts, share, basis, product, corrected, most, width)
         pairs, _ = corrected
         if certificate.estimated_error > LARGEST_ERROR:
             logger.warning("%s", _advice(store, certificate.estimated_error))
@@ -82,12 +82,10 @@ class EigenpairsStage(Stage):
 
 
 def _exact_products(store: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Q and C Q, N x m, with the directions and their products, if any, as the last columns."""
-    basis, product = each(store.read, ("basis", "projection"))
-    if has_directions(store):
-        more, more_product = each(store.read, ("directions", "refinement"))
-        return np.hstack([basis, more]), np.hstack([product, more_product])
-    return basis, product
+    """[Q, W] and [C Q, C W], whose last columns are the directions and their products, if any."""
+    names = ("basis", "directions", "projection", "refinement")
+    basis, directions, product, refinement = each(store.read, names)
+    return np.hstack([basis, directions]), np.hstack([product, refinement])
 
 
 @dataclass(frozen=True)

@@ -110,24 +110,18 @@ class RefinementStage(SumStage):
         return RefinementReduction.of(store, "directions")
 
     def scans(self, store: Moments) -> tuple[Scan, ...]:
-        """One scan, or none if the basis suffices."""
-        return super().scans(store) if has_directions(store) else ()
+        """One scan, or none if there are no directions."""
+        return super().scans(store) if store.array_digest("directions").shape[1] else ()
 
     def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
-        """C W, if there are directions W."""
-        if not has_directions(store):
-            return PartialResult({})
-        (total,) = folded
-        return PartialResult({"refinement": product_with_basis(store, total, store.read("directions"))})
+        """C W, without columns if W has none."""
+        total, directions = next(folded, None), store.read("directions")
+        product = directions if total is None else product_with_basis(store, total, directions)
+        return PartialResult({"refinement": product})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """As for ``ProjectionStage``, with fewer columns."""
         return 20 * n_words * min(settings.max_topics + GUARD_VECTORS, n_words)
-
-
-def has_directions(store: Moments) -> bool:
-    """Whether the third pass of a sampled store is made."""
-    return store.scalars("directions")["directions"] > 0
 
 
 def product_with_basis(
