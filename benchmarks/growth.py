@@ -31,7 +31,7 @@ from pipelines.common import options
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.ingestion.simulation import simulate_lda
-from streaming_jsmf.moments.scan import Changes
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.rectification.result import positive_half
 
 #: Number of shards of the first scan; one more is added.

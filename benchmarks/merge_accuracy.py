@@ -26,8 +26,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from pipelines.common.bags import Bag, read_bag
 from streaming_jsmf import Execution, ScanSettings, scan
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.scan import Changes
 
 Floats = NDArray[np.float64]
 ROW_GROUP = 20

@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
-from streaming_jsmf.config import InferSettings
+from streaming_jsmf.config import InferSettings, SimulationSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
-from streaming_jsmf.ingestion.simulation.documents import make_sampler, n_batches, simulate_batch
-from streaming_jsmf.ingestion.simulation.law import Law, make_law
-from streaming_jsmf.ingestion.simulation.truth import truth_of
+from streaming_jsmf.ingestion.simulation.documents import batch_documents, make_sampler, simulate_batch
+from streaming_jsmf.ingestion.simulation.truth import truth_of, with_prior
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
 
@@ -48,13 +47,13 @@ class Counted:
     n_documents: int
 
 
-def count(law: Law, n_documents: int) -> Counted:
-    """Eq. 1 for documents drawn from the law, in batches."""
-    sampler = make_sampler(law)
-    n = law.n_words
+def count(simulated: SimulationSettings) -> Counted:
+    """Eq. 1 for simulated documents, in batches."""
+    sampler = make_sampler(simulated)
+    n, n_documents = simulated.n_words, simulated.n_documents
     C, diagonal, row_sum = np.zeros((n, n)), np.zeros(n), np.zeros(n)
     frequency, total, kept = np.zeros(n, dtype=np.int64), 0.0, 0
-    for number in range(n_batches(law, n_documents)):
+    for number in range(-(-n_documents // batch_documents(simulated))):
         drawn = simulate_batch(sampler, n_documents, number)
         shape = (len(drawn.indptr) - 1, n)
         counts = sparse.csr_array((drawn.counts.astype(np.float64), drawn.ids, drawn.indptr), shape=shape)
@@ -87,8 +86,9 @@ def rules_to_compare(counted: Counted, anchors: NDArray[np.int64]) -> dict[str, 
 
 def errors(law_name: str, n_documents: int, seed: int) -> dict[str, float]:
     """Mean L1 of matched topics for each rule on one corpus."""
-    law = make_law(N_WORDS, N_TOPICS, 100, None, BETA[law_name], True, None, seed)
-    truth, counted = truth_of(law), count(law, n_documents)
+    sizes = SimulationSettings(n_documents, N_WORDS, N_TOPICS, seed, beta=BETA[law_name], separable=True)
+    settings = with_prior(sizes, None)
+    truth, counted = truth_of(settings), count(settings)
     assert truth.anchors is not None
     values, vectors = eigsh(counted.C, N_TOPICS + 10, which="LA", v0=np.ones(N_WORDS))
     y = epsilon_nonnegative(with_fixed_signs(values, vectors), N_TOPICS).rectified

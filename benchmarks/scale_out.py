@@ -52,7 +52,7 @@ from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BY
 from streaming_jsmf.moments.stages.sample import VALUES, VARIABLES
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
-from streaming_jsmf.storage.paths import FILE_THREADS
+from streaming_jsmf.storage.objects import FILE_THREADS
 
 #: Nonzeros per document.
 NONZEROS = 75

@@ -20,8 +20,8 @@ from pathlib import Path
 import click
 from dask.utils import format_bytes
 
+from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion.simulation.law import make_law
 from streaming_jsmf.ingestion.simulation.simulate import simulation_memory
 from streaming_jsmf.jobs.execution import Execution
 
@@ -59,8 +59,8 @@ def main(
         usage = measure(command)
         totals = read_manifest(target).totals
         disk = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    law = make_law(words, topics, 100, None, None, False, zipf, 0)
-    projected = simulation_memory(law, Execution(scheduler, workers))
+    settings = SimulationSettings(documents, words, topics, zipf=zipf)
+    projected = simulation_memory(settings, Execution(scheduler, workers))
     click.echo("| documents | tokens | nonzeros | all processes | largest | projected | wall | CPU | disk |")
     click.echo("|---|---|---|---|---|---|---|---|---|")
     click.echo(

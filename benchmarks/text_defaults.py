@@ -28,6 +28,7 @@ from scipy import sparse
 from pipelines.common.bags import read_counts
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.ingestion.ingest import ingest
@@ -117,7 +118,7 @@ def perplexity_over(words: Sequence[str], variant: Variant, held_out: Corpus) ->
     """Perplexity of held-out documents and the variant's topics, both restricted to these words."""
     columns = {word: number for number, word in enumerate(held_out.vocabulary().words)}
     counts = read_counts(Path(held_out.root))[:, [columns[word] for word in words]].tocsr()
-    places = variant.topics.ids(words)
+    places = word_ids(words, variant.topics.words)
     topics = variant.topics.word_topic[places]
     completer = Completer.of(
         np.ascontiguousarray(topics / topics.sum(axis=0)),

@@ -30,7 +30,7 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "schemas"]
+exclude_patterns = ["_build", "schemas", "results"]
 
 html_theme = "furo"
 html_title = "streaming-jsmf"
@@ -78,8 +78,8 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         lines += [f"## {title}", "", f"`{kind.__name__}`; verbs: {verbs}.", ""]
         lines += ["| keyword | option | type and default | |", "|---|---|---|---|"]
         for field in config.declared(kind).values():
-            if field.about.option:
-                options = field.about.flags or (f"--{field.name.replace('_', '-')}",)
+            if field.option:
+                options = field.flags or (f"--{field.name.replace('_', '-')}",)
                 cells = [
                     f"`{field.name}`",
                     " ".join(f"`{name}`" for name in options),

@@ -235,14 +235,16 @@ def main(
     if not (codes / "+rectification").is_dir():
         raise click.BadParameter(f"{authors} is no checkout of the authors' code: it has no +rectification")
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         # Their code runs all steps; ours stops at convergence.
         setup = Setup(corpus, out / Path(corpus.root).name, max(20, *topics), max_iterations=iterations)
         for n_topics in topics:
             for rectifier in rectifiers:
                 rows.append({"corpus": name, **compared(codes, setup, rectifier, n_topics)})
-    publish(out, "authors", rows, tables(rows))
+    publish(out, "authors", rows, tables(rows), used)
     click.echo(tables(rows))
 
 

@@ -7,7 +7,7 @@ NAME` adds the semi-synthetic corpus of NAME: for each K, documents of the origi
 prior that Gibbs sampling finds, and the L1 distance of each method to these topics. Gibbs sampling requires tomotopy
 (extra `bench`); `Gibbs` uses the 1,000 sweeps of the paper, `Gibbs 200` a fifth.
 
-OUT keeps stores and results, so an interrupted command can be run again; it gets jsmf.parquet, jsmf.md and jsmf.png.
+OUT keeps stores and results, so an interrupted command can be run again; it gets jsmf.parquet, jsmf.md and jsmf.svg.
 """
 
 from __future__ import annotations
@@ -108,15 +108,17 @@ def main(
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(METHODS)}", param_hint="--methods")
     sampler = next((name for name in methods if name.startswith("Gibbs")), "Gibbs")
     rows: list[Row] = []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         setup = Setup(
             corpus, out / Path(corpus.root).name, max(topics), max_iterations=iterations, only_kept=only_kept
         )
         rows += rows_of_real(name, named, setup, topics, methods)
         if name in semi:
             rows += rows_of_semi(name, setup, out / f"{setup.folder.name}-drawn", topics, methods, sampler)
-    published(out, "jsmf", rows, DRAWN, "AP")
+    published(out, "jsmf", rows, DRAWN, "AP", used)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-"""Effect of stopping early: AP and ENN with the default stopping rule and at full convergence, on the same C.
+"""Convergence of AP and ENN, and the effect of stopping early, on the same C.
 
     python -m pipelines.lr_jsmf_convergence OUT --corpus kos=KOS [--topics 20] [--words 2000] [--iterations 1500]
+
+The figure shows the relative change of each step, and its ratio to that of the step before: JSMF 2015 states that AP
+converges linearly near its limit, which means a ratio that stays below 1 by a constant. ENN is that of the paper (|I| =
+10 K + 1000, no momentum). The table compares the default stopping rule with full convergence.
 
 For pairs of the four results: shared anchors, mean L1 of matched topics, relative difference of Y Y', and the mean L1
 with the anchors of the first used for both, which separates the effect of near-ties of pivoting. Anchors are chosen
 among all words, weights are uniform, as in the paper.
 
-OUT keeps stores and results; it gets convergence.parquet and convergence.md.
+OUT keeps stores and results; it gets convergence.parquet, convergence.md, convergence.svg and convergence.json.
 """
 
 from __future__ import annotations
@@ -16,16 +20,19 @@ from itertools import combinations
 from pathlib import Path
 
 import click
+import numpy as np
 
-from pipelines.common import options
+from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
-from pipelines.common.methods import METHODS, Setup
+from pipelines.common.methods import METHODS, Floats, Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import distances
 from pipelines.common.tables import markdown, number
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.rectification.alternating import alternating_projection
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.topics.anchor_words import anchor_rules
 
 
@@ -50,6 +57,71 @@ def compared(setup: Setup, first: tuple[str, Arrays], second: tuple[str, Arrays]
         **distances(beside, found),
         "l1_same_anchors": match_topics(own, same).mean_l1,
     }
+
+
+def changes(setup: Setup, method: str, n_topics: int, steps: int) -> Floats:
+    """Relative change of each of ``steps`` steps, (steps,)."""
+    found: list[float] = []
+
+    def made() -> Arrays:
+        moments = setup.moments()
+        pairs = moments.eigenpairs(n_topics)
+        with single_blas_thread():
+            if method == "AP":
+                alternating_projection(
+                    moments.cooccurrence(),
+                    pairs,
+                    n_topics,
+                    max_iterations=steps,
+                    tolerance=0.0,
+                    overwrite=True,
+                    on_iteration=lambda _, change: found.append(change),
+                )
+            else:
+                printed = ENNOptions(steps, 0.0, checked_words=10 * n_topics + 1000, acceleration="none")
+                epsilon_nonnegative(
+                    pairs, n_topics, printed, on_iteration=lambda _, change: found.append(change)
+                )
+        return {"change": np.array(found)}
+
+    key = {"steps of": method, "K": n_topics, "steps": steps, "corpus": setup.corpus.fingerprint}
+    return setup.results.arrays(key, made)["change"]
+
+
+#: Steps at which the table shows the ratio.
+SHOWN_STEPS = (20, 50, 100, 200, 400, 800, 1500)
+
+
+def ratios(change: Floats) -> dict[int, float]:
+    """Ratio of the change to that of the step before, its geometric mean over ten steps, at ``SHOWN_STEPS``."""
+    return {
+        step: float((change[step - 1] / change[step - 11]) ** 0.1)
+        for step in SHOWN_STEPS
+        if 11 <= step <= len(change)
+    }
+
+
+def draw(curves: dict[tuple[str, int, str], Floats], path: Path) -> None:
+    """Change of each step, and one minus its ratio to the change before, on logarithmic axes."""
+    figure, axes = pictures.panels(1, 2, width=3.6, height=2.6)
+    for (corpus, n_topics, method), change in curves.items():
+        ratio = (change[10:] / change[:-10]) ** 0.1
+        style = {"linestyle": "-" if method == "AP" else ":", "linewidth": 1.2}
+        label = f"{corpus}, K = {n_topics}: {method}"
+        axes[0][0].plot(np.arange(1, len(change) + 1), change, label=label, **style)
+        axes[0][1].plot(np.arange(11, len(change) + 1), 1 - ratio, label=label, **style)
+    axes[0][0].set(xscale="log", yscale="log", xlabel="step", ylabel="relative change")
+    axes[0][1].set(xscale="log", yscale="log", xlabel="step", ylabel="1 - ratio to the step before")
+    pictures.legend(figure, columns=2)
+    pictures.save(figure, path)
+
+
+def ratio_table(curves: dict[tuple[str, int, str], Floats]) -> str:
+    lines = []
+    for (corpus, n_topics, method), change in curves.items():
+        at = ratios(change)
+        lines.append([corpus, n_topics, method, *(number(at.get(step), 4) for step in SHOWN_STEPS)])
+    return markdown(["corpus", "K", "method", *(f"step {step:,}" for step in SHOWN_STEPS)], lines, text=3)
 
 
 def table(rows: list[Row]) -> str:
@@ -92,8 +164,11 @@ def main(
     if quick:
         corpora, words, topics, iterations = (f"nips={NIPS}",), 200, [4], 200
     rows: list[Row] = []
+    used = {}
+    curves: dict[tuple[str, int, str], Floats] = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         stopped = Setup(corpus, out / Path(corpus.root).name, max(topics))
         converged = replace(stopped, max_iterations=iterations, tolerance=tolerance)
         for n_topics in topics:
@@ -102,8 +177,12 @@ def main(
             ]
             for first, second in combinations(results, 2):
                 rows.append({"corpus": name, "K": n_topics, **compared(stopped, first, second)})
-    publish(out, "convergence", rows, table(rows))
-    click.echo(table(rows))
+            for method in ("AP", "ENN"):
+                curves[name, n_topics, method] = changes(stopped, method, n_topics, iterations)
+    text = "\n\n".join([table(rows), ratio_table(curves)])
+    publish(out, "convergence", rows, text, used)
+    draw(curves, out / "convergence.svg")
+    click.echo(text)
 
 
 if __name__ == "__main__":

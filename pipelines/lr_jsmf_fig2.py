@@ -124,8 +124,10 @@ def main(out: Path, named: str, topics: int, words: int, sizes: list[int], quick
         ]
         anchors = " ".join(str(word) for word in names[found["anchors"]])
         lines.append([method, anchors, measured["anchors_shared"], number(measured["l1"])])
+    used = {f"{name}-{words}": corpus}
     for panel, size in zip(axes[1], sizes, strict=False):
         _, cut = prepared(named, out / "corpora", size)
+        used[f"{name}-{size}"] = cut
         grown = Setup(cut, out / f"{name}-{size}", topics)
         found = grown.topics("LR-JSMF", topics)
         points = rows_in(grown, found, components(found["rectified"]))
@@ -133,9 +135,10 @@ def main(out: Path, named: str, topics: int, words: int, sizes: list[int], quick
         draw_space(panel, points, found["anchors"], "LR-JSMF", f"N = {size:,}: log relative volume {volume}")
         anchors = " ".join(str(word) for word in np.array(cut.vocabulary().words)[found["anchors"]])
         lines.append([f"LR-JSMF, N = {size:,}", anchors, "-", f"volume {volume}"])
-    publish(out, "fig2", rows, markdown(["method", "anchors", "shared with AP", "mean L1"], lines, text=2))
+    text = markdown(["method", "anchors", "shared with AP", "mean L1"], lines, text=2)
+    publish(out, "fig2", rows, text, used)
     pictures.save(figure, out / "fig2.png")
-    click.echo(markdown(["method", "anchors", "shared with AP", "mean L1"], lines, text=2))
+    click.echo(text)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,13 @@ any word can be an anchor and weights are uniform; `--guards` selects anchors as
 Volume is the log of the volume of the hull relative to random hulls; incoherence uses spanning trees over C; relative
 recovery is estimated with 64 probes of C; times are CPU seconds of one thread without the scans.
 
-OUT keeps corpora, stores and results, so an interrupted command can be run again; it gets fig4.parquet, fig4.md and
-fig4.png.
+Two of these depend on N by definition, so each is shown with a size-corrected version. Random hulls shrink with N: the
+curve `fixed hull` is the relative volume that the first hull would have if it did not change, and the volume of rows
+scaled to length 1 does not use random hulls. Relative recovery divides a mean over words by the Frobenius norm, a root
+of a sum over words: multiplied by sqrt(N) it is the error relative to the length of a typical row.
+
+OUT keeps corpora, stores and results, so an interrupted command can be run again; it gets NAME.parquet, NAME.md,
+NAME.svg and NAME.json.
 """
 
 from __future__ import annotations
@@ -27,10 +32,10 @@ from scipy import sparse
 
 from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
-from pipelines.common.methods import Setup
+from pipelines.common.methods import METHODS, Setup
 from pipelines.common.results import Arrays, Row, publish
 from pipelines.common.scores import METRICS, Scorer
-from pipelines.common.tables import markdown, number
+from pipelines.common.tables import markdown, spread
 from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import estimated_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays, sketch_probes
@@ -38,7 +43,7 @@ from streaming_jsmf.evaluation.volume import anchor_points, log_volume
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 
-DRAWN = ("volume", "incoherence", "relative_recovery", "cpu_seconds")
+DRAWN = ("volume", "unit_volume", "relative_recovery", "scaled_recovery", "incoherence", "cpu_seconds")
 
 Floats = NDArray[np.float64]
 
@@ -65,12 +70,15 @@ class SparseScorer:
         products = self.scaled.T @ (self.scaled @ probes) - moments.diagonal[:, None] * probes
         return RowSketch(products, moments.row_sum)
 
-    def row(self, name: str, n_topics: int) -> Row:
-        found = self.setup.topics(name, n_topics)
-        key = {**self.setup.key(name, n_topics, 0), "growth": 1}
+    def row(self, name: str, n_topics: int, seed: int = 0) -> Row:
+        n_words = self.setup.corpus.n_words
+        found = self.setup.topics(name, n_topics, seed)
+        key = {**self.setup.key(name, n_topics, seed), "growth": 2}
         row = self.setup.results.row(key, lambda: self._metrics(found))
-        row["volume"] = row["log_volume"] - Scorer(self.setup).random_volume(n_topics)
-        return {"method": name, "K": n_topics, "words": self.setup.corpus.n_words, **row}
+        row["random_volume"] = Scorer(self.setup).random_volume(n_topics)
+        row["volume"] = row["log_volume"] - row["random_volume"]
+        row["scaled_recovery"] = row["relative_recovery"] * float(np.sqrt(n_words))
+        return {"method": name, "K": n_topics, "words": n_words, "seed": seed, **row}
 
     def _metrics(self, found: Arrays) -> Row:
         moments = self.setup.moments("usual")
@@ -90,11 +98,13 @@ class SparseScorer:
                 topics, Cooccurrence(factor, moments.diagonal, moments.row_sum), self.sketch
             )
             points = anchor_points(topics)
-        volume = None if points is None else log_volume(points)
+        unit = None if points is None else points / np.linalg.norm(points, axis=1, keepdims=True)
+        volume, unit_volume = (None if each is None else log_volume(each) for each in (points, unit))
         return {
             "relative_recovery": errors.relative_recovery.value,
             "recovery_error": errors.relative_recovery.standard_error,
             "log_volume": float("nan") if volume is None else volume,
+            "unit_volume": float("nan") if unit_volume is None else unit_volume,
             "incoherence": self._incoherence(topics),
             "cpu_seconds": float(found["cpu_seconds"]),
             "iterations": int(found["iterations"]),
@@ -117,35 +127,45 @@ class SparseScorer:
         return float(incoherence_in_cooccurrence(few, c, anchor_rows=rows[:, words]).mean())
 
 
+def fixed_hulls(rows: Sequence[Row]) -> list[Row]:
+    """For each K and N the relative volume of a hull that keeps the volume of LR-JSMF's hull at the smallest N."""
+    found: dict[tuple[int, int], Row] = {}
+    for row in rows:
+        if row["method"] == "LR-JSMF" and row["seed"] == 0:
+            first = next((each for (k, _), each in found.items() if k == row["K"]), row)
+            volume = first["volume"] + first["random_volume"] - row["random_volume"]
+            found[row["K"], row["words"]] = {**row, "volume": volume}
+    kept = ("K", "words", "volume")
+    return [{"method": "fixed hull", **{name: row[name] for name in kept}} for row in found.values()]
+
+
+#: Column of a row -> header of the table.
+COLUMNS = {
+    "volume": "log relative volume",
+    "fixed": "of a fixed hull",
+    "unit_volume": "log volume, rows of length 1",
+    "relative_recovery": "relative recovery",
+    "recovery_error": "± (estimate)",
+    "scaled_recovery": "recovery x sqrt(N)",
+    "incoherence": "MST-incoherence",
+    "sum_A": "sum(A)",
+    "cpu_seconds": "processor seconds",
+    "iterations": "steps",
+}
+
+
 def table(rows: Sequence[Row]) -> str:
-    header = [
-        "method",
-        "K",
-        "words N",
-        "log relative volume",
-        "MST-incoherence",
-        "relative recovery",
-        "± (estimate)",
-    ]
-    columns = (
-        "volume",
-        "incoherence",
-        "relative_recovery",
-        "recovery_error",
-        "sum_A",
-        "cpu_seconds",
-        "iterations",
-    )
+    """Means and standard deviations over seeds."""
+    fixed = {(row["K"], row["words"]): row["volume"] for row in fixed_hulls(rows)}
+    cells: dict[tuple[str, int, int], list[Row]] = {}
+    for row in rows:
+        shown = {**row, "fixed": fixed[row["K"], row["words"]]}
+        cells.setdefault((row["method"], row["K"], row["words"]), []).append(shown)
     lines = [
-        [row["method"], row["K"], f"{row['words']:,}", *(number(row[name]) for name in columns)]
-        for row in rows
+        [method, k, f"{words:,}", *(spread([row[name] for row in several]) for name in COLUMNS)]
+        for (method, k, words), several in cells.items()
     ]
-    return markdown([*header, "sum(A)", "processor seconds", "steps"], lines)
-
-
-def method_names(n_words: int, whole: int) -> list[str]:
-    """Names of the methods; AP only up to ``whole`` words."""
-    return [*(["AP"] if n_words <= whole else []), "LR-JSMF", "PALM low-rank"]
+    return markdown(["method", "K", "words N", *COLUMNS.values()], lines)
 
 
 @click.command(help=__doc__)
@@ -160,6 +180,9 @@ def method_names(n_words: int, whole: int) -> list[str]:
 @options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Sizes of vocabularies.")
 @click.option("--ngrams", type=int, default=None, help="For texts: 2 also counts bigrams.")
 @options.several("topics", [10, 50])
+@click.option("--name", "label", default="fig4", show_default=True, help="Name of the files.")
+@click.option("--seeds", default=5, show_default=True, help="Seeds of methods that depend on one.")
+@options.several("methods", ("AP", "LR-JSMF", "PALM low-rank"))
 @click.option("--whole", default=4000, show_default=True, help="Maximum number of words for AP.")
 @options.GUARDS
 @options.ITERATIONS
@@ -170,27 +193,37 @@ def main(
     sizes: list[int],
     ngrams: int | None,
     topics: list[int],
+    label: str,
+    seeds: int,
+    methods: list[str],
     whole: int,
     guards: bool,
     iterations: int,
     quick: bool,
 ) -> None:
     if quick:
-        named, sizes, ngrams, topics, whole, iterations = f"nips={NIPS}", [200, 400], None, [3, 5], 300, 20
+        named, sizes, ngrams, topics, seeds = f"nips={NIPS}", [200, 400], None, [3, 5], 2
+        whole, iterations = 300, 20
     read = {} if ngrams is None else {"ngrams": ngrams}
     # Read texts once; smaller vocabularies are subsets of the largest.
     name, _ = prepared(named, out / "corpora", max(sizes), **read)
     largest = f"{name}={out / 'corpora' / f'{name}-{max(sizes)}'}"
     rows: list[Row] = []
+    used = {}
     for size in sorted(sizes):
         _, corpus = prepared(largest, out / "corpora", size)
+        used[f"{name}-{size}"] = corpus
         setup = Setup(corpus, out / f"{name}-{size}", max(topics), guards, iterations)
         scorer = SparseScorer(setup)
         for n_topics in topics:
-            rows += [scorer.row(method, n_topics) for method in method_names(size, whole)]
-    publish(out, "fig4", rows, table(rows))
-    figure = pictures.grid(rows, "K", "words", {column: METRICS[column] for column in DRAWN})
-    pictures.save(figure, out / "fig4.png")
+            for method in methods:
+                if method != "AP" or size <= whole:
+                    tried = seeds if METHODS[method].random else 1
+                    rows += [scorer.row(method, n_topics, seed) for seed in range(tried)]
+    publish(out, label, rows, table(rows), used)
+    drawn = [*fixed_hulls(rows), *rows]
+    figure = pictures.grid(drawn, "K", "words", {column: METRICS[column] for column in DRAWN})
+    pictures.save(figure, out / f"{label}.svg")
     click.echo(table(rows))
 
 

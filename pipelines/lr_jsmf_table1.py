@@ -6,7 +6,7 @@ Prominent words are the most probable words of a topic; characteristic words co-
 matched with those of the paper by shared words. For other corpora only the words are shown. The baseline illustrates
 the statement of JSMF 2015 that its topics repeat each other.
 
-OUT keeps stores and results; it gets words.parquet and words.md.
+OUT keeps stores and results; it gets words.parquet, words.md and words.json.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def table(rows: list[Row]) -> str:
 @options.corpora(words=5000)
 @click.option("--topics", default=5, show_default=True)
 @options.several("methods", SHOWN)
+@click.option("--count", default=6, show_default=True, help="Words of each kind per topic.")
+@click.option("--name", "label", default="words", show_default=True, help="Name of the files.")
 @options.GUARDS
 @options.quick("300 words")
 def main(
@@ -121,17 +123,21 @@ def main(
     words: int,
     topics: int,
     methods: list[str],
+    count: int,
+    label: str,
     guards: bool,
     quick: bool,
 ) -> None:
     words = 300 if quick else words
     rows: list[Row] = []
+    used = {}
     for named in corpora or (f"nips={NIPS}",):
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         setup = Setup(corpus, out / f"{name}-{words}", topics, guards)
         for method in methods:
-            rows += beside(name, method, words_of(setup, method, topics, 6))
-    publish(out, "words", rows, table(rows))
+            rows += beside(name, method, words_of(setup, method, topics, count))
+    publish(out, label, rows, table(rows), used)
     click.echo(table(rows))
 
 

@@ -3,11 +3,12 @@
     python -m pipelines.softclique OUT --corpus kos=KOS@60 --corpus nips=NIPS@50 [--topics 100] [--rounds 5]
 
 NAME=SOURCE@CUTOFF removes words in fewer than CUTOFF documents or in more than 80 % of them, and English stop words, as
-in Table 2 of the paper. *SC* and *pivoting* (FAW in the paper) select anchors among all words from the counted C and
-share the recovery of topics; LDA is Gibbs sampling with alpha .5 and beta .01. *LR-JSMF*, with rectification and the
-guards of `infer`, is ours. SC uses the cliques of several sets of starts, LDA several seeds. Coherence (epsilon 1e-8, H
-top words) is the mean over topics. The share of distinct words among all top 10 is reported with it, because topics
-that all list the same frequent words are very coherent.
+in Table 2 of the paper. *SC* and *FAW* select anchors among all words from the counted C and share the recovery of
+topics; FAW projects the rows of C to 1,000 random directions, *pivoting* uses them as they are. LDA is Gibbs sampling
+with alpha .5 and beta .01. *LR-JSMF*, with rectification and the guards of `infer`, is ours. *random words* lists words
+drawn without replacement, one set per topic, for comparison. Rounds are the cliques of several sets of starts for SC,
+seeds for the other random methods. Coherence (epsilon 1e-8, H top words) is the mean over topics. The share of distinct
+words among all top 10 is reported with it, because topics that all list the same frequent words are very coherent.
 
 OUT keeps the results, so an interrupted command can be run again; it gets softclique.parquet (a row per round),
 softclique.md with all tables, and softclique.svg.
@@ -47,7 +48,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-METHODS = ("LDA", "pivoting", "SC", "LR-JSMF")
+METHODS = ("LDA", "FAW", "pivoting", "SC", "LR-JSMF", "random words")
 
 #: Numbers of top words H; smoothing of the coherence; document frequency above which words are removed.
 LISTED, EPSILON, MOST_FREQUENT = (5, 10, 20), 1e-8, 0.8
@@ -55,8 +56,8 @@ LISTED, EPSILON, MOST_FREQUENT = (5, 10, 20), 1e-8, 0.8
 #: LDA parameters of the paper.
 ALPHA, BETA, SWEEPS = 0.5, 0.01, 1000
 
-#: Tables 4 and 5: topics, searches, and the difference in coherence that counts as equal.
-FEW_TOPICS, SEARCHES, SAME_COHERENCE = 5, 100, 10.0
+#: Tables 4 and 5: topics, and the difference in coherence that counts as equal.
+FEW_TOPICS, SAME_COHERENCE = 5, 10.0
 
 #: Dimensions to which FAW projects the rows of C.
 PROJECTED = 1000
@@ -93,6 +94,12 @@ class Trial:
     def document_frequency(self) -> Integers:
         return np.asarray((self.counts > 0).sum(axis=0), dtype=np.int64)
 
+    def projected_rows(self, seed: int) -> Floats:
+        """Row-normalized C times random directions, N x 1,000."""
+        c, random = self.cooccurrence, np.random.default_rng(seed)
+        directions = random.standard_normal((len(c), PROJECTED)) / np.sqrt(PROJECTED)
+        return np.asarray(c / np.maximum(c.sum(axis=1), 1e-300)[:, None] @ directions)
+
     def of_anchors(self, n_topics: int, rules: AnchorRules) -> Floats:
         """Topics (N x K) by anchor words from unrectified C."""
         with single_blas_thread():
@@ -106,8 +113,11 @@ class Trial:
             return found.word_topic
         if method == "pivoting":
             return self.of_anchors(n_topics, OF_THE_PAPERS)
+        if method == "FAW":
+            anchors = pivoted_anchors(self.projected_rows(seed), np.arange(len(self.words)), n_topics)
+            return self.of_anchors(n_topics, _given(anchors.words))
         if method == "SC":
-            return self.of_anchors(n_topics, _given(self.cliques(n_topics, rounds)[seed]))
+            return self.of_anchors(n_topics, _given(self.cliques(n_topics, rounds)[seed].words))
         store, model = self.folder / f"moments-{n_topics}", self.folder / f"model-{n_topics}"
         moments = scan(self.corpus, store, ScanSettings(max_topics=n_topics), options.ONE_THREAD)
         return infer(moments, model, InferSettings(n_topics), threads=1, overwrite=True).arrays["word_topic"]
@@ -115,9 +125,12 @@ class Trial:
     def row(self, method: str, n_topics: int, seed: int, rounds: int) -> Row:
         """Coherence at each H, fraction of distinct top words, and seconds."""
         started = time.process_time()
-        topics = self.topics(method, n_topics, seed, rounds)
-        seconds = time.process_time() - started
-        return {**self.scores(prominent_words(topics, max(LISTED))), "seconds": seconds}
+        if method == "random words":
+            random = np.random.default_rng(seed)
+            listed = np.array([random.permutation(len(self.words))[: max(LISTED)] for _ in range(n_topics)])
+        else:
+            listed = prominent_words(self.topics(method, n_topics, seed, rounds), max(LISTED))
+        return {**self.scores(listed), "seconds": time.process_time() - started}
 
     def scores(self, listed: Integers) -> Row:
         """Scores of lists of words, K x 20."""
@@ -144,8 +157,8 @@ class Trial:
             return soft_cliques(graph, everything, n_topics, multiple=searches)
 
 
-def _given(clique: Clique) -> AnchorRules:
-    return AnchorRules(given=[[int(word)] for word in clique.words], min_row_sum=0.0)
+def _given(words: Integers) -> AnchorRules:
+    return AnchorRules(given=[[int(word)] for word in words], min_row_sum=0.0)
 
 
 def prepared_with_cutoff(named: str, folder: Path, words: int | None = None) -> Trial:
@@ -176,7 +189,7 @@ def rows_of(
         {"corpus": trial.corpus.fingerprint, "K": n_topics, "searches": rounds},
         lambda: {"cliques": len(trial.cliques(n_topics, rounds))},
     )["cliques"]
-    times = {"LDA": lda_rounds, "SC": different}
+    times = {"LDA": lda_rounds, "SC": different, "FAW": rounds, "random words": rounds}
     for method in methods:
         for seed in range(times.get(method, 1)):
             key = {"corpus": trial.corpus.fingerprint, "method": method, "K": n_topics, "round": seed}
@@ -201,10 +214,7 @@ def coherence_table(rows: Sequence[Row]) -> str:
 
 def timed_selection(trial: Trial, n_topics: int) -> Row:
     """Figure 2: CPU seconds to select anchors, the minimum of two runs each."""
-    c = trial.cooccurrence
-    rows = c / np.maximum(c.sum(axis=1), 1e-300)[:, None]
-    everything = np.arange(len(c))
-    random = np.random.default_rng(0).standard_normal((len(c), PROJECTED)) / np.sqrt(PROJECTED)
+    everything = np.arange(len(trial.cooccurrence))
 
     def least(work: Callable[[], object]) -> float:
         found = []
@@ -216,7 +226,7 @@ def timed_selection(trial: Trial, n_topics: int) -> Row:
 
     with single_blas_thread():
         return {
-            "pivoting": least(lambda: pivoted_anchors(rows @ random, everything, n_topics)),
+            "FAW": least(lambda: pivoted_anchors(trial.projected_rows(0), everything, n_topics)),
             "SC": least(lambda: trial.search(n_topics, 1)),
         }
 
@@ -226,26 +236,26 @@ def selection_row(trial: Trial, n_topics: int, results: Results) -> Row:
     return {"corpus": trial.name, "K": n_topics, **results.row(key, lambda: timed_selection(trial, n_topics))}
 
 
-def cliques_tables(trial: Trial, results: Results) -> str:
+def cliques_tables(trial: Trial, results: Results, searches: int) -> str:
     """Tables 4 and 5, from the cliques of many searches.
 
     Table 4: the two cliques without a common anchor whose topics are most similar. Table 5: the two cliques of about
     the same coherence whose topics are least similar.
     """
-    key = {"corpus": trial.corpus.fingerprint, "K": FEW_TOPICS, "searches": SEARCHES, "cliques": 1}
+    key = {"corpus": trial.corpus.fingerprint, "K": FEW_TOPICS, "searches": searches, "cliques": 1}
 
     def make() -> dict[str, NDArray[np.generic]]:
-        found = trial.cliques(FEW_TOPICS, SEARCHES)
+        found = trial.cliques(FEW_TOPICS, searches)
         return {
             "anchors": np.array([clique.words for clique in found]),
-            "topics": np.array([trial.of_anchors(FEW_TOPICS, _given(clique)) for clique in found]),
+            "topics": np.array([trial.of_anchors(FEW_TOPICS, _given(clique.words)) for clique in found]),
         }
 
     found = results.arrays(key, make)
     anchors, listed = found["anchors"], [prominent_words(B, max(LISTED)) for B in found["topics"]]
     scores = [trial.scores(lists)["H10"] for lists in listed]
     told = [
-        f"{len(anchors)} different cliques in {SEARCHES} searches, K = {FEW_TOPICS}; coherence at H = 10 "
+        f"{len(anchors)} different cliques in {searches} searches, K = {FEW_TOPICS}; coherence at H = 10 "
         f"{min(scores):.0f} to {max(scores):.0f}."
     ]
     pairs = []
@@ -294,7 +304,7 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
         list(dict.fromkeys(r["method"] for r in rows)),
     )
     figure, [panels] = pictures.panels(1, 3, width=2.6, height=2.2)
-    for method in ("pivoting", "SC"):
+    for method in ("FAW", "SC"):
         pictures.curve(panels[0], method, {row["K"]: [row[method]] for row in times})
     panels[0].set(yscale="log", xlabel="topics K", ylabel="processor seconds")
     panels[0].set_title(f"choice of anchors, {times[0]['corpus']}", fontsize=8)
@@ -319,8 +329,9 @@ def draw(times: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
 )
 @click.option("--topics", default=100, show_default=True, help="Number of topics of Table 3.")
 @options.several("methods", METHODS)
-@click.option("--rounds", default=5, show_default=True, help="Searches of SC.")
-@click.option("--lda-rounds", default=1, show_default=True, help="Seeds of LDA.")
+@click.option("--rounds", default=5, show_default=True, help="Searches of SC, and seeds of FAW.")
+@click.option("--lda-rounds", default=5, show_default=True, help="Seeds of LDA.")
+@click.option("--searches", default=100, show_default=True, help="Searches of Tables 4 and 5; 0 for none.")
 @options.several("timed", [10, 20, 50, 100], help="Numbers of topics of Figure 2.")
 @options.quick("300 words of the shipped corpus, without LDA")
 @options.ONLY_KEPT
@@ -331,26 +342,31 @@ def main(
     methods: list[str],
     rounds: int,
     lda_rounds: int,
+    searches: int,
     timed: list[int],
     quick: bool,
     only_kept: bool,
 ) -> None:
     if quick:
-        corpora, topics, methods, timed = (f"nips={NIPS}@50",), 10, ["pivoting", "SC", "LR-JSMF"], [5, 10]
+        corpora, topics, timed = (f"nips={NIPS}@50",), 10, [5, 10]
+        methods, rounds = ["FAW", "SC", "LR-JSMF", "random words"], 2
     rows: list[Row] = []
     times: list[Row] = []
     cliques = []
+    used = {}
     for named in corpora:
         trial = prepared_with_cutoff(named, out / "softclique", 300 if quick else None)
+        used[trial.name] = trial.corpus
         results = Results(trial.folder / "cells", only_kept)
         rows += rows_of(trial, methods, topics, rounds, lda_rounds, results)
         if not times:
             times = [selection_row(trial, k, results) for k in timed]
-        cliques.append(f"{trial.name}: {cliques_tables(trial, results)}")
-    seconds = [[row["K"], *(number(row[name], 2) for name in ("pivoting", "SC"))] for row in times]
-    selection = markdown(["K", "pivoting, s", "SC, s"], seconds, text=0)
+        if searches:
+            cliques.append(f"{trial.name}: {cliques_tables(trial, results, searches)}")
+    seconds = [[row["K"], *(number(row[name], 2) for name in ("FAW", "SC"))] for row in times]
+    selection = markdown(["K", "FAW, s", "SC, s"], seconds, text=0)
     text = "\n\n".join([coherence_table(rows), selection, *cliques])
-    publish(out, "softclique", rows, text)
+    publish(out, "softclique", rows, text, used)
     draw(times, rows, out / "softclique.svg")
     click.echo(text)
 

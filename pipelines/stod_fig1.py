@@ -1,12 +1,18 @@
 """Figure 1 of the STOD paper: recovery error and time against documents, words and topics of simulated corpora.
 
-    python -m pipelines.stod_fig1 OUT [--vary documents] [--corpora 2] [--gibbs 200 --gibbs 1000]
+    python -m pipelines.stod_fig1 OUT [--vary documents] [--values 5000,20000] [--seeds 5] [--gibbs 1000]
 
-The error is the mean L1 distance (at most 2) between matched topics; times are CPU seconds of one thread, from the
-corpus to the topics. STOD and TOD get the true sum of the prior, as in the paper; `STOD, alpha0 found` uses the
-defaults of `infer`, and `STOD polished` adds the steps over the documents. Gibbs sampling starts from the true
-hyperparameters. TOD runs its passes for up to `--tod-passes` documents; beyond that its topics come from the same
-tensor formed at once, and its time is extrapolated from one pass.
+Errors are L1 distances (at most 2) between matched topics; times are CPU seconds of one thread, from the corpus to the
+topics. STOD and TOD get the true sum of the prior, as in the paper, in three versions: *as printed*; with *negatives
+cut*, the negative entries of the printed topics set to 0; and ours, *STOD* and *TOD, noise removed*, with the last step
+of `infer`, noise removal and mixing (*noise subtracted* is its first half, after the printed STOD). *STOD, alpha0
+found* uses the defaults of `infer`, and *STOD polished* adds the steps over the documents. Gibbs sampling starts from
+the true hyperparameters. TOD's topics come from its tensor formed at once, and its time is extrapolated from one pass
+over the documents; up to --tod-passes documents it runs its passes.
+
+Seed s is the seed of the corpus and of the methods. With --same-corpus every seed uses the first corpus, as in the
+paper, and the files are named stod_fig1_same_corpus. A true topic is *merged* if its nearest estimated topic is also
+the nearest of another true topic.
 
 OUT keeps the results of each method and corpus, so an interrupted command can be run again and other options add to it;
 it gets stod_fig1.parquet, stod_fig1.md and stod_fig1.svg.
@@ -16,7 +22,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,16 +32,26 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
-from pipelines.common import options, peers, pictures
+from pipelines.common import as_printed, options, peers, pictures
 from pipelines.common.bags import read_counts
-from pipelines.common.results import CellMissing, Results, Row, publish
+from pipelines.common.results import Arrays, CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from pipelines.common.tod import DocumentMoments, seconds_a_pass, tod
-from streaming_jsmf import ScanSettings, StodSettings, infer, open_corpus, open_model, polish, scan
+from streaming_jsmf import (
+    PolishSettings,
+    ScanSettings,
+    StodSettings,
+    infer,
+    open_corpus,
+    open_model,
+    polish,
+    scan,
+)
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 from streaming_jsmf.jobs.blas import single_blas_thread
 
@@ -51,24 +67,34 @@ PAPER_VALUES = {
 #: Parameters of the simulated corpora, as in the paper.
 MEAN_LENGTH, DIRICHLET_MASS, ALPHA0 = 100, 200, 1.0
 
-METHODS = ("uniform", "STOD", "STOD, alpha0 found", "STOD polished", "TOD")
+#: Methods by the computation that gives them.
+GROUPS = {
+    "uniform": ("uniform",),
+    "printed": ("STOD as printed", "STOD, negatives cut", "STOD, noise subtracted"),
+    "STOD": ("STOD",),
+    "alpha0": ("STOD, alpha0 found",),
+    "polished": ("STOD polished",),
+    "TOD": ("TOD as printed", "TOD, negatives cut", "TOD, noise removed"),
+}
 
 
 @dataclass(frozen=True)
 class Law:
-    """One point of a curve, and the seed of its corpus."""
+    """One point of a curve: size of the corpus, seed of the corpus, seed of the methods, mean tokens of a document."""
 
     documents: int
     words: int
     topics: int
     seed: int = 0
+    run: int = 0
+    length: int = MEAN_LENGTH
 
 
 class Trial:
     """A simulated corpus in ``folder``; the corpus and shared results are computed on first use."""
 
-    def __init__(self, law: Law, folder: Path) -> None:
-        self.law, self.folder = law, folder
+    def __init__(self, law: Law, folder: Path, tod_passes: int = 0) -> None:
+        self.law, self.folder, self.tod_passes = law, folder, tod_passes
         self._models: dict[object, tuple[Path, float]] = {}
 
     @cached_property
@@ -79,7 +105,7 @@ class Trial:
             n_documents=law.documents,
             n_words=law.words,
             n_topics=law.topics,
-            mean_length=MEAN_LENGTH,
+            mean_length=law.length,
             seed=law.seed,
         )
         return open_corpus(self.folder / "corpus")
@@ -95,55 +121,77 @@ class Trial:
     @cached_property
     def scan_seconds(self) -> float:
         """CPU seconds of the scans for all variants of STOD, into ``folder / "moments"``."""
-        corpus = self.corpus
-        settings = ScanSettings(max_topics=self.law.topics, third_moment=True)
+        corpus, law = self.corpus, self.law
+        settings = ScanSettings(max_topics=law.topics, third_moment=True, seed=law.run)
         return _seconds(lambda: scan(corpus, self.folder / "moments", settings, options.ONE_THREAD))
 
-    def error(self, word_topic: Floats) -> float:
-        """Mean L1 distance to the truth; missing topics count as the uniform distribution."""
+    def found(self, word_topic: Floats, seconds: float | None, extrapolated: bool = False) -> Arrays:
+        """L1 distances of true (rows) and found topics, K x K; missing topics count as the uniform distribution."""
         n, k = self.truth.shape
         padded = np.hstack([word_topic, np.full((n, k - word_topic.shape[1]), 1 / n)])
-        return match_topics(padded, self.truth).mean_l1
+        return {
+            "distances": cdist(self.truth.T, padded.T, metric="cityblock"),
+            "seconds": np.array(np.nan if seconds is None else seconds),
+            "extrapolated": np.array(extrapolated),
+        }
 
-    def stod(self, alpha0: float | Literal["auto"] = ALPHA0) -> Row:
-        """Error and seconds of two scans and the inference."""
+    def uniform(self) -> dict[str, Arrays]:
+        return {"uniform": self.found(np.full_like(self.truth, 1 / self.law.words), None)}
+
+    def stod(self, method: str, alpha0: float | Literal["auto"]) -> dict[str, Arrays]:
+        """Two scans and the inference."""
         model, seconds = self._inferred(alpha0)
-        return {"error": self.error(_topics(model)), "seconds": seconds}
+        return {method: self.found(_topics(model), seconds)}
 
-    def polished(self) -> Row:
+    def polished(self) -> dict[str, Arrays]:
         (model, seconds), out = self._inferred(ALPHA0), self.folder / "polished"
-        seconds += _seconds(lambda: polish(model, self.corpus, out, execution=options.ONE_THREAD))
-        return {"error": self.error(_topics(out)), "seconds": seconds}
+        corpus, settings = self.corpus, PolishSettings(seed=self.law.run)
+        seconds += _seconds(lambda: polish(model, corpus, out, settings, execution=options.ONE_THREAD))
+        return {"STOD polished": self.found(_topics(out), seconds)}
 
-    def tod(self, passes_up_to: int) -> Row:
-        """Error and seconds of TOD; above ``passes_up_to`` documents, seconds are extrapolated from one pass."""
-        settings, run = StodSettings(self.law.topics, ALPHA0), self.law.documents <= passes_up_to
+    def printed(self) -> dict[str, Arrays]:
         with single_blas_thread():
-            moments = DocumentMoments(self.counts, ALPHA0)
-            found = tod(moments, settings, by_passes=run)
-            power = found.power
+            moments = DocumentMoments(self.counts, ALPHA0, "uniform")
+            found = as_printed.stod_as_printed(moments, self.law.topics, self.law.run)
+        return {
+            "STOD as printed": self.found(found.phi, found.seconds),
+            "STOD, negatives cut": self.found(as_printed.cut(found.phi), found.seconds),
+            "STOD, noise subtracted": self.found(
+                as_printed.less_noise(found.phi, moments.word_mean), found.seconds
+            ),
+        }
+
+    def tod(self) -> dict[str, Arrays]:
+        """TOD as printed, cut, and with our last step, which needs the passes only for its seconds."""
+        law, run = self.law, self.law.documents <= self.tod_passes
+        settings = StodSettings(law.topics, ALPHA0, seed=law.run)
+        with single_blas_thread():
+            moments = DocumentMoments(self.counts, ALPHA0, "uniform")
+            printed = as_printed.tod_as_printed(moments, law.topics, law.run)
+            found = tod(DocumentMoments(self.counts, ALPHA0), settings, by_passes=run)
+            seconds = found.spectral + found.power
             if not run:
                 values, vectors = moments.whiten(settings.n_topics)
                 one = seconds_a_pass(moments, vectors / np.sqrt(values), settings.restarts)
-                power = one * settings.n_topics * settings.iterations
-        error = self.error(found.recovered.word_topic)
-        return {"error": error, "seconds": found.spectral + power, "extrapolated": not run}
+                seconds = found.spectral + one * settings.n_topics * settings.iterations
+        return {
+            "TOD as printed": self.found(printed.phi, seconds, not run),
+            "TOD, negatives cut": self.found(as_printed.cut(printed.phi), seconds, not run),
+            "TOD, noise removed": self.found(found.recovered.word_topic, seconds, not run),
+        }
 
-    def gibbs(self, sweeps: Sequence[int]) -> Iterator[tuple[int, Row]]:
-        """Error and seconds after each number of sweeps."""
+    def gibbs(self, sweeps: Sequence[int]) -> dict[str, Arrays]:
+        """One chain, after each number of sweeps."""
         law = self.law
         prior = {"alpha": ALPHA0 / law.topics, "eta": DIRICHLET_MASS / law.words}
-        for found in peers.gibbs(self.counts, law.topics, law.seed, sweeps, **prior):
-            yield found.steps, {"error": self.error(found.word_topic), "seconds": found.cpu_seconds}
-
-    def uniform(self) -> Row:
-        return {"error": self.error(np.full_like(self.truth, 1 / self.law.words)), "seconds": None}
+        chain = peers.gibbs(self.counts, law.topics, law.run, sweeps, **prior)  # type: ignore[arg-type]
+        return {f"Gibbs {each.steps}": self.found(each.word_topic, each.cpu_seconds) for each in chain}
 
     def _inferred(self, alpha0: float | Literal["auto"]) -> tuple[Path, float]:
         """Path of the model, and total seconds of scans and inference."""
         if alpha0 not in self._models:
             scanned, model = self.scan_seconds, self.folder / f"stod-{alpha0}"
-            settings = StodSettings(self.law.topics, alpha0)
+            settings = StodSettings(self.law.topics, alpha0, seed=self.law.run)
             seconds = _seconds(lambda: infer(self.folder / "moments", model, settings, threads=1))
             self._models[alpha0] = model, scanned + seconds
         return self._models[alpha0]
@@ -159,89 +207,125 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
+def scores(found: Mapping[str, NDArray[np.generic]]) -> Row:
+    """Mean L1 of matched topics, the L1 of each topic, the number of merged topics, and seconds."""
+    distances = np.asarray(found["distances"], dtype=np.float64)
+    l1 = distances[linear_sum_assignment(distances)]
+    _, place, served = np.unique(distances.argmin(axis=1), return_inverse=True, return_counts=True)
+    return {
+        "error": float(l1.mean()),
+        "topic_errors": l1.tolist(),
+        "merged": int(np.count_nonzero(served[place] > 1)),
+        "seconds": float(found["seconds"]),
+        "extrapolated": bool(found["extrapolated"]),
+    }
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """Methods run at each point, by their names in the table; Gibbs sampling is separate."""
+    """Groups of methods run at each point; Gibbs sampling is separate."""
 
-    methods: tuple[str, ...]
+    groups: tuple[str, ...]
     sweeps: tuple[int, ...]
     tod_passes: int
 
     def rows(self, law: Law, results: Results) -> Iterator[Row]:
         """One row per method; a temporary corpus is simulated only if a row is missing."""
         with tempfile.TemporaryDirectory() as name:
-            trial = Trial(law, Path(name))
-            makers: dict[str, Callable[[], Row]] = {
+            trial = Trial(law, Path(name), self.tod_passes)
+            makers: dict[str, Callable[[], dict[str, Arrays]]] = {
                 "uniform": trial.uniform,
-                "STOD": trial.stod,
-                "STOD, alpha0 found": lambda: trial.stod(AUTO),
-                "STOD polished": trial.polished,
-                "TOD": lambda: trial.tod(self.tod_passes),
+                "printed": trial.printed,
+                "STOD": lambda: trial.stod("STOD", ALPHA0),
+                "alpha0": lambda: trial.stod("STOD, alpha0 found", AUTO),
+                "polished": trial.polished,
+                "TOD": trial.tod,
             }
-            for method in self.methods:
-                yield from _kept(results, law, method, makers[method])
-            yield from self._gibbs(trial, results)
-
-    def _gibbs(self, trial: Trial, results: Results) -> Iterator[Row]:
-        """Rows of all numbers of sweeps, from one chain."""
-        if results.only_kept or all(self._has(results, trial.law, sweeps) for sweeps in self.sweeps):
-            for sweeps in self.sweeps:
-                yield from _kept(results, trial.law, f"Gibbs {sweeps}", trial.uniform)
-            return
-        for sweeps, row in trial.gibbs(self.sweeps):
-            yield from _kept(results, trial.law, f"Gibbs {sweeps}", lambda row=row: row)  # type: ignore[misc]
-
-    def _has(self, results: Results, law: Law, sweeps: int) -> bool:
-        return bool([*_kept(replace(results, only_kept=True), law, f"Gibbs {sweeps}", dict)])
+            for group in self.groups:
+                yield from _kept(results, law, GROUPS[group], makers[group])
+            chain = tuple(f"Gibbs {sweeps}" for sweeps in self.sweeps)
+            yield from _kept(results, law, chain, lambda: trial.gibbs(self.sweeps))
 
 
-def _kept(results: Results, law: Law, method: str, make: Callable[[], Row]) -> Iterator[Row]:
-    """Yield the row of a cell unless it is missing and may not be computed."""
-    try:
-        yield {**asdict(law), "method": method, **results.row({**asdict(law), "method": method}, make)}
-    except CellMissing:
-        return
+def _kept(
+    results: Results, law: Law, methods: Sequence[str], make: Callable[[], dict[str, Arrays]]
+) -> Iterator[Row]:
+    """Rows of the methods of one computation, which runs if one of them is missing and may be computed."""
+    keys = {method: {**asdict(law), "method": method} for method in methods}
+    if not results.only_kept and not all(results.has_arrays(key) for key in keys.values()):
+        for method, arrays in make().items():
+            results.arrays(keys[method], lambda arrays=arrays: arrays)  # type: ignore[misc]
+    for method, key in keys.items():
+        try:
+            yield {**asdict(law), "method": method, **scores(results.arrays(key, dict))}
+        except CellMissing:
+            continue
 
 
 #: Parameter that varies along a curve, and the rows of the curve.
 Curve = tuple[str, list[Row]]
 
 
-def table(vary: str, rows: Sequence[Row]) -> str:
-    """Mean error with standard deviation, and seconds: one row per value, one column per method."""
+def mean_table(vary: str, rows: Sequence[Row]) -> str:
+    """Mean error with standard deviation over seeds: one row per value, one column per method."""
     methods = [name for name in pictures.LOOKS if any(row["method"] == name for row in rows)]
     lines = []
     for value in sorted({row[vary] for row in rows}):
-        at = [row for row in rows if row[vary] == value]
-        cells = [_cell([row for row in at if row["method"] == method]) for method in methods]
-        lines.append([f"{value:,}", len({row["seed"] for row in at}), *cells])
-    return markdown([vary, "corpora", *methods], lines, text=0)
+        cells = [
+            spread([row["error"] for row in rows if row[vary] == value and row["method"] == method])
+            for method in methods
+        ]
+        lines.append([f"{value:,}", *cells])
+    return markdown([vary, *methods], lines, text=0)
 
 
-def _cell(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
-    told = "~" if any(row.get("extrapolated") for row in rows) else ""
-    timed = f", {told}{number(float(np.mean(seconds)), 2)} s" if seconds else ""
-    return spread([row["error"] for row in rows]) + timed
+def topic_table(vary: str, rows: Sequence[Row]) -> str:
+    """Seeds, mean, median and quartiles of the errors of topics, merged topics, and seconds of each method."""
+    methods = [name for name in pictures.LOOKS if any(row["method"] == name for row in rows)]
+    lines = []
+    for value in sorted({row[vary] for row in rows}):
+        for method in methods:
+            there = [row for row in rows if row[vary] == value and row["method"] == method]
+            if there and method != "uniform":
+                lines.append([f"{value:,}", method, *_told(there)])
+    header = ["seeds", "mean", "range over seeds", "median topic", "quartiles", "merged topics", "seconds"]
+    return markdown([vary, "method", *header], lines, text=2)
+
+
+def _told(rows: Sequence[Row]) -> list[str]:
+    errors = [row["error"] for row in rows]
+    low, middle, high = np.percentile(np.concatenate([row["topic_errors"] for row in rows]), [25, 50, 75])
+    merged = [row["merged"] for row in rows]
+    seconds = float(np.mean([row["seconds"] for row in rows]))
+    return [
+        str(len(rows)),
+        number(float(np.mean(errors))),
+        f"{number(min(errors))} to {number(max(errors))}" if len(rows) > 1 else "-",
+        number(float(middle)),
+        f"{number(float(low))}, {number(float(high))}",
+        f"{np.mean(merged):.1f} of {rows[0]['topics']}",
+        ("~" if any(row["extrapolated"] for row in rows) else "") + number(seconds, 2),
+    ]
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    figure, axes = pictures.panels(2, len(curves), width=2.8)
-    for (vary, rows), error, seconds in zip(curves, *axes, strict=True):
-        for method in pictures.LOOKS:
-            for panel, column in ((error, "error"), (seconds, "seconds")):
+    """Mean error, median error of a topic, and seconds, against the varied quantity."""
+    figure, axes = pictures.panels(3, len(curves), width=2.8)
+    labels = ("mean L1 of topics (of 2)", "median L1 of topics", "processor seconds")
+    for column, (vary, rows) in enumerate(curves):
+        for line, label in enumerate(labels):
+            panel = axes[line][column]
+            for method in pictures.LOOKS:
                 points: dict[float, list[float | None]] = {}
                 for row in rows:
                     if row["method"] == method:
-                        points.setdefault(row[vary], []).append(row[column])
+                        shown = (row["error"], float(np.median(row["topic_errors"])), row["seconds"])
+                        points.setdefault(row[vary], []).append(shown[line])
                 pictures.curve(panel, method, points)
-        for panel in (error, seconds):
             panel.set(xscale="log", yscale="log", xlabel=f"{vary}")
             pictures.ticks(panel, [row[vary] for row in rows])
-    axes[0][0].set_ylabel("L1 of matched topics (of 2)")
-    axes[1][0].set_ylabel("processor seconds")
+            if column == 0:
+                panel.set_ylabel(label)
     pictures.legend(figure, columns=4)
     pictures.save(figure, path)
 
@@ -260,13 +344,15 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 )
 @click.option("--words", default=10_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
-@click.option("--corpora", default=2, show_default=True, type=click.IntRange(1), help="Corpora per value.")
-@options.several("methods", METHODS, ";")
+@click.option("--length", default=MEAN_LENGTH, show_default=True, help="Mean tokens of a document.")
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1), help="Seeds per value.")
+@click.option("--first-seed", default=0, show_default=True)
+@click.option("--same-corpus", is_flag=True, help="Seeds of the methods only, on the first corpus.")
+@options.several("methods", GROUPS, help="Groups of methods; none with ''.")
 @options.GIBBS
 @click.option(
-    "--tod-passes", default=5000, show_default=True, help="Maximum number of documents for TOD's passes."
+    "--tod-passes", default=0, show_default=True, help="Maximum number of documents for TOD's passes."
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the first corpus.")
 @options.quick("small corpora")
 @options.ONLY_KEPT
 def main(
@@ -276,29 +362,35 @@ def main(
     n_documents: int,
     words: int,
     topics: int,
-    corpora: int,
+    length: int,
+    seeds: int,
+    first_seed: int,
+    same_corpus: bool,
     methods: list[str],
     sweeps: tuple[str, ...],
     tod_passes: int,
-    seed: int,
     quick: bool,
     only_kept: bool,
 ) -> None:
     if quick:
-        vary, values, words, topics, sweeps = ("documents",), [300, 1500], 500, 3, ("200",)
-    base = Law(n_documents, words, topics)
-    experiment = Experiment(tuple(methods), tuple(sorted(map(int, sweeps))), tod_passes)
+        vary, values, words, topics = ("documents",), [300, 1500], 500, 3
+        seeds, sweeps, tod_passes = 2, ("200",), 300
+    base = Law(n_documents, words, topics, length=length)
+    groups = tuple(name for name in methods if name)
+    experiment = Experiment(groups, tuple(sorted(map(int, sweeps))), tod_passes)
     results, curves = Results(out / "stod_fig1", only_kept), []
     for name in vary:
         rows: list[Row] = []
         for value in values or PAPER_VALUES[name]:
-            for trial in range(corpora):
-                rows += experiment.rows(replace(base, **{name: value}, seed=seed + trial), results)
+            for seed in range(first_seed, first_seed + seeds):
+                law = replace(base, **{name: value}, seed=0 if same_corpus else seed, run=seed)
+                rows += experiment.rows(law, results)
         curves.append((name, rows))
-    text = "\n\n".join(table(name, rows) for name, rows in curves)
-    publish(out, "stod_fig1", [{"curve": name, **row} for name, rows in curves for row in rows], text)
-    draw(curves, out / "stod_fig1.svg")
-    click.echo(text)
+    stem = "stod_fig1_same_corpus" if same_corpus else "stod_fig1"
+    tables = [table(name, rows) for name, rows in curves for table in (mean_table, topic_table)]
+    publish(out, stem, [{"curve": name, **row} for name, rows in curves for row in rows], "\n\n".join(tables))
+    draw(curves, out / f"{stem}.svg")
+    click.echo("\n\n".join(tables))
 
 
 if __name__ == "__main__":

@@ -178,8 +178,10 @@ def main(
     if quick:
         corpora, words, topics, tod_in_full, no_gibbs = (f"nips={NIPS}",), 300, 3, True, True
     results, rows = Results(out / "stod_tables", only_kept), []
+    used = {}
     for named in corpora:
         name, corpus = prepared(named, out / "corpora", words)
+        used[name] = corpus
         key = {"corpus": corpus.fingerprint, "K": topics}
         makers = {
             "STOD": lambda corpus=corpus: stod(corpus, topics),
@@ -196,7 +198,7 @@ def main(
                 continue
             rows.append({"corpus": name, "method": method, "K": topics, **row})
     text = tables(rows)
-    publish(out, "stod_tables", rows, text)
+    publish(out, "stod_tables", rows, text, used)
     draw(rows, out / "stod_tables.svg")
     click.echo(text)
 

@@ -1,4 +1,4 @@
-"""The same documents in every format that ``ingest`` reads: one row a format, and how they are packed."""
+"""The same documents in every format and codec that ``ingest`` reads: one row of ``FORMATS`` per format."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from streaming_jsmf.config import ReaderName
 from streaming_jsmf.ingestion.readers.registry import check_options, open_source
 
 WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "spoilt")
-#: The document that holds the word "spoilt", once: what a format makes bad when it is asked to.
+#: Number of the document with the word "spoilt", which a format can write as bad bytes.
 BAD = 5
-#: Bytes that are no UTF-8, as many as "spoilt" has, so that no length in a file changes.
+#: Bytes that are not UTF-8, as many as "spoilt" has, so that no length in a file changes.
 NOT_UTF8 = b"\xff" * len("spoilt")
 
-#: Documents that a test may ask for.
+#: Maximum number of documents of a test.
 MOST = 3000
 
 PLAIN = ("",)
@@ -60,7 +60,7 @@ class Document:
 
 
 def documents(n: int = 24) -> list[Document]:
-    """Made by arithmetic, so that they are the same with any library."""
+    """Return documents that do not depend on a random generator."""
     made = []
     for i in range(n):
         words = [WORDS[(3 + 7 * i * j + j * j + i) % 22] for j in range(5 + i % 7)]
@@ -71,7 +71,7 @@ def documents(n: int = 24) -> list[Document]:
 
 
 def pack(data: bytes, codec: str) -> bytes:
-    """Compressed as a suffix says; the same bytes every time."""
+    """Compress by suffix; returns the same bytes every time."""
     if codec == ".zst":
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
@@ -90,7 +90,7 @@ Content = Callable[[Sequence[Document], bool], bytes]
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file and the reader for it.
+    """A file format and its reader.
 
     Attributes
     ----------
@@ -130,13 +130,13 @@ class Format:
     has_end: bool = False
 
     def write(self, folder: Path, docs: Sequence[Document], codec: str = "", *, bad: bool = False) -> Path:
-        """Write the documents into a new folder; returns what is to be read."""
+        """Write the documents to a new folder; return the source to read."""
         if self.file.endswith("/"):
             return _write_folder(folder / self.file, docs, bad)
         return self.put(folder, pack(self.content(docs, bad), codec), codec)
 
     def put(self, folder: Path, data: bytes, codec: str = "") -> Path:
-        """Write given bytes as the file, with what belongs beside it."""
+        """Write bytes as the file, with its word list and the like; return the source to read."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.beside.items():
             (folder / name).write_bytes(content)
@@ -145,7 +145,7 @@ class Format:
         return folder if self.takes_folder else path
 
     def file_at(self, source: Path) -> Path:
-        """The file of a source that ``write`` or ``put`` has returned."""
+        """Return the file of a source that ``write`` or ``put`` returned."""
         return source / self.file if self.takes_folder else source
 
     def open(self, source: Path | str) -> Any:
@@ -159,7 +159,7 @@ class Format:
 
 def _parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    # Not packed and not coded, so that the bytes of a word stand in the file.
+    # Neither compressed nor dictionary-encoded, so that the bytes of a word are in the file.
     pq.write_table(table, sink, row_group_size=10, compression="NONE", use_dictionary=False)
     return sink.getvalue()
 
@@ -224,7 +224,7 @@ def _zip(docs: Sequence[Document], bad: bool) -> bytes:
 
 
 def _entries(docs: Sequence[Document], bad: bool) -> list[tuple[int, int, bytes]]:
-    """Document and word from 1 and count, with bytes that are no number for the bad one."""
+    """Return document and word, from 1, and count; the bad count is not a number."""
     return [
         (row, 1 + WORDS.index(word), NOT_UTF8 if bad and word == "spoilt" else str(count).encode())
         for row, document in enumerate(docs, 1)
@@ -291,7 +291,7 @@ def _basket_parquet(docs: Sequence[Document], bad: bool) -> bytes:
 
 
 def _scattered(docs: Sequence[Document]) -> list[tuple[Document, str, int]]:
-    """(document, word, count) in an order where documents do not come together."""
+    """Return (document, word, count) in an order in which documents are not grouped."""
     rows = [(d, word, count) for d in docs for word, count in d.counts.items()]
     return rows[::3] + rows[1::3] + rows[2::3]
 
@@ -301,7 +301,7 @@ _AT = [word for _, word, _ in _scattered(documents())].index("spoilt")
 
 
 def _entry_table(header: Sequence[str], suffix: str) -> Content:
-    """Write triples, or ratings, which have numbers for users and half the counts."""
+    """Return a writer of triples, or of ratings, which have numbers as users and half the counts."""
 
     def content(docs: Sequence[Document], bad: bool) -> bytes:
         found, words, counts = zip(*_scattered(docs), strict=True)
@@ -322,7 +322,7 @@ def _entries_before() -> list[int]:
 
 
 def _first_line(document: Document) -> int:
-    """Of a document in a matrix, from 0: two lines of header, then one for each word of those before."""
+    """Return the first line of a document in a matrix, from 0: two lines of header, then one for each earlier word."""
     return 2 + _entries_before()[document.number]
 
 
@@ -339,7 +339,7 @@ def _member(document: Document) -> str:
 
 
 def _entry_line(head: int) -> int:
-    """Line, from 1, of the bad count after the lines of a header."""
+    """Return the line of the bad count, from 1, after a header of ``head`` lines."""
     words = [word for d in documents() for word in d.counts]
     return head + 1 + words.index("spoilt")
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.documents.groups import Groups
+from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.reporting.contents import (
     Contents,
     Document,
     Documents,
     Fact,
-    Groups,
     Level,
     Levels,
-    Metric,
     Section,
     Stage,
     WordLists,
@@ -59,9 +59,10 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         400,
         topics,
         root.T @ root,
+        lists,
         theta.T @ theta / 400,
         (f"a warning about {words[0]}",),
-        (Metric("npmi", "0.2", "higher", "words meet"),),
+        (Row("npmi", "0.2", "higher", "words meet"),),
         "counted",
         (Fact("a", "b"),),
         (Section("Settings", (Fact("n_topics", str(n_topics)),)),),
@@ -69,10 +70,24 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         (Check("Is it so?", "yes", "yes", True),),
         words[0],
         "2026-11-22",
-        lists,
         _documents(n_topics, words),
         _groups(n_topics, generator),
         _levels(n_topics, topics, shares),
+    )
+
+
+def lists_of(topics: Sequence[Topic]) -> WordLists:
+    """The words of the topics alone."""
+    numbers: dict[str, int] = {}
+    ids = [[numbers.setdefault(word.text, len(numbers)) for word in topic.words] for topic in topics]
+    probability = np.zeros(len(numbers))
+    for topic, own in zip(topics, ids, strict=True):
+        np.add.at(probability, own, [word.probability * topic.share for word in topic.words])
+    return WordLists(
+        tuple(numbers),
+        probability,
+        tuple(np.array(own, dtype=np.int64) for own in ids),
+        tuple(np.array([word.probability for word in topic.words]) for topic in topics),
     )
 
 
@@ -84,7 +99,7 @@ def _documents(n_topics: int, words: Sequence[str]) -> Documents:
 def _groups(n_topics: int, generator: np.random.Generator) -> Groups:
     shares = generator.dirichlet(np.full(n_topics, 1.0), size=12)
     years = tuple(str(2000 + place) for place in range(12))
-    return Groups("year", years, (30,) * 12, True, shares, shares / 10)
+    return Groups("year", years, np.full(12, 30), shares, shares / 10)
 
 
 def _levels(n_topics: int, topics: Sequence[Topic], shares: NDArray[np.float64]) -> Levels:

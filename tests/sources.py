@@ -1,4 +1,4 @@
-"""All that a source gives, with checks of every batch, and what it says about bad records."""
+"""Read sources with checks of every batch, and check messages about bad records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BUCKET = Unit("the bucket")
 
 
 def opened(kind: Any, *paths: Any, **options: Any) -> Any:
-    """A reader on files."""
+    """Open a reader on files."""
     return kind.open("", tuple(map(str, paths)), kind.options_type(**options), Tokenizer())
 
 
 class Read:
-    """All documents of a source, which is pickled first; every batch is checked.
+    """Documents of a source, which is pickled first; every batch is checked.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Read:
 
 
 def message(call: Callable[[], Any]) -> str:
-    """What an InputError says, which must be one line that names an action."""
+    """Return the message of an InputError, which must be one line that says what to do."""
     with pytest.raises(InputError) as caught:
         call()
     found = str(caught.value)
@@ -129,7 +129,7 @@ def message(call: Callable[[], Any]) -> str:
 
 
 def refused_by(source: Any, *parts: str, **options: Any) -> Read:
-    """What is read in spite of a bad record that the parts of a message are about."""
+    """Check the message about a bad record, and return what is read with quarantine."""
     found = message(lambda: Read(source, **options))
     for part in parts:
         assert part in found, found
@@ -140,8 +140,8 @@ def refused_by(source: Any, *parts: str, **options: Any) -> Read:
 
 @contextmanager
 def small(**values: int) -> Iterator[None]:
-    """Small limits: ``unit``, ``batch`` (bytes), ``values``, ``rows``, ``line``, ``file``, ``names``."""
-    names = {"unit": "UNIT_BYTES", "batch": "BATCH_BYTES", "values": "BATCH_VALUES", "rows": "BATCH_ROWS"}
+    """Small limits: ``unit``, ``batch`` (bytes), ``values``, ``line``, ``file``, ``names``."""
+    names = {"unit": "UNIT_BYTES", "batch": "BATCH_BYTES", "values": "BATCH_VALUES"}
     names |= {"line": "LONGEST_LINE", "file": "LARGEST_FILE", "names": "LARGEST_NAMES"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.reader import Moments, read_store
-from streaming_jsmf.moments.scan import Changes, scan
+from streaming_jsmf.moments.scan import scan
 from tests import reference, reference_stod
 
 SYNCHRONOUS = Execution("synchronous")

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
-from streaming_jsmf.ingestion.simulation.documents import make_sampler, n_batches, simulate_batch
-from streaming_jsmf.ingestion.simulation.law import make_law
-from streaming_jsmf.ingestion.simulation.truth import truth_of
+from streaming_jsmf.ingestion.simulation.documents import batch_documents, make_sampler, simulate_batch
+from streaming_jsmf.ingestion.simulation.truth import truth_of, with_prior
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
@@ -27,11 +27,12 @@ WORDS, TOPICS = 300, 6
 
 def drawn_counts(n_documents: int, seed: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
     """Documents, word_topic and anchors of narrow separable topics: few words each, many nearly anchors."""
-    law = make_law(WORDS, TOPICS, 60, None, 0.03, True, None, seed)
-    truth, sampler = truth_of(law), make_sampler(law)
+    sizes = SimulationSettings(n_documents, WORDS, TOPICS, seed, beta=0.03, mean_length=60, separable=True)
+    settings = with_prior(sizes, None)
+    truth, sampler = truth_of(settings), make_sampler(settings)
     counts = np.zeros((n_documents, WORDS), dtype=np.int64)
     start = 0
-    for number in range(n_batches(law, n_documents)):
+    for number in range(-(-n_documents // batch_documents(settings))):
         batch = simulate_batch(sampler, n_documents, number)
         size = len(batch.indptr) - 1
         row = np.repeat(np.arange(start, start + size), np.diff(batch.indptr))

@@ -6,6 +6,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import cloudpickle
 import dask
 import numpy as np
+import psutil
 import pytest
 from dask.callbacks import Callback
 from distributed import Client, LocalCluster
@@ -136,13 +139,91 @@ def test_as_many_tasks_are_made_ready_as_the_cluster_has_threads() -> None:
 # -- the cluster is lost, or a part of it -----------------------------------------------------------------------------
 
 
-def test_a_killed_worker_changes_no_bit(corpus: Path, undisturbed: dict[str, str], tmp_path: Path) -> None:
+def stop_for_a_while(worker: Process) -> None:
+    worker.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    worker.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("strike", [Process.kill, pytest.param(stop_for_a_while, marks=pytest.mark.slow)])
+def test_a_worker_that_is_killed_or_stops_for_a_while_changes_no_bit(
+    strike: Callable[[Process], None], corpus: Path, undisturbed: dict[str, str], tmp_path: Path
+) -> None:
     store = tmp_path / "m"
     with dask_cluster(tmp_path / "dask") as cluster, scanning(cluster.address, corpus, store) as (_, end):
-        cluster.workers[0].kill()
+        strike(cluster.workers[0])
         done = end()
     assert done.code == 0, done.err
     assert digests(store) == undisturbed
+
+
+def require_resumable(done: Outcome, corpus: Path, store: Path, undisturbed: dict[str, str]) -> None:
+    """A scan succeeded, or ended with one error line; the same command on threads completes its store."""
+    assert done.code in (0, 3), done.err
+    assert "Traceback" not in done.err
+    assert done.err.count("error: ") == bool(done.code)
+    finished(command("scan", corpus, store, *SETTINGS))
+    assert digests(store) == undisturbed
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_a_pool(corpus: Path, undisturbed: dict[str, str], tmp_path: Path) -> None:
+    store = tmp_path / "m"
+    with scanning("processes", corpus, store) as (process, end):
+        children = psutil.Process(process.pid).children(recursive=True)
+        next(child for child in children if "spawn_main" in " ".join(child.cmdline())).kill()
+        done = end()
+    require_resumable(done, corpus, store, undisturbed)
+
+
+#: A task of another user that takes a share of the memory of a worker for a while.
+GREEDY = """
+import sys
+from distributed import Client, wait
+
+def hold(share):
+    import time
+    import psutil
+    from distributed import get_worker
+    limit = get_worker().memory_manager.memory_limit
+    held = b"1" * max(0, int(share * limit) - psutil.Process().memory_info().rss)
+    time.sleep(3)
+    return len(held)
+
+with Client(sys.argv[1]) as client:
+    share, patience = map(float, input().split())
+    future = client.submit(hold, share, workers=[min(client.scheduler_info()["workers"])], priority=100)
+    try:
+        wait(future, timeout=patience)
+        print(future.status)
+    except TimeoutError:
+        print("killed")
+"""
+
+
+# What is killed is tried again and again: six seconds are enough to know.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("share", "patience", "end_of_task"), [(0.87, PATIENCE, "finished"), (1.2, 6, "killed")]
+)
+def test_a_worker_that_pauses_or_is_killed_for_its_memory(
+    share: float,
+    patience: int,
+    end_of_task: str,
+    corpus: Path,
+    undisturbed: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    store, pipe = tmp_path / "m", subprocess.PIPE
+    with (
+        dask_cluster(tmp_path / "dask", nanny=True) as cluster,
+        started([sys.executable, "-c", GREEDY, cluster.address], stdin=pipe, stdout=pipe) as greedy,
+        scanning(cluster.address, corpus, store) as (_, end),
+    ):
+        said, _ = greedy.communicate(f"{share} {patience}\n", timeout=2 * PATIENCE)
+        assert said.split()[-1] == end_of_task
+        done = end()
+    require_resumable(done, corpus, store, undisturbed)
 
 
 @pytest.mark.slow
@@ -165,15 +246,18 @@ def test_a_lost_scheduler_ends_the_command_and_another_one_finishes_the_store(
 
 
 @pytest.mark.slow
-def test_a_killed_command_is_finished_on_the_same_cluster(
-    corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
+@pytest.mark.parametrize("scheduler", ["tcp", "processes"])
+def test_a_killed_command_is_finished_by_itself(
+    scheduler: str, corpus: Path, undisturbed: dict[str, str], cluster: Cluster, tmp_path: Path
 ) -> None:
-    store = tmp_path / "m"
-    with scanning(cluster.address, corpus, store) as (first, _):
+    address, store = cluster.address if scheduler == "tcp" else scheduler, tmp_path / "m"
+    with scanning(address, corpus, store) as (first, _):
         first.kill()
         first.wait()
-    assert "were committed by an earlier run" in finished(scan_on(cluster.address, corpus, store))
+        # Worker processes may still be at their last task.
+        assert "were committed by an earlier run" in finished(scan_on(address, corpus, store))
     assert digests(store) == undisturbed
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Numbers, dates and times in strings of any source become typed columns of the corpus, when all rows were read."""
+"""Numbers, dates and times in strings of any source become typed columns of the corpus once all rows are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.moments.scan import Changes
+from streaming_jsmf.moments.changes import Changes
 
 DRAW = random.Random(0)
 TEXTS = [
@@ -97,7 +97,7 @@ def _records(path: Path, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ARG001
 
 
 def _corpus(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """A directory of bags as other programs write it, with the strings of the rows."""
+    """Write a directory of bags with the strings of the rows, as other programs write it."""
     path.mkdir()
     bags = {"ids": [[0, 1, 2]] * len(rows), "counts": [[2, 1, 3]] * len(rows)}
     table = pa.Table.from_pylist(list(rows)).rename_columns(["document_id", *list(rows[0])[1:]])
@@ -120,7 +120,7 @@ SOURCES: dict[str, Callable[[Path, Sequence[dict[str, Any]]], Any]] = {
 
 
 def ingested(source: Any, path: Path, **options: Any) -> Any:
-    """The documents of the corpus of a source, as a table."""
+    """Ingest a source and return the documents of the corpus as a table."""
     corpus = sj.ingest(source, path, preset="papers", min_distinct_words=0, min_tokens=0, **options)
     return pa.concat_tables(pq.read_table(corpus.shard_path(shard)) for shard in corpus.shards)
 
@@ -142,7 +142,7 @@ def test_strings_of_numbers_and_dates_become_typed(
         assert table.column(name).to_pylist() == wanted.to_pylist(), name
 
 
-#: Values of a column of JSON, the last of which comes late, its type, and what is stored for the first and the last.
+#: Values of a JSON column, the last of which occurs late; its type; and what is stored for the first and the last.
 JSON = {
     "integers": ([1, None, -(2**63), 7], pa.int64(), 1, 7),
     "numbers": ([1, 2, 1e-7], pa.float64(), 1.0, 1e-7),
@@ -163,7 +163,7 @@ JSON = {
 
 @pytest.mark.parametrize("small_batches", [False, True], ids=["one batch", "many batches"])
 @pytest.mark.parametrize("kind", ["json lines", "json array"])
-def test_no_record_is_lost_to_the_type_of_an_earlier_one(
+def test_values_of_another_type_come_late_in_json(
     kind: str, small_batches: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small_batches:
@@ -184,7 +184,7 @@ def test_no_record_is_lost_to_the_type_of_an_earlier_one(
         assert (column.type, column[0].as_py(), column[239].as_py()) == (expected, first, last), name
 
 
-#: Values of a key of Python mappings for the first rows, then for a later one, and what is stored of both.
+#: Values of a key of Python mappings in the first rows and in later ones, the type, and what is stored for both.
 LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "mixed": (1, "x", pa.string(), "1", "x"),
     "year": (1980, "1981", pa.int64(), 1980, 1981),
@@ -205,7 +205,7 @@ LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
 
 @pytest.mark.parametrize("kind", ["generator", "data frame"])
 @pytest.mark.parametrize("batch", [40, 1000])
-def test_no_mapping_is_lost_to_the_type_of_an_earlier_one(
+def test_values_of_another_type_come_late_in_mappings(
     batch: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", batch)
@@ -220,8 +220,8 @@ def test_no_mapping_is_lost_to_the_type_of_an_earlier_one(
     assert table.column("new").to_pylist() == [None] * 200 + [7] + [None] * 39
 
 
-def test_files_of_several_formats_agree(tmp_path: Path) -> None:
-    """A Parquet file has types; other files beside it decide with it."""
+def test_files_of_several_formats_share_types(tmp_path: Path) -> None:
+    """The types of a Parquet file and the strings of other files determine the type together."""
     (tmp_path / "s").mkdir()
     years = [
         {"id": f"p{i}", "text": text, "year": 1990 + i % 5, "day": DATES[i], "n": 1}
@@ -243,7 +243,7 @@ def test_files_of_several_formats_agree(tmp_path: Path) -> None:
 
 
 def test_parquet_files_may_have_different_types(tmp_path: Path) -> None:
-    """As pandas writes them: integers, the same with missing values, none at all, and dates as objects."""
+    """As written by pandas: integers, integers with missing values, only missing values, and dates as objects."""
     files: list[dict[str, Any]] = [
         {"year": [1990, 1991], "score": [1, 2], "day": DATES[:2], "n": [1, 2]},
         {"year": [1992.0, None], "score": [0.5, None], "day": ["2001-02-03", None], "n": ["x", "y"]},
@@ -269,7 +269,7 @@ def test_parquet_files_may_have_different_types(tmp_path: Path) -> None:
 def test_columns_of_added_documents_are_those_of_the_corpus(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Documents over the vocabulary of a corpus have its columns; one line says which values do not fit."""
+    """Documents over the vocabulary of a corpus get the types of its columns; each misfit column is one warning."""
     rows = [{"id": i, "text": text, "n": "1.5", "code": "x", "m": "2"} for i, text in enumerate(TEXTS)]
     ingested(_csv(tmp_path / "a", rows), tmp_path / "c")
     later = [{**row, "id": f"l{row['id']}", "n": "3", "code": "7", "m": "two"} for row in rows]
@@ -287,20 +287,21 @@ def test_columns_of_added_documents_are_those_of_the_corpus(
     assert [partition.label for partition in store.manifest.partitions] == [2, "two"]
 
 
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_types_do_not_depend_on_how_the_work_is_divided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{**row, "mixed": 5 if i % 2 else "x", "score": i / 7} for i, row in enumerate(ROWS)]
     source = _lines(tmp_path / "s", rows)
     whole = ingested(source, tmp_path / "whole")
     monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
     monkeypatch.setattr(limits, "UNIT_BYTES", 10_000)
-    parts = ingested(source, tmp_path / "parts", scheduler="processes", workers=2)
+    parts = ingested(source, tmp_path / "parts", scheduler=scheduler, workers=2)
     assert parts.schema == whole.schema
     assert parts.equals(whole)
 
 
-@pytest.mark.parametrize("column", ["year", "day"])
+@pytest.mark.parametrize("column", [pytest.param("year", marks=pytest.mark.slow), "day"])
 def test_topics_over_time_from_strings_of_a_csv_file(
     column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,7 +339,7 @@ def test_topics_over_time_from_strings_of_a_csv_file(
 
 
 def test_partitions_of_numbers_and_dates(tmp_path: Path) -> None:
-    """Numbers with a fraction, and times, label partitions as strings do; whole numbers are in ranges."""
+    """Numbers with a fraction and times label partitions like strings; integers can be given as ranges."""
     rows = [
         {
             "id": i,

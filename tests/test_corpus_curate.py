@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.corpus import Curation, open_corpus
+from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
@@ -173,15 +173,6 @@ def test_errors_of_a_spec_name_the_key_in_one_line(tmp_path, old, new, named):
 def test_a_spec_that_is_missing_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml"):
         load_spec(tmp_path / "none.toml")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [*(("max_document_frequency", value) for value in (0, 1.5, -0.5, float("nan"))), ("vocabulary_size", -5)],
-)
-def test_settings_are_checked(name, value):
-    with pytest.raises(InputError, match=f"{name} is "):
-        Curation(**{name: value})
 
 
 def test_shipped_corpus_agrees_with_its_spec():

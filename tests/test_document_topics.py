@@ -38,6 +38,9 @@ class Case:
             csr_array(self.counts if counts is None else counts), self.word_topic, self.prior, **options
         )
 
+    def most_probable(self, **options: Any) -> DocumentTopics:
+        return self.found(method="map", **options)
+
     def best(self) -> Floats:
         return np.array([best_shares(row, self.word_topic, self.prior) for row in self.counts])
 
@@ -67,7 +70,7 @@ METHODS = pytest.mark.parametrize("method", ["map", "cvb0"])
 def test_the_maximum_is_no_farther_than_the_bound_and_the_bound_no_larger_than_asked(
     case: Case, tolerance: float
 ) -> None:
-    found = case.found(tolerance=tolerance)
+    found = case.most_probable(tolerance=tolerance)
     distance = abs(found.shares - case.best()).sum(axis=1)
     assert (found.remaining <= tolerance).all()
     assert (distance <= found.remaining + 1e-6).all()
@@ -79,14 +82,14 @@ def test_the_maximum_is_no_farther_than_the_bound_and_the_bound_no_larger_than_a
 def test_the_bound_holds_wherever_the_steps_are_cut(case: Case) -> None:
     best = case.best()
     for steps in (0, 1, 2, 3, 4):
-        found = case.found(max_iterations=steps)
+        found = case.most_probable(max_iterations=steps)
         assert (found.iterations <= steps).all()
         assert (abs(found.shares - best).sum(axis=1) <= found.remaining + 1e-6).all()
 
 
 def test_topics_that_are_alike_are_told_apart() -> None:
     case = Alike(12)
-    found = document_topics(csr_array(case.counts), case.word_topic, case.prior)
+    found = document_topics(csr_array(case.counts), case.word_topic, case.prior, method="map")
     assert found.unconverged == 0
     by_steps = [shares_by_steps(row, case.word_topic, case.prior, 200) for row in case.counts]
     best = np.array([best_shares(row, case.word_topic, case.prior) for row in case.counts])
@@ -98,7 +101,7 @@ def test_topics_that_are_alike_are_told_apart() -> None:
 def test_flat_and_sharp_priors_are_served(prior: float) -> None:
     case = Case(6)
     case.prior = np.full(5, prior)
-    found = case.found()
+    found = case.most_probable()
     assert found.unconverged == 0
     best = [best_shares(row, case.word_topic, case.prior) for row in case.counts]
     assert abs(found.shares - best).sum(axis=1).max() < 1e-3
@@ -129,7 +132,7 @@ def test_first_steps_are_those_of_the_oracle() -> None:
 def test_the_posterior_never_falls(case: Case) -> None:
     before = np.full(len(case.counts), -np.inf)
     for steps in range(9):
-        now = case.likelihoods(case.found(tolerance=1e-12, max_iterations=steps).shares)
+        now = case.likelihoods(case.most_probable(tolerance=1e-12, max_iterations=steps).shares)
         # The first steps are taken in single precision.
         assert (now >= before - 1e-5 * abs(now)).all()
         before = now
@@ -214,7 +217,11 @@ def test_negligible_probabilities_change_nothing(method: str) -> None:
 
 def test_documents_whose_steps_run_out_are_counted() -> None:
     case = Case(2)
-    loose, tight, cut = case.found(tolerance=1e-1), case.found(tolerance=1e-8), case.found(max_iterations=2)
+    loose, tight, cut = (
+        case.most_probable(tolerance=1e-1),
+        case.most_probable(tolerance=1e-8),
+        case.most_probable(max_iterations=2),
+    )
     assert loose.iterations.sum() < tight.iterations.sum()
     assert loose.unconverged == tight.unconverged == 0
     assert cut.iterations.max() == 2
@@ -253,6 +260,7 @@ def test_the_error_falls_with_the_length_of_documents() -> None:
         (30, [0.1, 0.1, 0.1, 0.1, 0.0], {}, "prior must be positive"),
         (30, [0.1, 0.1, 0.1, 0.1, np.nan], {}, "prior must be positive"),
         (30, [0.1] * 5, {"method": "gibbs"}, "'gibbs'; it can be map or cvb0"),
+        (30, [0.1] * 5, {"max_iterations": 0}, "max_iterations must be at least 1"),
         *((30, [0.1] * 5, {"tolerance": t}, "tolerance must be positive") for t in (0.0, -1.0, np.nan)),
     ],
 )

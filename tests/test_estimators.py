@@ -1,4 +1,4 @@
-"""The estimators: whatever the corpus comes as, it is one scan and one inference."""
+"""The estimators: any form of a corpus gives the results of one scan and one inference."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ENGINES = pytest.mark.parametrize("engine", [LRJSMF, STOD])
 
 
 def written(folder: Path, counts: NDArray[Any], names: list[str]) -> Path:
-    """A corpus, written document by document from lists as they come out of a program."""
+    """Write a corpus document by document from lists."""
     import pyarrow as pa
 
     with CorpusWriter(folder, names, nonzeros_per_row_group=5000) as writer:
@@ -448,10 +448,11 @@ def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, A
         sj.report(engine(K), tmp_path / "page.html")
     models[engine].save(tmp_path / "model")
     sj.report(models[engine], tmp_path / "page.html")
+    evaluation = {**sj.evaluate(tmp_path / "model"), "model": 0}
     for form in (copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), _through_joblib):
         found = form(models[engine])
         assert found.topics().equals(models[engine].topics())
-        assert {**sj.evaluate(found), "model": 0} == {**sj.evaluate(tmp_path / "model"), "model": 0}
+        assert {**sj.evaluate(found), "model": 0} == evaluation
         model = sj.TopicModel(found)
         place = Path(model.path)
         del found

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streaming_jsmf import LRJSMF, STOD
@@ -96,11 +95,6 @@ def test_a_matrix_needs_no_names_after_a_corpus(estimator: Any, tmp_path: Path) 
         np.testing.assert_array_equal(table.to_numpy(), shares)
 
 
-def test_every_parameter_is_kept_as_it_was_given() -> None:
-    grid = ParameterGrid({"n_topics": [2, 3], "document_weights": ["capped", "uniform"], "scans": [1, 2]})
-    for parameters in grid:
-        for engine in (LRJSMF, STOD):
-            estimator = clone(engine().set_params(**parameters))
-            assert {name: estimator.get_params()[name] for name in parameters} == parameters
+def test_estimators_are_shown_by_their_parameters_and_compared_by_identity() -> None:
     assert repr(STOD(7, alpha0=0.5)) == "STOD(alpha0=0.5, n_topics=7)"
-    assert LRJSMF(7) != LRJSMF(7), "estimators are compared by identity"
+    assert LRJSMF(7) != LRJSMF(7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,23 +30,21 @@ from streaming_jsmf.evaluation.counts import (
     stored_corpora,
 )
 from streaming_jsmf.evaluation.inputs import sketch_probes
-from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.jobs.events import Event, StageStarted
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.word_counts import (
+from streaming_jsmf.evaluation.word_counts import (
     CooccurrenceAccumulator,
     CountReduction,
     SketchProbes,
     WordSelection,
 )
+from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.events import Event, StageStarted
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import Model, open_model, read_model, write_model
 from tests import reference
 from tests.corpora import Planted, words, write_corpus, write_lists
-from tests.damage import rewritten
 from tests.outcomes import described, printed
-from tests.processes import command, killed
 from tests.stores import SYNCHRONOUS, rename_words, scanned
 
 #: A few steps will do: what is counted does not hang on how good the topics are.
@@ -303,35 +300,3 @@ def test_counts_lie_behind_a_url_as_well(fitted: Path, corpus_path: Path, tmp_pa
         assert sorted(open_model(place).variables) == sorted(open_model(fitted).variables)
     finally:
         file_system.rm(f"/{tmp_path.name}", recursive=True)
-
-
-@pytest.mark.slow
-def test_a_killed_count_is_finished_by_the_same_command(
-    fitted: Path, tmp_path: Path, documents: Planted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Small partitions: enough time between the first commit and the last.
-    corpus = write_corpus(tmp_path / "corpus", documents.counts, shards=2, row_group_rows=25)
-    struck, undisturbed = (shutil.copytree(fitted, tmp_path / name) for name in ("struck", "undisturbed"))
-    for copy in (struck, undisturbed):
-        rewritten(copy, lambda about: about["provenance"]["scan_settings"].update(partition_nonzeros=100))
-    arguments = ["evaluate", str(struck), "--corpus", str(corpus)]
-    records = struck / "evaluation"
-
-    def committed() -> int:
-        return len(list(records.glob("*.partial/records/counts-part-*/zarr.json")))
-
-    with killed(command(*arguments, "--workers", "1"), lambda: committed() > 3):
-        pass
-    kept = committed()
-    assert described(struck, capsys)["counted_corpora"] == [], "not committed"
-    assert run(arguments) == 0
-    log = capsys.readouterr().err
-    said = re.search(r"counts: (\d+) of 24 partitions were committed", log)
-    assert said is not None, log
-    done = int(said[1])
-    # A part may have been folded and not be noted yet.
-    assert done in (kept, kept + 1)
-    assert len(re.findall(r"^counts: partition \d+ committed", log, re.MULTILINE)) == 24 - done
-    counted(undisturbed, corpus)
-    assert array_digests(struck) == array_digests(undisturbed)
-    assert list(records.glob("*.partial")) == []

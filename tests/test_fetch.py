@@ -24,7 +24,7 @@ import pooch
 import pytest
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.fetch import RemoteFile, fetch_files
+from streaming_jsmf.ingestion.fetch import RemoteFile, fetch_files
 from tests.processes import PATIENCE, started, wait_for
 
 PAGE = "https://example.org/the-set"
@@ -267,7 +267,7 @@ def test_a_refused_request_leaves_no_connection_open(site, tmp_path, url):
 def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
     site.answers["/a"] = Answer(BODY[:-1], length=len(BODY), hold=True)
     call = f"fetch_files([RemoteFile('a', '{site.url}/a')], Path({str(tmp_path)!r}), page='', progress=False)"
-    code = f"from pathlib import Path\nfrom streaming_jsmf.ingestion.readers.fetch import *\n{call}"
+    code = f"from pathlib import Path\nfrom streaming_jsmf.ingestion.fetch import *\n{call}"
     with started([sys.executable, "-c", code]) as child:
         wait_for(child, lambda: has_bytes(tmp_path))
         child.send_signal(how)

@@ -56,7 +56,7 @@ def test_what_simply_works(at: Any, tmp_path: Path) -> None:
 MISTAKES = [
     ("sj.infer(moments, new, [3, 4])", r"settings is '\[3, 4\]' \(list\); give Inf"),
     ("sj.infer(moments, new, {})", r"\(dict\); give InferSettings\(...\) or Stod"),
-    ("sj.infer(corpus, new, 3)", "is a corpus, not a moments store; scan makes"),
+    ("sj.infer(corpus, new, 3)", "is a corpus, not a moments store; make one"),
     ("sj.infer(model, new, 3)", "this is not a moments store; give the"),
     ("sj.fit(corpus, K)", "where the model goes; write n_topics=3"),
     ("sj.fit(corpus, new, '20')", "n_topics is '20'; give a whole number, or several"),

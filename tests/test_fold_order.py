@@ -111,8 +111,6 @@ def test_parts_within_a_known_fold_are_not_folded_again() -> None:
 class Brackets:
     """A fold leaves a trace: -1, both operands, -2."""
 
-    name: str = "brackets"
-
     def compute(self, number: int) -> PartialResult:
         return PartialResult({"trace": np.array([number])}, {"parts": 1})
 
@@ -218,6 +216,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_adding_leaves_the_bits_of_merging(folder: Path, tmp_path: Path) -> None:
     for name in ("added", "merged"):
         shutil.copytree(folder / "of-a", tmp_path / name)
@@ -262,6 +261,7 @@ def test_an_old_store_continues_part_by_part(
     assert after.total == fold_keys(after.manifest.part_keys, after.manifest.order.salt)[-1]
 
 
+@pytest.mark.slow
 def test_a_damaged_group_is_detected_and_repaired(folder: Path, tmp_path: Path) -> None:
     store = tmp_path / "m"
     scan_until_the_disk_is_full(folder / "a", store)

@@ -13,8 +13,9 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.reader import open_moments, read_store
-from streaming_jsmf.moments.scan import Changes, scan
+from streaming_jsmf.moments.scan import scan
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.stores import SYNCHRONOUS, changed, digests, partial_names, scanned
 
@@ -54,7 +55,7 @@ def require_untouched(store: Path, expected: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("start", "removed", "added", "end"),
-    [("of-both", "b", [], "of-a"), ("of-both", "a", [], "of-b"), ("of-a", "a", ["b"], "of-b")],
+    [("of-both", "a", [], "of-b"), ("of-a", "a", ["b"], "of-b")],
 )
 def test_what_was_added_and_removed_was_never_there(
     start: str, removed: str, added: list[str], end: str, folder: Path, tmp_path: Path
@@ -62,7 +63,7 @@ def test_what_was_added_and_removed_was_never_there(
     store = shutil.copytree(folder / start, tmp_path / "m")
     moments = changed(folder / "a", store, remove=[folder / removed], add=[folder / name for name in added])
     assert digests(store) == digests(folder / end)
-    assert moments.n_documents == {"of-a": 500, "of-b": 400}[end]
+    assert moments.n_documents == 400
     # The last part of a name is random.
     left, expected = ({n.rsplit("-", 1)[0] for n in partial_names(p)} for p in (store, folder / end))
     assert left == expected

@@ -15,9 +15,9 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.reader import open_moments, read_store
-from streaming_jsmf.moments.scan import Changes, scan
-from tests import processes
+from streaming_jsmf.moments.scan import scan
 from tests.corpora import as_lists, planted, write_corpus, write_lists
 from tests.stores import SMALL, SYNCHRONOUS, changed, digests, require_moments, scanned
 
@@ -128,35 +128,3 @@ def test_settings_in_python_may_ask_for_it_and_the_same_again_is_refused(
     assert command(folder, store, *GROWN) == 2
     assert str(folder / "b") in capsys.readouterr().err
     assert digests(store) == digests(folder / "third-of-both")
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Corpora whose stages last long enough to be hit, a store of a, and one that was changed undisturbed."""
-    root, counts = tmp_path_factory.mktemp("large"), planted(900, 800, 20, length=60, seed=7).counts
-    for name, rows in (("a", counts[:300]), ("b", counts[300:])):
-        write_corpus(root / name, rows, row_group_rows=40)
-    options = ["--max-topics", "30", "--scans", "1", "--power-steps", "1", "--partition-nonzeros", "3000"]
-    assert command(root, root / "of-a", *options) == 0
-    assert command(root, Path(shutil.copytree(root / "of-a", root / "of-both")), *GROWN) == 0
-    return root
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("part", "stages"),
-    [("range-part-*", ("range", "basis")), ("third_moment-part-*", ("third_moment",))],
-)
-def test_a_killed_change_is_finished_by_the_same_command(
-    part: str, stages: tuple[str, ...], large: Path, tmp_path: Path
-) -> None:
-    store = Path(shutil.copytree(large / "of-a", tmp_path / "m"))
-    line = processes.command(
-        "scan", large / "a", store, "--add", large / "b", "--third-moment", "--workers", "2"
-    )
-    with processes.killed(line, lambda: len(list((store / "records").glob(part))) >= 2):
-        missing = read_store(store).missing_stages
-        processes.finished(line)
-    assert missing == stages
-    assert digests(store) == digests(large / "of-both")
-    assert read_store(store).settings.third_moment

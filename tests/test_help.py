@@ -1,15 +1,13 @@
-"""What ``--help`` shows: a page that can be read, with a default for every option and an example that is right."""
+"""``--help`` shows a readable page with a default for every option and valid examples."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import shlex
 import sys
 import time
-from pathlib import Path
 
 import click
 import pytest
@@ -77,7 +75,7 @@ def test_verbs_share_their_options() -> None:
     def having(name: str) -> set[str]:
         return {verb for verb in VERBS if any(name in option.opts for option in options(verb))}
 
-    long = {verb for verb in VERBS if cli.commands[verb].long} - {"documents", "over-time"}  # type: ignore[attr-defined]
+    long = {verb for verb in VERBS if cli.commands[verb].long}  # type: ignore[attr-defined]
     assert having("--help-all") == set(VERBS)
     assert having("--quiet") == having("--log-json") == long
     assert having("--json") == set(VERBS) - {"view"}
@@ -102,28 +100,6 @@ def test_options_of_other_programs_are_answered_with_ours(
     verb: str, given: str, meant: str, invoke: Command
 ) -> None:
     refused(invoke(verb, given, "3"), 2, given.partition("=")[0], meant)
-
-
-def test_a_summary_is_json_on_request(tmp_path: Path, invoke: Command) -> None:
-    size = (
-        "--documents",
-        40,
-        "--vocabulary-size",
-        30,
-        "--topics",
-        2,
-        "--scheduler",
-        "synchronous",
-        "--quiet",
-    )
-    made = invoke("simulate", tmp_path / "corpus", *size, "--json")
-    assert made.err == ""
-    found = json.loads(made.out)
-    assert (found["corpus"], found["documents"]) == (str(tmp_path / "corpus"), 40)
-    fitted = invoke(
-        *("fit", tmp_path / "corpus", tmp_path / "model", "--topics", 2, "--no-polish", "--json", "--quiet")
-    )
-    assert json.loads(fitted.out) == json.loads(invoke("topics", tmp_path / "model", "--json").out)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,4 +1,4 @@
-"""Ingest against a slow count of the same texts: documents, words, what is left out, and what changes no byte."""
+"""Ingest compared with a slow count of the same texts: documents, words, what is dropped, and what changes no byte."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.corpus import Corpus, Curation, curation, open_corpus
+from streaming_jsmf.config import Curation, IngestRequest
+from streaming_jsmf.corpus import Corpus, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import choose, read, work
@@ -40,7 +40,7 @@ Bag = Mapping[str, int]
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters, digits and marks that are not all marks, in small letters."""
+    """Return the runs of letters, digits and marks that are not all marks, in lower case."""
     kinds = [(c, unicodedata.category(c)[0]) for c in unicodedata.normalize("NFC", text).lower()]
     runs = "".join(c if kind in "LMN" else " " for c, kind in kinds).split(" ")
     return [run for run in runs if any(unicodedata.category(c)[0] in "LN" for c in run)]
@@ -60,7 +60,7 @@ def reference(bags: Mapping[Any, Bag], rules: Curation, stop: frozenset[str] = f
     df = Counter(word for bag in bags.values() for word in bag)
 
     def share(limit: float | None, whole: Any) -> float:
-        # As a person reckons: 7 % of 100 documents are 7.
+        # Not in floats: 7 % of 100 documents are 7.
         return math.inf if limit is None else limit if limit >= 1 else whole(round(limit * len(bags), 9))
 
     low = share(rules.min_document_frequency, math.ceil)
@@ -135,7 +135,7 @@ FAULTS = {
 
 
 def write_records(path: Path, records: Sequence[Record]) -> list[tuple[int, bytes | None]]:
-    """Write a file; returns where the bad records stand and what they hold, None if that is for the reader to say."""
+    """Write a file; return the rows of the bad records with their bytes, or None where the reader chooses the bytes."""
     if path.suffix == ".parquet":
         return write_parquet(path, records)
     bad, lines = [], 0
@@ -170,7 +170,7 @@ def write_parquet(path: Path, records: Sequence[Record]) -> list[tuple[int, byte
             rows[-1][record.fault.split()[0]] = None
         elif record.fault:
             rows[-1]["text"] = b"caf\xe9"
-    # Bytes in string columns, as careless writers leave them.
+    # Invalid UTF-8 in string columns, as some writers produce it.
     arrays = {name: pa.array([row[name] for row in rows], pa.binary()) for name in ("text", "id", "note")}
     strings = [pa.Array.from_buffers(pa.string(), len(a), a.buffers(), a.null_count) for a in arrays.values()]
     pq.write_table(pa.table(dict(zip(arrays, strings, strict=True))), path, row_group_size=3)
@@ -589,7 +589,7 @@ def test_documents_without_ids_are_numbered_over_all_units(
 def test_nothing_is_left_of_a_source_without_a_good_record(policy: Any, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text('{"text": [1]}\n{"text": 3}\n')
-    named = {"fail": "line 1: text is of type list", "quarantine": "no good document"}
+    named = {"fail": "line 1: text is of type list", "quarantine": "no valid document"}
     with pytest.raises(InputError, match=named[policy]) as caught:
         make(source, tmp_path / "out", on_bad_record=policy)
     assert "\n" not in str(caught.value)
@@ -600,7 +600,7 @@ PLACES: list[bool] = []
 
 
 def slowly(text: str) -> list[str]:
-    """A tokenizer of a user's own, which looks whether its task has lost the ground under its feet."""
+    """A custom tokenizer that records whether the directory of its task still exists."""
     time.sleep(0.2)
     PLACES.append(Path(text).is_dir())
     return ["word"]

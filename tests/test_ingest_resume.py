@@ -1,4 +1,4 @@
-"""An ingest that is killed goes on where it was, of the same source and settings alone, and leaves the same bytes."""
+"""A killed ingest is resumed by the same command only, with the same source and settings, and gives the same bytes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from tests.processes import PATIENCE, ended, finished, killed, started, wait_for
 
 N_FILES = 12
 
-#: The command line with a group of units for each file; else 16 MB of text would be needed to have several. Its threads
-#: stop for good when so many tasks of a step are committed as HOLD says: it is killed then however busy the machine is.
+#: The command line with a group of units for each file, because several groups would otherwise need 16 MB of text. Its
+#: threads stop when as many tasks of a step are committed as HOLD says, so kills do not depend on the load.
 MAIN = """
 import os, threading
 from streaming_jsmf.__main__ import main
@@ -62,7 +62,7 @@ work.GROUP_BYTES = (1, 1)
 main()
 """
 
-#: A tokenizer of a user's own that takes its time, so that there is a moment to kill in where nothing is held.
+#: A slow custom tokenizer, so that a command can be killed without HOLD.
 SLOWLY = """
 import os, time
 def split(text):
@@ -110,7 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """What ``MAIN`` and its start in the folder are for a process of its own."""
+    """Do in this process what ``MAIN`` does in a new one, started in the folder."""
     patch.setattr(work, "GROUP_BYTES", (1, 1))
     patch.chdir(folder)
     patch.syspath_prepend(folder)
@@ -130,7 +130,7 @@ def command(target: Path, *options: str) -> list[str]:
     return [sys.executable, "-c", MAIN, "ingest", "in", str(target), *rules, "--workers", "2", *options]
 
 
-#: Each text takes long enough for a moment to be hit.
+#: Makes each text slow enough to kill the command in the middle.
 SLOW = {"SECONDS_OF_A_TEXT": "0.005"}
 
 
@@ -171,14 +171,10 @@ def finish(
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "moment"),
-    [
-        pytest.param("threads", LATE, marks=pytest.mark.slow),
-        ("threads", WRITE),
-        pytest.param("threads", RENUMBER, marks=pytest.mark.slow),
-        pytest.param("processes", LATE, marks=pytest.mark.slow),
-    ],
+    [("threads", LATE), ("threads", WRITE), ("threads", RENUMBER), ("processes", LATE)],
     ids=["read", "write", "renumber", "processes"],
 )
 def test_a_killed_ingest_is_finished_by_the_same_command(
@@ -240,7 +236,7 @@ def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
     same_files(folder / "undisturbed", target)
 
 
-# -- interrupted here, and taken up by something else -----------------------------------------------------------------
+# -- interrupted in this process, then resumed ------------------------------------------------------------------------
 
 
 def interrupt_at(step: str) -> Listener:
@@ -307,9 +303,15 @@ def test_other_settings_are_refused(changes: dict[str, Any], named: str, interru
     assert str(caught.value).startswith(f"{interrupted.partial} ")
     assert f" differs in {named}; " in str(caught.value)
     assert files_in(interrupted.partial).keys() == before.keys()
-    # What was there is finished as if nothing had been tried.
+    # The unfinished work can still be completed.
     interrupted()
     assert not interrupted.partial.exists()
+
+
+def test_work_of_another_layout_is_refused(interrupted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.plan.LAYOUT", 3)
+    with pytest.raises(SettingsMismatchError, match="differs in layout: stored 2, asked 3;"):
+        interrupted()
 
 
 def test_a_changed_source_is_refused(interrupted: Job) -> None:
@@ -382,9 +384,9 @@ def test_an_error_in_the_input_removes_what_was_done(interrupted: Job) -> None:
     with pytest.raises(InputError, match="empty corpus"):
         other()
     assert not other.partial.exists()
-    # Of the run that was interrupted nothing is gone.
+    # The work of the interrupted run is still there.
     assert committed(interrupted.partial, "read") == {0, 1, 2}
-    # Ids that repeat show only after the whole source has been read.
+    # Repeated ids are found only after the whole source has been read.
     (interrupted.source / "02.jsonl").write_text((interrupted.source / "01.jsonl").read_text())
     shutil.rmtree(interrupted.partial)
     with pytest.raises(InputError, match=r"02\.jsonl, line 1: its document id"):
@@ -400,7 +402,7 @@ def test_a_file_of_the_user_is_left_alone(job: Job) -> None:
 
 
 def cut_between_batches(path: Path) -> None:
-    """A stream that ends after its schema looks like one that has ended well."""
+    """Cut a stream after its schema, where it looks complete."""
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         empty = pa.BufferOutputStream()
         pa.ipc.new_stream(empty, stream.schema).close()
@@ -426,9 +428,8 @@ def test_what_is_damaged_of_an_interrupted_ingest_is_done_again(
 
     with pytest.raises(KeyboardInterrupt):
         job(at_the_end)
-    made = {"write": "written", "renumber": "renumbered"}.get(step, step)
     places = [
-        *(job.partial / made / "00001").iterdir(),
+        *(job.partial / step / "00001").iterdir(),
         job.partial / "records" / f"{step}-part-00001" / "zarr.json",
     ]
     whole = tmp_path / "whole"

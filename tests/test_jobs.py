@@ -114,7 +114,6 @@ class Scaled:
     results: Checkpoints
     before: str
     log: Path
-    name: str = "scaled"
 
     def compute(self, number: int) -> PartialResult:
         with self.log.open("a") as file:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion.readers import json_records, limits
+from streaming_jsmf.ingestion.readers import limits
 from tests.test_in_memory import TEXTS
 
 ROWS: list[dict[str, Any]] = [
@@ -32,10 +32,10 @@ def table_of(path: Path, place: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize("block", [3, 1 << 20])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_an_array_is_read_as_lines_are(
+def test_an_array_gives_the_same_corpus_as_lines(
     block: int, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_records, "_BLOCK", block)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.lines._BLOCK", block)
     rows = ROWS[:30] if block == 3 else ROWS
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (tmp_path / "array.json").write_text(f"\ufeff {json.dumps(rows, indent=indent)}\n", encoding="utf-8")
@@ -47,7 +47,7 @@ def test_an_array_is_read_as_lines_are(
         assert table_of(tmp_path / name, tmp_path / name.replace(".", "-"), **NESTED).equals(lines)
 
 
-def test_all_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
+def test_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
     names = table_of(tmp_path / "a.json", tmp_path / "corpus", text="content.body").column_names
     assert names == ["ids", "counts", "document_id", "meta", "excerpt"], "the object of the text is left out"
@@ -67,7 +67,7 @@ def test_all_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
     ],
     ids=["cut", "followed", "number", "numbers", "empty"],
 )
-def test_bad_arrays_are_told_in_one_line(content: str, said: str, tmp_path: Path) -> None:
+def test_bad_arrays(content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(content, encoding="utf-8")
     with pytest.raises(sj.InputError, match=said) as caught:
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus", text="content.body")
@@ -75,9 +75,9 @@ def test_bad_arrays_are_told_in_one_line(content: str, said: str, tmp_path: Path
     assert not (tmp_path / "corpus").exists()
 
 
-def test_an_element_is_not_held_whatever_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_element_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"text": "a b c"}, {"text": "x " * 3000}]), encoding="utf-8")
-    monkeypatch.setattr(json_records, "_BLOCK", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.lines._BLOCK", 100)
     monkeypatch.setattr(limits, "LONGEST_LINE", 1000)
     with pytest.raises(
         sj.InputError, match=r"element 2 of the array: an element .* has more than 1,000 bytes"
@@ -85,7 +85,7 @@ def test_an_element_is_not_held_whatever_its_size(tmp_path: Path, monkeypatch: p
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus")
 
 
-def test_a_missing_name_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_a_missing_nested_name(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
     with pytest.raises(sj.InputError, match=r"no column 'content\.bodx'"):
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus", text="content.bodx")

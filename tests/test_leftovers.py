@@ -21,7 +21,6 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import store as moments_store
 from streaming_jsmf.moments.reader import read_store
-from streaming_jsmf.moments.store import leftovers
 from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
 from streaming_jsmf.topics.store import read_model
@@ -238,11 +237,11 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
     assert sorted(info(model)["leftovers"]) == sorted(map(str, left))
     named = info(store)["leftovers"]
-    assert sorted(named) == sorted(map(str, leftovers(read_store(store))))
+    assert sorted(named) == sorted(map(str, read_store(store).leftovers()))
     assert len(named) == 2
     assert states(folder) == before
     assert invoked("scan", folder / "corpus", store, *SCAN).code == 0
-    assert not leftovers(read_store(store))
+    assert not read_store(store).leftovers()
 
 
 def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path) -> None:

@@ -154,16 +154,6 @@ def test_pair_counts_refuse_bad_ids(ids, value):
         cooccurrence_counts([sparse.csr_array(DOCUMENTS)], ids)
 
 
-def test_npmi_by_hand():
-    frequency = np.array([3, 2, 2, 4])
-    pairs = np.array([[3, 2, 1, 3], [2, 2, 0, 2], [1, 0, 2, 2], [3, 2, 2, 4]])
-    # p(0)=3/4, p(1)=p(2)=1/2, p(0,1)=1/2, p(0,2)=1/4; words 1 and 2 never occur together.
-    expected = [np.log(0.5 / 0.375) / -np.log(0.5), -1.0, np.log(0.25 / 0.375) / -np.log(0.25)]
-    np.testing.assert_allclose(npmi(frequency, pairs, 4, [[0, 1], [1, 2], [0, 2]]), expected, rtol=1e-14)
-    np.testing.assert_allclose(npmi(frequency, pairs, 4, [[0, 1, 2]]), [np.mean(expected)], rtol=1e-14)
-    assert npmi([5, 5], [[5, 5], [5, 5]], 5, [[0, 1]]).tolist() == [1.0]
-
-
 @given(st.integers(0, 10**6), st.integers(1, 8), st.booleans())
 def test_trees_equal_kruskal(seed, n, coarse):
     """Coarse weights have ties and zeros."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.evaluation import volume
+from streaming_jsmf.evaluation.inputs import Estimate
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume, log_volume
 from tests import reference_metrics
 from tests.metric_models import make_case
@@ -32,17 +33,10 @@ def test_flat_hulls_have_no_volume():
     assert log_volume(np.arange(4.0)[:, None]) is None
     assert log_volume(np.ones((1, 3))) == 0.0
     assert log_relative_volume(np.vstack([np.eye(3), np.eye(3)[:1]]), 3) is None
+    assert log_relative_volume(np.eye(4), 3) is None, "more topics than words"
+    assert log_relative_volume(np.array([[0.2, 0.8]]), 2) == Estimate(0.0, 0.0), "one topic is a point"
     # Long and short edges, but at right angles.
     assert log_volume(np.array([[0.0, 0.0], [1e-9, 0.0], [0.0, 1.0]])) == pytest.approx(np.log(0.5e-9))
-
-
-def test_one_topic_is_a_point():
-    found = log_relative_volume(np.array([[0.2, 0.8]]), 2)
-    assert (found.value, found.standard_error) == (0.0, 0.0)
-
-
-def test_more_topics_than_words_have_no_volume():
-    assert log_relative_volume(np.eye(4), 3) is None
 
 
 def test_the_standard_error_is_that_of_a_hundred_repetitions():

@@ -16,18 +16,13 @@ from hypothesis import strategies as st
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
-from streaming_jsmf.errors import InputError, SettingsMismatchError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.jobs.events import Event, PartitionCommitted
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.reader import open_moments
-from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
-from tests.stores import SMALL, SYNCHRONOUS, dense, half, scanned
+from tests.stores import SMALL, dense, half, scanned
 
 
 @pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
@@ -89,10 +84,8 @@ def test_a_wide_enough_factor_is_the_cooccurrence(
 @pytest.mark.parametrize(
     ("settings", "bound"),
     [
-        (replace(SMALL, scans=1), 0.05),
         (SMALL, 0.005),
         (replace(SMALL, range_finder="halko", scans=1), 0.5),
-        (replace(SMALL, range_finder="halko"), 0.1),
     ],
 )
 def test_eigenpairs_are_close_to_the_exact_ones(
@@ -131,17 +124,6 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
     assert a.digests()["factor"] != b.digests()["factor"]
 
 
-def test_every_partition_is_told_once_and_a_second_scan_tells_none(corpus_path: Path, tmp_path: Path) -> None:
-    events: list[Event] = []
-    scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, events.append)
-    told = [(event.stage, event.index) for event in events if isinstance(event, PartitionCommitted)]
-    partitions = len(open_moments(tmp_path / "m").manifest.partitions)
-    assert sorted(told) == [(stage, i) for stage in ("projection", "range") for i in range(partitions)]
-    again: list[Event] = []
-    scan(corpus_path, tmp_path / "m", SMALL, SYNCHRONOUS, again.append)
-    assert again == []
-
-
 def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_last_fold(
     corpus_path: Path, tmp_path: Path
 ) -> None:
@@ -151,39 +133,6 @@ def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_la
     assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
     [fold] = [p.name for p in (tmp_path / "m" / "partials").iterdir() if p.is_dir()]
     assert fold.startswith(f"range-fold-{moments.total}")
-
-
-def test_another_setting_or_corpus_is_refused_with_what_differs(
-    corpus_path: Path, documents: Planted, tmp_path: Path
-) -> None:
-    scanned(corpus_path, tmp_path / "m")
-    with pytest.raises(SettingsMismatchError, match=r"seed: .*\b0, .*\b1\b"):
-        scanned(corpus_path, tmp_path / "m", replace(SMALL, seed=1))
-    other = write_corpus(tmp_path / "other", documents.counts[:-1])
-    with pytest.raises(SettingsMismatchError, match="another corpus"):
-        scanned(other, tmp_path / "m")
-
-
-def test_more_topics_than_the_scan_or_the_spectrum_carries_are_refused(
-    corpus_path: Path, tmp_path: Path
-) -> None:
-    two = write_corpus(tmp_path / "two", np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 10))
-    for corpus, asked, said in ((corpus_path, 6, "--max-topics 6"), (two, 3, "2 positive eigenvalues")):
-        moments = scanned(corpus, tmp_path / f"m{asked}")
-        with pytest.raises(TooFewFactorsError, match=said):
-            moments.eigenpairs(asked)
-
-
-def test_a_scan_that_is_refused_leaves_no_store(corpus_path: Path, tmp_path: Path) -> None:
-    single = write_corpus(tmp_path / "c", np.eye(6, dtype=int))
-    small = Execution("synchronous", memory=50 * 2**20)
-    for corpus, execution, said in (
-        (single, SYNCHRONOUS, "two tokens"),
-        (corpus_path, small, r"\d MiB.* memory .*\d MiB"),
-    ):
-        with pytest.raises(InputError, match=said):
-            scanned(corpus, tmp_path / "m", execution=execution)
-        assert not (tmp_path / "m").exists()
 
 
 def test_projected_memory_does_not_grow_with_documents(documents: Planted, tmp_path: Path) -> None:

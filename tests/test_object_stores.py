@@ -117,7 +117,7 @@ def test_a_store_in_memory_equals_one_on_the_disk(
 
 
 def test_fit_behind_a_url(memory: str, corpus_path: Path) -> None:
-    fit = ("fit", corpus_path, f"{memory}/models", "--topics", "3,5", *SETTINGS[2:])
+    fit = ("fit", corpus_path, f"{memory}/models", "--topics", "3,5", "--steps", "4", *SETTINGS[2:])
     printed(*fit)
     fsspec.filesystem("memory").rm(f"{memory}/models/k=3", recursive=True)
     printed(*fit)
@@ -176,7 +176,7 @@ def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     ("url", "said"),
     [
         ("s3://missing/m.zarr", "s3://missing/m.zarr: cannot be written"),
-        ("s3://bucket", "names no more than a bucket"),
+        ("s3://bucket", "names only a bucket"),
         ("nosuch://bucket/m.zarr", "cannot be opened"),
         ("simplecache::s3://bucket/m.zarr", "chain"),
     ],

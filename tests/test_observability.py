@@ -10,6 +10,7 @@ import pty
 import re
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import threading
@@ -28,6 +29,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, LogError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.jobs.cluster import reported
 from streaming_jsmf.jobs.events import (
     Cost,
     Event,
@@ -39,7 +41,6 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.performance import reported
 from streaming_jsmf.jobs.progress import Lines, Meter
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
@@ -132,7 +133,7 @@ def test_a_line_for_each_commit(clock: FakeClock, caplog: pytest.LogCaptureFixtu
 
 
 class Failing:
-    """A listener that keeps what it hears, and fails at a commit."""
+    """A listener that records events and fails at a commit."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -191,6 +192,17 @@ def test_a_listener_that_fails_ends_the_stage_after_its_work(own: Exception | No
         assert [(event.index, event.cost) for event in told] == [(0, Cost(0.5, 0)), (1, Cost(0.5, 1))]
 
 
+def test_records_that_cannot_be_read_end_the_stage_after_its_work() -> None:
+    class Unreadable(Parts):
+        def committed(self) -> frozenset[int]:
+            raise StoreError("damaged")
+
+    parts, done = Unreadable(set()), []
+    with pytest.raises(StoreError, match="damaged"), watched(parts, parts.started(frozenset()), silent):
+        done.append(0)
+    assert done == [0]
+
+
 # --- the log in JSON
 
 
@@ -202,7 +214,10 @@ def test_the_log_of_a_scan(scheduler: str, corpus: Path, tmp_path: Path) -> None
     log, store = tmp_path / "log.jsonl", tmp_path / "m"
     options = ("--scheduler", scheduler, "--workers", "2", "--log-json", log)
     before = datetime.now(UTC)
-    said = finished(command("scan", corpus, store, *SETTINGS, *options))
+    if scheduler == "threads":
+        said = invoked("scan", corpus, store, *SETTINGS, *options).err
+    else:
+        said = finished(command("scan", corpus, store, *SETTINGS, *options))
     after = datetime.now(UTC)
     assert "range: partition 0 committed" in said, "people are told as well"
     first, *events, last = parsed(log.read_text(encoding="utf-8"))
@@ -263,6 +278,8 @@ def test_a_killed_job_leaves_whole_lines_and_the_next_run_appends(corpus: Path, 
     assert start["done"] == kept
     committed = [event for event in of_kind(events, "committed") if event["stage"] == "range"]
     assert [event["done"] for event in committed] == list(range(kept + 1, start["total"] + 1))
+    assert invoked("scan", corpus, tmp_path / "undisturbed", *SETTINGS, *ALONE).code == 0
+    assert digests(store) == digests(tmp_path / "undisturbed")
 
 
 def test_standard_error_has_json_alone(corpus: Path, tmp_path: Path) -> None:
@@ -302,13 +319,17 @@ def test_an_error_and_an_interrupt_end_the_log(corpus: Path, tmp_path: Path) -> 
     failed = invoked(*scan, "--max-topics", "0", "--log-json", log)
     last = parsed(log.read_text(encoding="utf-8"))[-1]
     assert (failed.code, last["outcome"], f"error: {last['message']}\n") == (2, "error", failed.err)
-    with started(command(*scan, *SETTINGS, "--scheduler", "threads", "--log-json", log)) as process:
+    line = command(*scan, *SETTINGS, "--scheduler", "threads", "--log-json", log)
+    with started(line, stderr=subprocess.PIPE) as process:
         wait_for(process, lambda: b'"stage_started"' in log.read_bytes())
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130
+        said = process.communicate(timeout=PATIENCE)[1].split("\n")
+        assert process.returncode == 130
+    advice = "run the same command again to go on from what is committed"
+    assert [line for line in said if line][-1] == f"interrupted; {advice}"
     last = parsed(log.read_text(encoding="utf-8"))[-1]
     assert last["outcome"] == "interrupted"
-    assert "run the same command again" in last["message"]
+    assert advice in last["message"]
     assert last["seconds"] > 0
 
 
@@ -333,7 +354,7 @@ def test_a_log_that_cannot_be_written_is_one_line_before_any_work(
 
 
 def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path) -> None:
-    """The reader of a pipe closes it after the first commit: exit 2, one error, and the work is kept."""
+    """A reader closes the pipe after the first commit: there is one error, exit code 2, and the work is kept."""
     pipe, store = tmp_path / "pipe", tmp_path / "m"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -458,7 +479,7 @@ def test_a_report_needs_a_place_and_each_step_has_its_own(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_report_of_a_cluster(corpus: Path, tmp_path: Path) -> None:
-    """It is written; and the cluster of a scan is as quiet as the other schedulers, with the same bits."""
+    """The report is written, and a scan on a cluster prints what other schedulers print and gives the same bits."""
     pytest.importorskip("bokeh")
     report, scan = tmp_path / "r.html", ("scan", corpus, tmp_path / "m", *SETTINGS)
     options = ("--scheduler", "cluster", "--workers", "1", "--performance-report", report)

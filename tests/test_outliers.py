@@ -16,7 +16,8 @@ from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 
-K, N, M = 4, 80, 200
+#: More words than documents.
+K, N, M = 4, 80, 75
 SHORT = 31
 
 

@@ -13,15 +13,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
 import streaming_jsmf as sj
 from streaming_jsmf.documents import shares as share_files
-from streaming_jsmf.documents.over_time import changes
+from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 
+Floats = NDArray[np.float64]
 K, N, M = 4, 60, 240
 MONTHS = [None if row == 7 else f"{2000 + row % 5}-{1 + row % 12:02d}-11" for row in range(M)]
 COUNTS = planted(M, N, K, length=40, seed=11).counts
@@ -64,6 +66,10 @@ def test_means_intervals_and_changes(folder: Path) -> None:
     pd.testing.assert_frame_equal(one, frame[frame["topic"] == 2].reset_index(drop=True))
     again = sj.TopicModel(folder / "model").over_time("date")
     pd.testing.assert_frame_equal(again, frame)
+
+
+def changes(share: Floats, error: Floats, documents: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    return Groups("year", tuple(range(len(share))), documents, share, error).change
 
 
 def test_the_change_is_that_from_the_first_to_the_last_third() -> None:

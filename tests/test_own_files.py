@@ -1,4 +1,4 @@
-"""Texts as office programs leave them: other encodings, other separators, one document per line."""
+"""Texts as office programs write them: other encodings, other separators, one document per line."""
 
 from __future__ import annotations
 
@@ -196,21 +196,6 @@ def test_a_verb_that_wants_a_corpus_names_those_that_make_one(
     where = tmp_path / source
     verbs = (f"ingest {where} CORPUS", f"fit {where} MODEL --topics 20") if name != "infer" else ()
     refused(invoke(name, where, *(tmp_path / part if part == "out" else part for part in rest)), 2, *verbs)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (("infer", "m", "5"), ("'--topics'", "infer MOMENTS MODEL --topics 20; see")),
-        (("report", "m"), ("'OUT.html'", "report MODEL topics.html; see")),
-        (("fit", "news.csv"), ("'MODEL'", "fit news.csv MODEL --topics 20; see")),
-        (("topics", "nowhere"), ("nowhere: ",)),
-    ],
-)
-def test_a_missing_argument_is_shown_by_an_example(
-    arguments: tuple[str, ...], parts: tuple[str, ...], invoke: Command
-) -> None:
-    refused(invoke(*arguments), 2, *parts)
 
 
 def test_fit_can_be_quiet(invoke: Command, tmp_path: Path) -> None:

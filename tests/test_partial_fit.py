@@ -1,4 +1,4 @@
-"""Estimators that grow batch by batch: the bits of a store that grows, and nothing half done after what is refused."""
+"""Estimators that grow batch by batch have the bits of a growing store, and an error leaves them unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
 from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
-from streaming_jsmf.moments.scan import Changes
+from streaming_jsmf.moments.changes import Changes
 from tests.corpora import planted, words
 
 K, N = 3, 60

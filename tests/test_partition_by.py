@@ -89,7 +89,7 @@ def test_each_partition_holds_just_the_documents_of_its_value(
         np.testing.assert_array_equal(pattern, wanted > 0)
 
 
-def test_rows_are_dealt_out_to_partitions(folder: Path) -> None:
+def test_partitions_of_every_nth_row(folder: Path) -> None:
     partitions = plan_partitions(list_units(open_corpus(folder / "c")), 10**9, "rows % 4")
     assert [partition.label for partition in partitions] == [0, 1, 2, 3]
     remainders = np.concatenate([np.arange(n) % 4 for n in (70, 70, 70, 70, 20) * 2])
@@ -114,7 +114,7 @@ def test_the_sums_are_those_without_the_column(name: str, folder: Path) -> None:
     ("column", "said"),
     [("decade", r"no column 'decade'.* it has ids, counts, year, name, share"), ("share", "holds list")],
 )
-def test_a_column_that_will_not_do(column: str, said: str, folder: Path, tmp_path: Path) -> None:
+def test_an_unusable_column_is_refused(column: str, said: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said) as error:
         scanned(folder / "c", tmp_path / "m", replace(SMALL, partition_by=column))
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Neighbouring words that become one word: found by NPMI, the same however the source is cut, kept for later texts."""
+"""Phrases of adjacent words: found by NPMI, independent of how the source is divided, applied to later texts."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,24 +15,31 @@ import pytest
 from click.testing import CliRunner
 from scipy.io import loadmat, savemat
 
-from pipelines import authors_code, softclique, stod_fig1, stod_fig2
+from pipelines import authors_code, equal_time, softclique, stod_fig1, stod_fig2
 from pipelines.common.methods import Setup
 from pipelines.lr_jsmf_table1 import pairing
+from pipelines.stale_results import changed_groups
 from streaming_jsmf import open_corpus
 from tests.corpora import planted, write_corpus
 
 #: Script -> stem and suffix of its files, and the number of its rows with --quick.
 SCRIPTS = {
     "lr_jsmf_fig2": ("fig2", ".png", 5 * 300),
-    "lr_jsmf_fig3": ("fig3", ".png", 2 * 6),  # five methods and one more seed at two K
-    "lr_jsmf_fig4": ("fig4", ".png", 2 * (3 + 2)),
+    "lr_jsmf_fig3": ("fig3", ".svg", 2 * 10),  # eight methods, two of them with two seeds, at two K
+    "lr_jsmf_fig4": ("fig4", ".svg", 2 * (5 + 4)),  # AP with the smaller vocabulary only
     "lr_jsmf_table1": ("words", "", 4 * 5),
-    "lr_jsmf_convergence": ("convergence", "", 6),
-    "jsmf_2015": ("jsmf", ".png", 2 * 4),
+    "lr_jsmf_convergence": ("convergence", ".svg", 6),
+    "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
+    "near_ties": ("near_ties", ".svg", 3 + 5),
+    "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
+    "jsmf_2015": ("jsmf", ".svg", 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
-    "stod_fig2": ("stod_fig2", ".svg", 2 * len(stod_fig2.METHODS)),
+    "stod_fig2": ("stod_fig2", ".svg", 2 * 2 * len(stod_fig2.METHODS)),
     "stod_tables": ("stod_tables", ".svg", 2),
+    "tod_dense": ("tod_dense", "", 3),
     "softclique": ("softclique", ".svg", None),
+    "equal_time": ("equal_time", ".svg", 2 * len(equal_time.STEPS)),
+    "coherence_repetition": ("coherence_repetition", ".svg", 2 * (len(stod_fig2.METHODS) + 1 + 4)),
 }
 
 Table = list[dict[str, str]]
@@ -74,17 +82,22 @@ def check_fig3(out: Path) -> None:
 
 def check_stod_fig1(out: Path) -> None:
     [few, many] = [
-        {name: float(row[name].split()[0].strip(",")) for name in ("STOD", "TOD", "uniform")}
+        {name: float(cell.split()[0]) for name, cell in row.items() if name != "documents"}
         for row in tables(out / "stod_fig1.md")[0]
     ]
     for error in (few, many):
-        assert error["STOD"] < error["uniform"]
-        assert error["TOD"] == pytest.approx(error["STOD"], rel=0.02)
+        assert error["STOD, negatives cut"] < error["STOD as printed"] < error["uniform"]
+        assert error["TOD as printed"] == pytest.approx(error["STOD as printed"], rel=0.02)
+        assert error["TOD, noise removed"] == pytest.approx(error["STOD"], rel=0.02)
     assert many["STOD"] < few["STOD"]
+    rows = pq.read_table(out / "stod_fig1.parquet").to_pylist()
+    assert all(np.mean(row["topic_errors"]) == pytest.approx(row["error"]) for row in rows)
 
 
 def check_stod_fig2(out: Path) -> None:
-    npmi = {(row["method"], row["K"]): float(row["NPMI"]) for row in tables(out / "stod_fig2.md")[0]}
+    npmi = {
+        (row["method"], row["K"]): float(row["NPMI"].split()[0]) for row in tables(out / "stod_fig2.md")[0]
+    }
     for k in "35":
         assert npmi["TOD", k] == pytest.approx(npmi["STOD", k], abs=0.02)
 
@@ -101,7 +114,7 @@ def check_stod_tables(out: Path) -> None:
 
 def check_softclique(out: Path) -> None:
     coherence, times = tables(out / "softclique.md")[:2]
-    assert [row["method"] for row in coherence] == ["pivoting", "SC", "LR-JSMF"]
+    assert [row["method"] for row in coherence] == ["FAW", "SC", "LR-JSMF", "random words"]
     assert all(float(row["H = 20"].split()[0]) < float(row["H = 5"].split()[0]) < 0 for row in coherence)
     assert [row["K"] for row in times] == ["5", "10"]
     assert "different cliques in 100 searches" in (out / "softclique.md").read_text()
@@ -120,12 +133,16 @@ CHECKS = {
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs_and_resumes_from_stored_results(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    if name in ("jsmf_2015", "stod_fig1"):
+    if name in ("jsmf_2015", "jsmf_topics", "stod_fig1"):
         pytest.importorskip("tomotopy")
     stem, picture, rows = SCRIPTS[name]
     first = run(name, tmp_path)
     assert rows in (None, pq.read_table(tmp_path / f"{stem}.parquet").num_rows)
     assert (tmp_path / f"{stem}.md").read_text() == first
+    record = json.loads((tmp_path / f"{stem}.json").read_text())
+    assert record["command"].startswith(f"python -m pipelines.{name} ")
+    assert record["corpora"] or name == "stod_fig1"
+    assert not changed_groups(record)
     if picture:
         assert (tmp_path / f"{stem}{picture}").stat().st_size > 10_000
     if name in CHECKS:
@@ -145,9 +162,14 @@ def test_the_error_of_stod_is_that_of_matched_topics(tmp_path: Path) -> None:
     truth = np.random.default_rng(0).dirichlet(np.ones(8), size=3).T
     trial = stod_fig1.Trial(stod_fig1.Law(5, 8, 3), tmp_path)
     trial.truth = truth
-    assert trial.error(truth[:, [2, 0, 1]]) == pytest.approx(0, abs=1e-15)
+    exact = stod_fig1.scores(trial.found(truth[:, [2, 0, 1]], 1.0))
+    assert (exact["error"], exact["merged"]) == (pytest.approx(0, abs=1e-15), 0)
     # A missing topic counts as the uniform one.
-    assert trial.error(truth[:, [2, 0]]) == pytest.approx(abs(truth[:, 1] - 1 / 8).sum() / 3)
+    missing = stod_fig1.scores(trial.found(truth[:, [2, 0]], 1.0))
+    assert missing["error"] == pytest.approx(abs(truth[:, 1] - 1 / 8).sum() / 3)
+    # One estimate serves two true topics.
+    merged = np.column_stack([truth[:, :2].mean(axis=1), truth[:, 2], np.eye(8)[0]])
+    assert stod_fig1.scores(trial.found(merged, 1.0))["merged"] == 2
 
 
 def test_the_results_of_the_authors_code_are_read_and_compared(

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import doctest
+import json
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from scipy import sparse
 
-from pipelines.common import data, peers, pictures, results, tables
+from pipelines.common import as_printed, data, peers, pictures, provenance, results, tables
+from pipelines.common.chains import chain
 from pipelines.common.methods import Setup
 from pipelines.common.results import CellMissing, Results, publish
 from pipelines.common.scores import Scorer, distances, pivot_gap
 from pipelines.common.tod import DocumentMoments, tod
 from pipelines.lr_jsmf_fig4 import SparseScorer
+from pipelines.stale_results import changed_groups
+from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
+from streaming_jsmf.evaluation.matching import match_topics
 from tests import reference_stod
 from tests.corpora import planted, write_corpus
 
@@ -26,7 +33,7 @@ ALPHA0 = 1.5
 MIXING_STEPS = 50
 
 
-@pytest.mark.parametrize("module", [results, tables])
+@pytest.mark.parametrize("module", [provenance, results, tables])
 def test_examples_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
@@ -44,7 +51,7 @@ def test_a_result_is_computed_once_per_key(tmp_path: Path) -> None:
     for _ in range(2):
         assert stored.row(key, make) == {"error": 0.25, "undefined": None}
     assert stored.row({**key, "corpus": "f" * 64}, make)["error"] == 0.5
-    assert [path.suffix for path in tmp_path.iterdir()] == [".json", ".json"]
+    assert len([*tmp_path.glob("AP_5-*.json")]) == 2
     with pytest.raises(CellMissing):
         Results(tmp_path, only_kept=True).row({**key, "K": 6}, make)
 
@@ -66,7 +73,7 @@ def test_an_interrupted_result_is_computed_again(tmp_path: Path) -> None:
 def test_a_stored_result_of_another_key_is_refused(tmp_path: Path) -> None:
     stored = Results(tmp_path)
     stored.row({"K": 5}, lambda: {"error": 1.0})
-    [path] = tmp_path.iterdir()
+    [path] = tmp_path.glob("5-*.json")
     path.write_text(path.read_text().replace('"K": 5', '"K": 6'))
     with pytest.raises(ValueError, match=r"'K': 6"):
         stored.row({"K": 5}, lambda: {"error": 1.0})
@@ -79,6 +86,21 @@ def test_results_are_published_as_parquet_and_markdown(tmp_path: Path) -> None:
         {"K": 6, "error": 0.5},
     ]
     assert (tmp_path / "fig.md").read_text() == "| K |\n"
+
+
+def test_results_are_stale_once_their_code_has_changed(tmp_path: Path) -> None:
+    stored = Results(tmp_path / "cells")
+    stored.row({"K": 5}, lambda: {"error": 1.0})
+    publish(tmp_path, "fig", [{"K": 5, "seed": 1}], "| K |")
+    record = json.loads((tmp_path / "fig.json").read_text())
+    assert (record["seeds"], changed_groups(record)) == ([1], [])
+    # Results in the same folder that an older version computed.
+    older = {**provenance.package_hashes(), "streaming_jsmf/linalg": "0"}
+    (tmp_path / "cells" / provenance.COMPUTED_BY).write_text(json.dumps([older]))
+    publish(tmp_path, "fig", [], "| K |")
+    done = CliRunner().invoke(stale_results, [str(tmp_path)])
+    assert "fig (" in done.stdout
+    assert done.stdout.rstrip().endswith("): streaming_jsmf/linalg")
 
 
 def test_methods_have_different_looks() -> None:
@@ -141,6 +163,12 @@ def test_simulated_ratings_are_half_stars_of_distinct_items(
     assert data.planted_topics("ratings", Path(corpus.root)).shape == (40, 3)
     # An existing corpus is not drawn again.
     assert data.prepared("films=simulated:ratings", tmp_path, 40)[1].fingerprint == corpus.fingerprint
+
+
+def test_a_source_that_cannot_be_ingested_is_one_line(tmp_path: Path) -> None:
+    spec = data.NIPS.parent / "uci_kos.toml"
+    with pytest.raises(click.ClickException, match="a spec names its reader"):
+        data.prepared(f"kos={spec}", tmp_path, 40, ngrams=2)
 
 
 @pytest.fixture(scope="module", params=[(60, 90), (400, 30)], ids=["few documents", "many documents"])
@@ -225,3 +253,36 @@ def test_tod_is_the_algorithm_of_the_paper(
     topics, weights = reference_stod.mixed(denoised, explicit.first, prior, MIXING_STEPS)
     order = np.argsort(-weights, kind="stable")
     np.testing.assert_allclose(found.recovered.word_topic, topics[:, order], atol=1e-6)
+
+
+def test_topics_as_printed_are_those_of_both_algorithms(counts: sparse.csr_array) -> None:
+    """STOD sees the moments only in the span of the K leading eigenvectors of E2, TOD all of them."""
+    dense = counts.toarray()
+    whole = reference_stod.counted_moments(dense, reference_stod.tensor_weights(dense, "uniform"))
+    basis = np.linalg.eigh(whole.second)[1][:, -4:]
+    span = basis @ basis.T
+    third = np.einsum("xyz,xi,yj,zk->ijk", whole.third, span, span, span, optimize=True)
+    projected = reference_stod.Moments(span @ whole.first, span @ whole.second @ span, third)
+    moments = DocumentMoments(counts, ALPHA0, "uniform")
+    for found, explicit in (
+        (as_printed.tod_as_printed(moments, 4, 0), whole),
+        (as_printed.stod_as_printed(moments, 4, 0), projected),
+    ):
+        exact = reference_stod.tod(explicit, 4, ALPHA0).word_topic
+        np.testing.assert_allclose(match_topics(found.phi, exact).l1, 0, atol=1e-6)
+        assert found.phi.min() < 0
+        topics = as_printed.cut(found.phi)
+        assert topics.min() == 0
+        np.testing.assert_allclose(topics.sum(axis=0), 1)
+
+
+def test_a_chain_is_stored_at_its_checkpoints(counts: sparse.csr_array, tmp_path: Path) -> None:
+    pytest.importorskip("tomotopy")
+    kept = Results(tmp_path)
+    found = dict(chain(counts, "a corpus", 3, 0, 20, kept))
+    assert list(found) == [10, 20]
+    np.testing.assert_allclose(found[20]["word_topic"].sum(axis=0), 1, rtol=1e-5)
+    # Seconds are measured, so equal seconds mean that nothing was sampled again.
+    again = dict(chain(counts, "a corpus", 3, 0, 20, Results(tmp_path, only_kept=True)))
+    assert [again[n]["seconds"] for n in again] == [found[n]["seconds"] for n in found]
+    assert not dict(chain(counts, "a corpus", 4, 0, 20, Results(tmp_path, only_kept=True)))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, map_shares, perplexity
-from streaming_jsmf.ingestion.readers import hashing
+from streaming_jsmf.ingestion import hashing
 from streaming_jsmf.ingestion.tokens import boilerplate, lists, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -36,7 +35,6 @@ from streaming_jsmf.inference.polish import (
     plan_steps,
     sampled_range,
     step_sums,
-    topic_correlations,
 )
 from tests.reference_polish import cvb0, dirichlet_moments
 
@@ -128,12 +126,6 @@ def test_words_that_no_topic_has_say_nothing(topics: Floats, counts: csr_array[A
     assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-5)
 
 
-def test_each_token_goes_somewhere(topics: Floats, counts: csr_array[Any]) -> None:
-    found = step_sums(counts, topics, PRIOR)
-    np.testing.assert_allclose(found.tokens.sum(axis=1), counts.sum(axis=0), rtol=1e-5)
-    assert (found.tokens >= 0).all()
-
-
 def test_threads_change_no_bit(topics: Floats, counts: csr_array[Any]) -> None:
     assert len(blocks(counts.indptr, N_WORDS)) > 2
     one, *others = (step_sums(counts, topics, PRIOR, with_pairs=True, threads=n) for n in (1, 2, 3, 20))
@@ -147,20 +139,6 @@ def test_parts_add_up_to_the_whole_in_any_order(topics: Floats, counts: csr_arra
     for rows in (np.arange(counts.shape[0]), order):
         parts = (step_sums(counts[part], topics, PRIOR, with_pairs=True) for part in np.split(rows, [70]))
         assert_close(sum(parts, start=next(parts)), whole)
-
-
-def test_words_and_topics_keep_their_names(topics: Floats, counts: csr_array[Any]) -> None:
-    random = np.random.default_rng(4)
-    words, order = random.permutation(N_WORDS), random.permutation(N_TOPICS)
-    one = step_sums(counts, topics, PRIOR, with_pairs=True)
-    other = step_sums(counts[:, words], topics[words][:, order], PRIOR[order], with_pairs=True)
-    renamed = replace(
-        one,
-        tokens=one.tokens[words][:, order],
-        shares=one.shares[order],
-        pairs=one.pairs[order][:, order],
-    )
-    assert_close(other, renamed)
 
 
 def test_a_token_does_not_vote_for_itself() -> None:
@@ -214,24 +192,6 @@ def test_the_start_has_every_word() -> None:
     np.testing.assert_allclose(start.sum(axis=0), 1)
     assert (start[2] > 0).all()
     assert start[0, 0] > start[1, 1] > 0.9
-
-
-def test_correlations_are_those_of_the_shares(topics: Floats, counts: csr_array[Any]) -> None:
-    sums = step_sums(counts, topics, PRIOR, with_pairs=True)
-    correlations = topic_correlations(sums)
-    assert correlations.sum() == pytest.approx(1)
-    np.testing.assert_allclose(correlations, correlations.T)
-    np.testing.assert_allclose(correlations.sum(axis=0), sums.shares / sums.n_documents)
-    assert np.linalg.eigvalsh(correlations)[0] > 0
-
-
-def test_correlations_of_a_simulated_corpus() -> None:
-    """Long documents: their shares are nearly known, and A is that of the prior."""
-    random = np.random.default_rng(5)
-    topics = random.dirichlet(np.full(100, 0.1), N_TOPICS).T
-    sums = step_sums(simulated(topics, PRIOR, 2_000, 400), topics, PRIOR, with_pairs=True)
-    _, expected = dirichlet_moments(PRIOR)
-    np.testing.assert_allclose(topic_correlations(sums), expected, atol=0.02)
 
 
 def test_steps_find_the_topics_and_explain_the_documents_better() -> None:

@@ -30,7 +30,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters
-from streaming_jsmf.topics.polish import polish
+from streaming_jsmf.topics.polish import polish, polished_fingerprint
 from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import Planted, write_corpus
 
@@ -222,6 +222,14 @@ def test_what_cannot_be_polished(tmp_path, starts, corpus):
         PolishSettings(steps=0)
     with pytest.raises(InputError, match="rounds is 1; give a whole number of at least 2"):
         PolishSettings(rounds=1)
+
+
+def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
+    request = ("start", open_corpus(corpus), ALL)
+    now = polished_fingerprint(*request)
+    assert now == polished_fingerprint(*request)
+    monkeypatch.setattr("streaming_jsmf.topics.polish.ALGORITHM_VERSION", 3)
+    assert now != polished_fingerprint(*request)
 
 
 def test_the_verb_and_fit_agree(tmp_path, corpus):

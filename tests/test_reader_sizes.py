@@ -1,4 +1,4 @@
-"""Every reader compares the sizes of its parts: a matrix and its words, ids and counts, columns and their names.
+"""Every reader compares sizes: of a matrix and its words, of ids and counts, of columns and their names.
 
 One contract for all: parts that fit are read; a part that is one shorter or longer is refused in one line that names
 both numbers, before anything is written.
@@ -58,7 +58,7 @@ def read(source: Path, **request: Any) -> None:
 
 
 def counted(name: str, write: Callable[[Path], None]) -> Callable[[Path, int], None]:
-    """A matrix of N words beside a list of ``listed`` words."""
+    """Return a writer of a matrix of N words beside a list of ``listed`` words."""
 
     def make(folder: Path, listed: int) -> None:
         write(folder / name)
@@ -94,7 +94,7 @@ def sound_cells(dense: bool) -> bytes:
 
 
 def cells(part: str, dense: bool) -> Callable[[Path, int], None]:
-    """An .h5ad in which one of the datasets is as much too long as ``size`` is above N."""
+    """Return a writer of an .h5ad file with one dataset that is too long by ``size`` - N."""
 
     def write(folder: Path, size: int) -> None:
         path = folder / "t.h5ad"
@@ -115,7 +115,7 @@ def cells(part: str, dense: bool) -> Callable[[Path, int], None]:
 
 
 def bags(folder: Path, n_ids: int, n_counts: int, listed: int) -> Path:
-    """A folder of bags with so many ids and counts each, beside a list of words."""
+    """Write a folder of bags with ``n_ids`` ids and ``n_counts`` counts each, beside a word list."""
     ids = pa.array([range(n_ids)] * M, pa.list_(pa.int32()))
     counts = pa.array([range(1, n_counts + 1)] * M, pa.list_(pa.int32()))
     (folder / "shards").mkdir()
@@ -125,12 +125,12 @@ def bags(folder: Path, n_ids: int, n_counts: int, listed: int) -> Path:
 
 
 def ids_of_bags(folder: Path, used: int) -> None:
-    """Ids beyond the words; fewer are no fault, since nobody need use the last word."""
+    """Write ids beyond the words; fewer are valid, because the last word may be unused."""
     open_corpus(bags(folder, max(used, N), max(used, N), min(used, N)))
 
 
 def named_columns(folder: Path, size: int) -> None:
-    """Fields that the option ``columns`` names, of a file without a header."""
+    """Name the fields of a file without a header with the option ``columns``."""
     (folder / "t.csv").write_text("1,ant,2\n2,bee,3\n")
     names = ["document", "word", "count", "more"][: 3 + size - N]
     read(folder / "t.csv", reader="triples", read={"header": False, "columns": names})
@@ -144,7 +144,7 @@ def matrix(kind: Callable[[Any], Any]) -> Callable[[Path, int], None]:
 
 
 def gensim(folder: Path, size: int) -> None:
-    """Pairs of a document that are one too short or too long."""
+    """Make the pairs of a document too short or too long by one."""
     entries = [tuple([0, 1, 2][: 2 + size - N])] * 3
     corpus_from_gensim([[(1, 1), (2, 2)], entries], dict(enumerate(words(N))), folder / "corpus")
 
@@ -163,7 +163,7 @@ def feature_names(kind: Callable[[Any], Any]) -> Callable[[Path, int], None]:
 
 
 def blocks(folder: Path, width: int) -> None:
-    """A Dask array with a block of another width than it says."""
+    """Fit a Dask array that has a block of another width than declared."""
     X = da.from_array(COUNTS, chunks=(4, N)).map_blocks(
         lambda block: np.resize(block, (4, width)), dtype=int, meta=np.empty((0, 0), int)
     )
@@ -177,7 +177,7 @@ def inverse(_: Path, width: int) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """``write`` makes parts of N, or of as many as it is told, and reads them; ``told``: what a refusal says."""
+    """``write`` writes parts of a given size and reads them; ``told`` returns what the message must contain."""
 
     name: str
     write: Callable[[Path, int], None]
@@ -216,7 +216,7 @@ READERS = (
 
 
 @pytest.mark.parametrize("reader", READERS, ids=[reader.name for reader in READERS])
-def test_parts_of_other_sizes_are_refused(
+def test_inconsistent_sizes_are_refused(
     reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It starts a process for each file; see test_hostile_inputs.
@@ -247,6 +247,6 @@ def test_parts_of_other_sizes_are_refused(
         (COUNTS, "abcdef", "words is 'abcdef'"),
     ],
 )
-def test_what_is_no_matrix_or_no_list_of_words(tmp_path: Path, counts: Any, listed: Any, reason: str) -> None:
+def test_invalid_matrices_and_word_lists(tmp_path: Path, counts: Any, listed: Any, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         corpus_from_matrix(counts, listed, tmp_path / "corpus")

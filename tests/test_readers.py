@@ -1,8 +1,9 @@
-"""What every reader promises, format by format and codec by codec, through ``ingest`` as a user calls it."""
+"""The contract of all readers, tested for every format and codec, mostly through the command ``ingest``."""
 
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,10 +19,11 @@ import pytest
 from streaming_jsmf.errors import StreamingJSMFError
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.ingestion.readers import limits, matrices, text_files
+from streaming_jsmf.ingestion.readers.base import BadRecords
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
-from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, Document, Format, documents, pack
-from tests.sources import Read, small
+from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, WORDS, Document, Format, documents, pack
+from tests.sources import Read, message, small
 
 KEEP_ALL = [
     "--preset",
@@ -53,7 +55,7 @@ def ingest(invoke: Command, tmp_path: Path) -> Command:
 
 
 def bags(corpus: Path) -> dict[Any, dict[str, int]]:
-    """Counts of each document by its id."""
+    """Return the counts of each document by id."""
     words = pq.read_table(corpus / "vocabulary.parquet").column("word").to_pylist()
     shards = [shard["name"] for shard in json.loads((corpus / "manifest.json").read_text())["shards"]]
     rows = pa.concat_tables(pq.read_table(corpus / shard) for shard in shards).to_pylist()
@@ -65,7 +67,7 @@ def bags(corpus: Path) -> dict[Any, dict[str, int]]:
 
 
 def expected(kind: Format, docs: list[Document], *, bad: bool = False) -> dict[Any, dict[str, int]]:
-    """The same from the documents; with ``bad``, after the quarantine has taken what it takes."""
+    """Return the expected counts; with ``bad``, without what is quarantined."""
     found: dict[Any, dict[str, int]] = {}
     for document in docs:
         counts = document.counts
@@ -90,7 +92,7 @@ EACH = named(list(FORMATS))
 
 
 def packed() -> Iterator[Any]:
-    """Every format with every codec that it can be packed with; in the default run one codec each, in turn."""
+    """Yield every format with every codec; the default run has one codec per format, in turn."""
     for number, kind in enumerate(f for f in FORMATS if len(f.codecs) > 1):
         codecs = kind.codecs[1:]
         for codec in codecs:
@@ -137,7 +139,7 @@ def test_units_and_batches_of_any_size_give_the_same_documents(
         monkeypatch.setattr(module, name, 3)
     monkeypatch.setattr(bag_reader, "BATCH_NONZEROS", 3)
     for size in (1, 11, 29):
-        with small(unit=20 * size, batch=size, values=size, rows=size):
+        with small(unit=20 * size, batch=size, values=size):
             cut = read_all(kind, source, tmp_path / "out")
         for name in ("bags", "ids", "metadata", "rows", "places", "bad"):
             assert getattr(cut, name) == getattr(whole, name), name
@@ -172,8 +174,8 @@ def test_strings_of_bags_are_utf8(column: str, tmp_path: Path) -> None:
 
 # Damaged AnnData files are read in their own processes; see test_hostile_inputs.
 @named([f for f in FORMATS if f.reader != "h5ad" and f.name != "folder"])
-def test_any_damage_is_an_error_of_ours(kind: Format, tmp_path: Path) -> None:
-    """Bytes changed at random: wrong values may pass, other exceptions may not."""
+def test_random_damage_raises_only_errors_of_the_package(kind: Format, tmp_path: Path) -> None:
+    """Change bytes at random: wrong values may be read, but no other exception may be raised."""
     rng = np.random.default_rng(4)
     for codec in {"", ".gz"} & set(kind.codecs):
         data = pack(kind.content(documents(), False), codec)
@@ -188,7 +190,7 @@ def test_any_damage_is_an_error_of_ours(kind: Format, tmp_path: Path) -> None:
 
 @named([f for f in FORMATS if f.file.endswith(".parquet")])
 @pytest.mark.parametrize("suffix", [".pq", ".parq"])
-def test_parquet_has_other_names(kind: Format, suffix: str, ingest: Command, tmp_path: Path) -> None:
+def test_other_suffixes_of_parquet(kind: Format, suffix: str, ingest: Command, tmp_path: Path) -> None:
     source = kind.write(tmp_path / "in", documents())
     file = kind.file_at(source).rename(kind.file_at(source).with_suffix(suffix))
     for given in {file, file.parent} - ({file} if kind.takes_folder else set()):
@@ -197,7 +199,7 @@ def test_parquet_has_other_names(kind: Format, suffix: str, ingest: Command, tmp
 
 
 @PACKED
-def test_a_packed_file_gives_the_corpus_of_the_plain_one(
+def test_compressed_files_give_the_same_corpus(
     kind: Format, codec: str, ingest: Command, tmp_path: Path
 ) -> None:
     docs = documents()
@@ -213,10 +215,12 @@ def test_a_packed_file_gives_the_corpus_of_the_plain_one(
 
 
 @PACKED
-def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Command, tmp_path: Path) -> None:
+def test_records_before_a_truncation_are_kept(
+    kind: Format, codec: str, ingest: Command, tmp_path: Path
+) -> None:
     docs = documents(MOST)
     whole = pack(kind.content(docs, False), codec)
-    # zstd unpacks whole blocks of 128 KB, of which these have few.
+    # zstd decompresses blocks of 128 KB, of which these files have few.
     cut = len(whole) - 3 if codec == ".zst" else len(whole) * 3 // 4
     path = kind.put(tmp_path / "in", whole[:cut], codec)
     outcome = ingest(path, kind, *QUARANTINE)
@@ -235,28 +239,28 @@ def test_what_comes_before_a_cut_is_kept(kind: Format, codec: str, ingest: Comma
 
 
 def flipped(data: bytes) -> bytes:
-    """Changed in the middle."""
+    """Return the data with changed bytes in the middle."""
     middle = len(data) // 2
     return data[:middle] + bytes(255 - byte for byte in data[middle : middle + 40]) + data[middle + 40 :]
 
 
 @PACKED
-def test_a_packed_file_that_is_cut_or_damaged_is_named(
+def test_truncated_and_damaged_compressed_files(
     kind: Format, codec: str, ingest: Command, tmp_path: Path
 ) -> None:
     plain = kind.content(documents(), False)
     whole = pack(plain, codec)
-    # Behind the last file of a tar archive there are only zeros, which may be lost.
+    # After the last file of a tar archive there are only zeros, which may be lost.
     most = len(whole) * 3 // 4 if kind.reader == "text-files" else len(whole) - 3
     damaged = {"start": whole[:6], "half": whole[: len(whole) // 2], "most": whole[:most], "plain": plain}
     for name, data in {**damaged, "flipped": flipped(whole)}.items():
         path = kind.put(tmp_path / name, data, codec)
-        # What is unpacked from changed bytes may be a bad record before it is found to be damaged.
+        # Changed bytes may give a bad record before the damage is detected.
         refused(ingest(path, kind), 2, str(path), "" if name == "flipped" else "fetch")
 
 
 @named([f for f in FORMATS if f.has_end])
-def test_a_plain_file_that_is_cut_is_named(kind: Format, ingest: Command, tmp_path: Path) -> None:
+def test_truncated_plain_files(kind: Format, ingest: Command, tmp_path: Path) -> None:
     whole = kind.content(documents(), False)
     for length in (len(whole) // 2, len(whole) * 3 // 4):
         path = kind.put(tmp_path / f"{length}", whole[:length])
@@ -266,9 +270,7 @@ def test_a_plain_file_that_is_cut_is_named(kind: Format, ingest: Command, tmp_pa
 
 
 @EACH
-def test_a_bad_record_is_named_by_its_place_or_put_aside(
-    kind: Format, ingest: Command, tmp_path: Path
-) -> None:
+def test_a_bad_record_is_located_or_quarantined(kind: Format, ingest: Command, tmp_path: Path) -> None:
     docs = documents()
     for codec in {"", ".gz"} & set(kind.codecs):
         source = kind.write(tmp_path / f"in{codec}", docs, codec, bad=True)
@@ -285,9 +287,7 @@ def test_a_bad_record_is_named_by_its_place_or_put_aside(
 
 
 @EACH
-def test_a_source_that_is_empty_or_not_there_is_refused(
-    kind: Format, ingest: Command, tmp_path: Path
-) -> None:
+def test_empty_and_missing_sources(kind: Format, ingest: Command, tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / ("" if kind.takes_folder else kind.file.strip("/"))
     refused(ingest(path, kind), 2, str(path), "check the path")
     if kind.file.endswith("/"):
@@ -303,31 +303,63 @@ def test_a_source_that_is_empty_or_not_there_is_refused(
             refused(ingest(path, kind), 2, str(path))
 
 
-# The words of an AnnData file are in the file itself: without them the others cannot be compared with it.
+# A folder is listed again when it is read.
+@named([f for f in FORMATS if f.name != "folder"])
+def test_a_file_that_disappears(kind: Format, tmp_path: Path) -> None:
+    source = kind.write(tmp_path / "in", documents())
+    opened = kind.open(source)
+    unit = opened.units()[0]
+    kind.file_at(source).unlink()
+
+    def read(bad: BadRecords) -> None:
+        if hasattr(opened, "scatter"):
+            opened.scatter(unit, bad, tmp_path / "0.arrow", 1)
+        else:
+            assert not list(opened.read(unit, bad))
+
+    found = message(lambda: read(BadRecords("fail", unit, opened.place)))
+    assert str(kind.file_at(source)) in found
+    assert "check the path" in found
+    if kind.name != "h5ad":  # whose words are in the file
+        bad = BadRecords("quarantine", unit, opened.place)
+        read(bad)
+        assert "No such file" in bad.records[0].reason
+
+
+@EACH
+def test_tasks_do_not_contain_the_words(kind: Format, tmp_path: Path) -> None:
+    """A task does not carry the words; each reads them for itself."""
+    opened = kind.open(kind.write(tmp_path / "in", documents()))
+    opened.units()
+    data = pickle.dumps(opened)
+    assert len(data) < 1500
+    assert WORDS[0].encode() not in data
+    assert pickle.loads(data) == opened
+
+
+# An AnnData file contains its words, which must be compared with those of the other files.
 @named([f for f in FORMATS if f.reader not in ("text-files", "h5ad")])
-def test_a_damaged_file_among_others_is_put_aside_whole(
-    kind: Format, ingest: Command, tmp_path: Path
-) -> None:
+def test_unreadable_files_among_others_are_quarantined(kind: Format, ingest: Command, tmp_path: Path) -> None:
     docs = documents()
     folder = tmp_path / "in"
     kind.write(folder, docs)
-    for name, content in kind.beside.items():
-        (folder / second(name)).write_bytes(content)
-    (folder / second(kind.file)).write_bytes(b"")
-    refused(ingest(folder, kind), 2, str(folder / second(kind.file)))
+    empty = []
+    for letter in "su":  # before and after t
+        for name, content in kind.beside.items():
+            (folder / re.sub(r"\bt\.", f"{letter}.", name)).write_bytes(content)
+        empty.append(folder / re.sub(r"\bt\.", f"{letter}.", kind.file))
+        empty[-1].write_bytes(b"")
+    outcome = ingest(folder, kind)
+    refused(outcome, 2, str(folder))
+    assert any(str(path) in outcome.err for path in empty)
     assert ingest(folder, kind, *QUARANTINE).code == 0
     assert bags(tmp_path / "out") == expected(kind, docs)
-    [bad] = quarantined(tmp_path / "out")
-    assert (Path(bad["file"]), bad["row"]) == (folder / second(kind.file), None)
-
-
-def second(name: str) -> str:
-    """The name of another file of the same kind: u.csv of t.csv."""
-    return re.sub(r"\bt\.", "u.", name)
+    found = [(Path(bad["file"]), bad["row"]) for bad in quarantined(tmp_path / "out")]
+    assert sorted(found) == [(path, None) for path in empty]
 
 
 @named([f for f in FORMATS if f.beside])
-def test_a_word_list_that_is_not_utf8_is_named(kind: Format, ingest: Command, tmp_path: Path) -> None:
+def test_a_word_list_that_is_not_utf8(kind: Format, ingest: Command, tmp_path: Path) -> None:
     source = kind.write(tmp_path / "in", documents())
     [name] = kind.beside
     path = tmp_path / "in" / name
@@ -336,10 +368,10 @@ def test_a_word_list_that_is_not_utf8_is_named(kind: Format, ingest: Command, tm
 
 
 @named([f for f in FORMATS if ".gz" in f.codecs and f.reader != "text-files"])
-def test_a_line_without_an_end_is_put_aside(
+def test_a_line_without_end_is_quarantined(
     kind: Format, ingest: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few bytes that unpack to a line longer than the longest, of many batches; no reader takes it for a record."""
+    """A few compressed bytes give a line that is longer than allowed and spans many batches."""
     for name in ("LONGEST_LINE", "BATCH_BYTES"):
         monkeypatch.setattr(limits, name, getattr(limits, name) >> 5)
     docs, line = documents(), pack(b"1" * (limits.LONGEST_LINE + limits.BATCH_BYTES), ".gz")

@@ -228,7 +228,6 @@ def test_what_is_out_of_sight_is_not_laid_out(browser: Any, pages: Path) -> None
 def test_a_selected_topic_shows_its_words_by_relevance(browser: Any, pages: Path) -> None:
     shown = opened(browser, pages, 20, DESKTOP)
     contents = full_contents(20)
-    assert contents.lists is not None
     shown.page.locator("#topic-4 th a").click()
     words = shown.page.locator("#topic .bars .word")
     assert words.all_inner_texts()[:10] == [word.text for word in contents.topics[4].words]
@@ -310,7 +309,6 @@ def test_a_word_is_looked_up(browser: Any, pages: Path) -> None:
     assert section.locator("h3").inner_text() == "word12"
     contents = full_contents(20)
     lists = contents.lists
-    assert lists is not None
     own = [
         (topic, float(lists.probabilities[topic][place]) * contents.topics[topic].share)
         for topic in range(20)

@@ -23,6 +23,7 @@ from streaming_jsmf.reporting.layout import (
     topic_tree,
 )
 from streaming_jsmf.reporting.topics import Topic, Word
+from tests.report_pages import lists_of
 
 
 def drawn(n_topics: int, seed: int = 0, n_words: int = 50) -> NDArray[np.float64]:
@@ -181,6 +182,6 @@ def test_examples_hold(module: ModuleType) -> None:
 def test_matrices_of_another_size_are_refused() -> None:
     topics = tuple(Topic(number, 0.3, (Word("a", 0.5),)) for number in range(3))
     with pytest.raises(ValueError, match=r"topic_topic .*\(2, 2\).*\(3, 3\)"):
-        Contents("by-hand", 1, None, topics, np.eye(3), np.eye(2))
+        Contents("by-hand", 1, None, topics, np.eye(3), lists_of(topics), np.eye(2))
     with pytest.raises(ValueError, match="topic"):
-        Contents("by-hand", 1, None, (), np.zeros((0, 0)))
+        Contents("by-hand", 1, None, (), np.zeros((0, 0)), lists_of(()))

@@ -11,10 +11,12 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from streaming_jsmf.reporting.contents import Contents, Fact, Metric, Section, Stage
+from streaming_jsmf.evaluation.metrics import Row
+from streaming_jsmf.reporting.contents import Contents, Fact, Section, Stage
 from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
 from streaming_jsmf.reporting.topics import Topic, Word
 from tests.html_pages import Element, parse, probabilities_of, values_of
+from tests.report_pages import lists_of
 
 #: Words that would be markup or code if they were not taken for text.
 HOSTILE = (
@@ -54,9 +56,10 @@ def contents() -> Contents:
         7654321,
         topics,
         np.array([[1.0, 0.5], [0.5, 1.0]]),
+        lists_of(topics),
         np.array([[0.6, 0.1], [0.1, 0.2]]),
         HOSTILE,
-        (Metric(*HOSTILE[:4]),),
+        (Row(*HOSTILE[:4]),),
         HOSTILE[2],
         facts,
         (Section(HOSTILE[5], facts),),
@@ -70,6 +73,7 @@ def one_topic(contents: Contents, *spelled: str) -> Contents:
         contents,
         topics=(topic,),
         affinity=np.eye(1),
+        lists=lists_of((topic,)),
         topic_topic=None,
         corpus=spelled[0],
         warnings=spelled[:1],
@@ -151,7 +155,9 @@ def test_columns_are_those_that_have_something_to_show(contents: Contents) -> No
 
 
 def test_what_is_not_there_is_left_out_or_said(contents: Contents) -> None:
-    page = page_of(Contents("by-hand", 2, None, contents.topics[:1], np.ones((1, 1))))
+    page = page_of(
+        Contents("by-hand", 2, None, contents.topics[:1], np.ones((1, 1)), lists_of(contents.topics[:1]))
+    )
     assert page.one("h1").text == "1 topic"
     assert "Documents" not in page.one("dl").text
     assert len(page.all("p", "calm")) == 1

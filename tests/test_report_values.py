@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, over_time, shares_by, transform
 from streaming_jsmf.documents import shares as share_files
-from streaming_jsmf.documents.merged_shares import open_shares_of
+from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
@@ -63,7 +63,7 @@ def shares(model: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(model: Path, shares: Path) -> SharesFile:
-    return open_shares_of(model, shares)
+    return ModelShares.open(model, shares).file
 
 
 def shares_beside(model: Path) -> Path:
@@ -142,9 +142,9 @@ def test_probabilities_keep_their_order_and_zero() -> None:
 def test_documents_and_groups_are_those_of_the_queries(model: Path, shares: Path, opened: SharesFile) -> None:
     found = documents_of(opened)
     assert found.columns == ("year", "title")
-    for topic, listed in enumerate(found.of_topic):
+    for topic, listed in enumerate(found.lists):
         frame = documents_of_topic(model, shares, topic)
-        rows = [(document.name, document.share, document.values[1]) for document in listed]
+        rows = [(document.name, document.value, document.values[1]) for document in listed]
         assert rows == [*zip(frame["document_id"], frame["share"], frame["title"], strict=True)]
     frame, years, titles = (
         shares_by(model, shares, "year"),
@@ -156,7 +156,7 @@ def test_documents_and_groups_are_those_of_the_queries(model: Path, shares: Path
     assert (years.column, years.ordered) == ("year", True)
     assert years.names == ("1990", "1991", "1992", "not known")
     np.testing.assert_array_equal(years.shares.ravel(), frame["share"])
-    np.testing.assert_array_equal(years.errors.ravel(), frame["standard_error"].fillna(0.0))
+    np.testing.assert_array_equal(years.errors.ravel(), frame["standard_error"])
     assert (titles.ordered, len(titles.names)) == (False, 90)
 
 
@@ -169,7 +169,7 @@ def test_years_are_made_of_dates(model: Path, shares: Path, opened: SharesFile, 
         place = table.schema.get_field_index("year")
         changed = table.set_column(place, name, column).replace_schema_metadata(table.schema.metadata)
         pq.write_table(changed, tmp_path / f"{name}.parquet")
-        found = groups_of(open_shares_of(model, tmp_path / f"{name}.parquet"), None)
+        found = groups_of(ModelShares.open(model, tmp_path / f"{name}.parquet").file, None)
         assert found is not None
         assert (found.column, found.ordered) == (f"year of {name}", True)
         assert found.names == ("1990", "1991", "1992")
@@ -216,6 +216,19 @@ def test_wrong_shares_and_columns_end_in_one_line(
         page = tmp_path / "page.html"
         refused(invoke("report", chosen, page, "--shares", shares, "--by", column), 2, *parts)
         assert not page.exists()
+
+
+def test_shares_with_two_columns_of_one_name_or_without_a_column_are_refused(
+    invoke: Command, model: Path, shares: Path, tmp_path: Path
+) -> None:
+    table, out = pq.read_table(shares), tmp_path / "foreign.parquet"
+    for changed, said in (
+        (table.append_column("year", table.column("year")), "two columns are called 'year'"),
+        (table.drop(["topic_shares"]), "column 'topic_shares' is missing"),
+        (table.drop(["document_id"]), "column 'document_id' is missing"),
+    ):
+        pq.write_table(changed, out)
+        refused(invoke("documents", model, out), 2, str(out), said)
 
 
 def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,13 +38,13 @@ from streaming_jsmf.linalg.sampled import (
     corrected_eigenpairs,
     sample_eigenpairs,
 )
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.reader import Moments, open_moments, read_store
-from streaming_jsmf.moments.scan import Changes, scan
+from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages import directions, eigenpairs
 from streaming_jsmf.moments.stages.projection import ProjectionReduction, RefinementReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
-from streaming_jsmf.moments.store import replace_manifest
 from streaming_jsmf.reporting.info import describe
 from tests import reference
 from tests.corpora import planted, words, write_corpus
@@ -432,7 +432,7 @@ def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> 
     store = shutil.copytree(undisturbed, tmp_path / "m")
     before = read_store(store)
     older = fingerprint({**before.manifest.settings, "algorithm": 5})
-    replace_manifest(before, before.manifest.changed(settings_fingerprint=older, range_fingerprint=older))
+    before.replace_manifest(before.manifest.changed(settings_fingerprint=older, range_fingerprint=older))
     with pytest.raises(InputError, match=re.escape(str(store))):
         read_store(store)
 

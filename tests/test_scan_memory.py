@@ -14,8 +14,8 @@ from streaming_jsmf.corpus import format as format_module
 from streaming_jsmf.corpus.units import WorkUnit, list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.moments import memory as planning
+from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.memory import fitting_settings, scan_memory
-from streaming_jsmf.moments.scan import Changes
 from tests.corpora import planted, write_corpus
 
 #: A corpus of 300 M nonzeros in row groups of 1 M, as its footers describe it.

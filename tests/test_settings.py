@@ -78,8 +78,8 @@ named = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=lambda part: geta
 
 def outside(field: Field) -> Iterator[Any]:
     """Values that the declaration excludes."""
-    about, step = field.about, 1 if field.number is int else 1e-9
-    if about.multiple:
+    step = 1 if field.number is int else 1e-9
+    if field.multiple:
         return
     if field.flag:
         yield from (1, "yes")
@@ -88,9 +88,9 @@ def outside(field: Field) -> Iterator[Any]:
     if field.number:
         yield from (math.inf, True)
         yield from (2.5,) if field.number is int else ()
-        yield from (bound for bound in (about.gt, about.lt) if bound is not None)
-        yield from (about.ge - step,) if about.ge is not None else ()
-        yield from (about.le + step,) if about.le is not None else ()
+        yield from (bound for bound in (field.gt, field.lt) if bound is not None)
+        yield from (field.ge - step,) if field.ge is not None else ()
+        yield from (field.le + step,) if field.le is not None else ()
     if (field.choices or field.number or field.flag) and not field.optional:
         yield None
 
@@ -104,7 +104,7 @@ def made(kind: type[Settings], field: Field, value: Any) -> Any:
 def inside(field: Field) -> Iterator[Any]:
     """Values at the ends of what the declaration allows."""
     yield from field.choices
-    yield from (bound for bound in (field.about.ge, field.about.le) if bound is not None)
+    yield from (bound for bound in (field.ge, field.le) if bound is not None)
     if field.flag:
         yield from (False, True)
 
@@ -118,7 +118,7 @@ def test_what_a_declaration_excludes_is_refused_with_name_and_value(
             made(kind, field, value)
         assert str(caught.value).startswith(f"{field.name} is {value!r}; give ")
         assert "\n" not in str(caught.value)
-        for bound in (field.about.ge, field.about.gt, field.about.lt):
+        for bound in (field.ge, field.gt, field.lt):
             assert bound is None or f"{bound:g}" in str(caught.value)
         assert all(choice in str(caught.value) for choice in field.choices)
 
@@ -188,17 +188,17 @@ def test_fingerprints_of_existing_corpora_hold() -> None:
 def test_every_field_is_an_option_of_its_verbs(kind: type[Settings], field: Field) -> None:
     assert len(field.help.split()) >= 3
     derived = {"fit": ("max_topics", "third_moment"), "polish": ()}
-    for verb in KINDS[kind] if field.about.option else ():
+    for verb in KINDS[kind] if field.option else ():
         if field.name in derived.get(verb, ()):
             continue
         [option] = [each for each in cli.commands[verb].params if each.name == field.name]
         assert isinstance(option, click.Option)
-        assert option.opts[0] == (field.about.flags or [f"--{field.name.replace('_', '-')}"])[0]
+        assert option.opts[0] == (field.flags or [f"--{field.name.replace('_', '-')}"])[0]
         assert isinstance(option.type, click.Choice) == bool(field.choices and not field.number)
         if isinstance(option.type, click.Choice):
             assert tuple(option.type.choices) == field.choices
         assert option.required == field.required
-        if not (field.about.absent or field.about.multiple or field.required):
+        if not (field.absent or field.multiple or field.required):
             assert option.default == field.default
 
 

@@ -1,11 +1,10 @@
-"""Readers of count files against dense matrices, and what they say about files that are wrong."""
+"""Readers of counts compared with dense matrices, and messages about bad lines, rows and files."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import io
-import pickle
 import re
 import sys
 import zipfile
@@ -41,7 +40,7 @@ BANNER = "%%MatrixMarket matrix coordinate"
 
 
 def rows_of(read):
-    """The bags as rows of a dense matrix."""
+    """Return the bags as rows of a dense matrix."""
     return [[bag.get(word, 0) for word in read.source.vocabulary] for bag in read.bags]
 
 
@@ -91,7 +90,7 @@ def small_blocks(batch, values):
 
 
 def triples(matrix, order=None):
-    """(row, column, value) from 1, grouped by row; columns in a given order."""
+    """Yield (row, column, value) from 1, grouped by row; columns in a given order."""
     for i, row in enumerate(matrix):
         yield from ((i + 1, j + 1, row[j]) for j in order or range(len(row)) if row[j])
 
@@ -117,7 +116,7 @@ def test_docword_equals_the_matrix(tmp_path_factory, matrix, block, packed, back
     assert rows_of(read) == matrix
     assert read.ids == list(range(1, len(matrix) + 1))
     assert types_of(read) == {np.dtype(np.int32)}
-    # The line of the first count, for an empty document that of the next one.
+    # The line of the first count; for an empty document, that of the next count.
     starts = [int(line.split()[0]) for line in lines]
     assert read.rows == [3 + sum(start <= d for start in starts) for d in range(len(matrix))]
 
@@ -176,7 +175,7 @@ def test_h5ad_equals_the_matrix(tmp_path_factory, matrix, block, dense, kind):
     assert read.metadata == {"group": group, "size": list(range(len(matrix)))}
 
 
-def test_repeated_words_are_added_whatever_the_blocks(tmp_path):
+def test_repeated_words_are_summed_across_blocks(tmp_path):
     values = ["0.1", "0.2", "0.3", "1e-3", "7.7", "0.1", "0.1"]
     lines = [f"1 {1 + i % 2} {value}" for i, value in enumerate(values)] + ["2 5 1", "2 5 1.5"]
     source = market_file(tmp_path, [f"{BANNER} real general", "2 5 9", *lines])
@@ -190,7 +189,7 @@ def test_repeated_words_are_added_whatever_the_blocks(tmp_path):
     assert Read(doubled).bags == [{"ant": 1, "bee": 7}]
 
 
-def test_a_sum_that_does_not_fit_is_refused(tmp_path):
+def test_overflowing_sums_are_refused(tmp_path):
     source = docword_file(tmp_path, ["2", "5", "4", "1 2 2147483647", "1 2 1", "1 3 1", "2 1 1"])
     read = refused_by(source, "x.txt, line 4: ", "word 2 ", "2147483648")
     assert read.bags == [{"cat": 1}, {"ant": 1}]
@@ -199,7 +198,7 @@ def test_a_sum_that_does_not_fit_is_refused(tmp_path):
     assert refused_by(source, "row 0 from 0: ", "word 0 ", "2147483648").rows == [1]
 
 
-def test_empty_documents_have_their_place(tmp_path):
+def test_empty_documents_are_kept_in_order(tmp_path):
     source = docword_file(tmp_path, ["7", "5", "2", "3 1 1", "5 2 1"])
     for size, values in ((1, 2), (8 << 20, 1_000_000)):
         with small_blocks(size, values):
@@ -210,8 +209,8 @@ def test_empty_documents_have_their_place(tmp_path):
     assert Read(docword_file(tmp_path, ["0", "5", "0"])).bags == []
 
 
-def test_millions_of_empty_documents_come_in_batches(tmp_path):
-    # So many lines that the file is large enough for the empty documents that it declares.
+def test_empty_documents_are_read_in_batches(tmp_path):
+    # Enough lines for a file of its size to declare that many empty documents.
     lines = [f"{number} 1 1" for number in range(1, 5001)]
     source = docword_file(tmp_path, ["2500000", "5", "5001", *lines, "2500000 2 1"])
     [unit] = source.units()
@@ -230,7 +229,7 @@ def test_millions_of_empty_documents_come_in_batches(tmp_path):
     ],
 )
 @pytest.mark.parametrize("make", ["docword", "matrix-market"])
-def test_declared_empty_documents_are_not_produced(tmp_path, lines, n_entries, reasons, make):
+def test_too_many_declared_documents_are_refused(tmp_path, lines, n_entries, reasons, make):
     sizes = f"2000000000 5 {n_entries}"
     if make == "docword":
         source = docword_file(tmp_path, [*sizes.split(), *lines])
@@ -259,7 +258,7 @@ BAD_LINES = {
 
 @pytest.mark.parametrize("size", [5, 8 << 20])
 @pytest.mark.parametrize("line", BAD_LINES)
-def test_a_bad_line_is_named_or_put_aside_alone(tmp_path, line, size):
+def test_bad_lines_of_docword(tmp_path, line, size):
     lines = [*DOCWORD[:2], "6", *DOCWORD[3:-1], line, DOCWORD[-1]]
     source = docword_file(tmp_path, lines)
     with small_blocks(size, 10):
@@ -279,7 +278,7 @@ def test_a_bad_line_is_named_or_put_aside_alone(tmp_path, line, size):
         ("1 1 1", ["document 1 comes after document 2; ", "set the option documents to 'columns'"]),
     ],
 )
-def test_bad_reals_and_falling_rows_of_matrix_market(tmp_path, line, reasons):
+def test_bad_lines_of_matrix_market(tmp_path, line, reasons):
     head = [f"{BANNER} real general", "2 5 4"]
     source = market_file(tmp_path, [*head, "1 2 0.5", "2 2 .5", line, "2 3 5."])
     read = refused_by(source, "x.mtx, line 5: ", *reasons)
@@ -295,14 +294,14 @@ LOOSE = ["3", " 5", "5 ", "  1\t1 2", "1  3 1 ", "", "1 5 +4\r", "3 2 1", "003 4
 )
 @pytest.mark.parametrize("size", [4, 8 << 20])
 @pytest.mark.parametrize("quick", [True, False])
-def test_both_parsers_accept_blanks_and_zeros(monkeypatch, tmp_path, lines, size, quick):
+def test_both_parsers_accept_spaces_and_leading_zeros(monkeypatch, tmp_path, lines, size, quick):
     if not quick:
-        monkeypatch.setattr(number_lines.EntryParser, "_columns", lambda _self, _data: None)
+        monkeypatch.setattr(number_lines, "parse_lines", lambda *_, **__: None)
     with small_blocks(size, 10):
         assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 
 
-def test_the_same_document_again_is_put_aside_line_by_line(tmp_path):
+def test_lines_of_an_earlier_document_are_quarantined(tmp_path):
     source = docword_file(tmp_path, ["3", "5", "5", "1 1 1", "2 1 1", "1 2 1", "1 3 1", "3 1 1"])
     for size in (6, 18, 8 << 20):
         with small_blocks(size, 10):
@@ -312,7 +311,7 @@ def test_the_same_document_again_is_put_aside_line_by_line(tmp_path):
 
 
 @pytest.mark.parametrize("said", [4, 6])
-def test_a_header_that_lies_is_noted(tmp_path, said):
+def test_a_wrong_number_of_lines_in_the_header(tmp_path, said):
     source = docword_file(tmp_path, [*DOCWORD[:2], str(said), *DOCWORD[3:]])
     read = refused_by(source, f"line 3: the header says NNZ = {said}, the file has 5 lines")
     assert (rows_of(read), [row for row, _, _ in read.bad]) == (TRUTH, [2])
@@ -336,14 +335,14 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("kind", "lines", "reason"), HEADERS)
-def test_a_bad_header_ends_the_file(tmp_path, kind, lines, reason):
+def test_bad_headers(tmp_path, kind, lines, reason):
     source = (docword_file if kind == "docword" else market_file)(tmp_path, lines)
     read = refused_by(source, f"{source.files[0]}: ")
     assert re.search(reason, read.bad[0][1])
     assert (read.bags, [row for row, _, _ in read.bad]) == ([], [None])
 
 
-def test_little_is_held_at_once(tmp_path, monkeypatch):
+def test_batches_are_bounded(tmp_path, monkeypatch):
     n = 60_000
     lines = [f"{i // 4 + 1} {i % 4 + 1} 1" for i in range(n)]
     source = docword_file(tmp_path, [str(n // 4), "5", str(n), *lines])
@@ -354,7 +353,7 @@ def test_little_is_held_at_once(tmp_path, monkeypatch):
     source = npz_file(tmp_path, np.ones((1000, 5), np.int64))
     with small_blocks(10_000, 100):
         assert max(len(batch.codes) for batch in Read(source).batches) <= 100
-    # A document over many blocks does not pile up its repeated words.
+    # Repeated words of a document that spans many blocks are not accumulated.
     lines = [f"1 {i % 5 + 1} 1" for i in range(5000)]
     source = docword_file(tmp_path, ["1", "5", "5000", *lines])
     held, merge = [], counts_base.merge_entries
@@ -385,7 +384,7 @@ def test_files_share_one_vocabulary(tmp_path):
         docwords().units()
 
 
-def test_the_word_list_is_found_or_missed(tmp_path):
+def test_the_word_list_is_found_or_reported_missing(tmp_path):
     path = str(put_lines(tmp_path / "docword.x.txt", DOCWORD))
     with pytest.raises(InputError, match=r"\bvocab\.x\.txt\b.*option vocabulary"):
         docwords(path).units()
@@ -394,29 +393,18 @@ def test_the_word_list_is_found_or_missed(tmp_path):
         assert rows_of(Read(docwords(path, vocabulary=wanted))) == TRUTH
     with pytest.raises(InputError, match=r"\bw\.txt\b"):
         docwords(path, vocabulary="w.txt").units()
+    for place in ("in/vocab.txt", "vocab.txt"):  # beside the file in its archive, or at the root
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.write(path, "in/docword.x.txt")
+            archive.writestr(place, "\n".join(WORDS))
+        assert rows_of(Read(docwords(f"zip://in/docword.x.txt::{tmp_path / 'a.zip'}"))) == TRUTH
     source = npz_file(tmp_path, np.array(TRUTH), words=("of another file",))
     put_lines(tmp_path / "x.vocab.txt", WORDS)
     assert rows_of(Read(source)) == TRUTH
 
 
-def test_tasks_are_small(tmp_path):
-    """Each reads the words for itself."""
-    words = [f"w{i}" for i in range(5000)]
-    matrix = sp.csr_matrix((3, 5000), dtype=np.int64)
-    for source in (
-        docword_file(tmp_path, ["3", "5000", "0"], words=words),
-        npz_file(tmp_path, matrix, words=words),
-        h5ad_file(tmp_path, matrix, words),
-        opened(MatrixMarketSource, tmp_path / "x.mtx", documents="columns"),
-    ):
-        assert len(source.vocabulary) == 5000
-        data = pickle.dumps(source)
-        assert len(data) < 1000
-        assert pickle.loads(data) == source
-
-
 def bad_matrices():
-    """A matrix of four rows, the third one bad, and the reason."""
+    """Yield matrices of four rows, the third of which is bad, with the reason."""
     indptr, ints = np.array([0, 2, 3, 5, 6]), np.array([1, 2, 3, 4, 5, 6])
     words = np.array([4, 0, 1, 2, 3, 0])
     for at, word, count, reason in (
@@ -465,7 +453,7 @@ def test_all_types_of_numbers_are_read(tmp_path, kind):
     assert types_of(read) == {np.dtype(np.float32 if np.dtype(kind).kind == "f" else np.int32)}
 
 
-def test_zeros_that_are_stored_are_dropped(tmp_path):
+def test_stored_zeros_are_dropped(tmp_path):
     counts = (np.array([1, 0, 2, 0]), np.array([3, 1, 3, 0]), np.array([0, 3, 4]))
     source = npz_file(tmp_path, sp.csr_array(counts, shape=(2, 5)))
     assert zipfile.ZipFile(source.files[0]).read("data.npy").endswith(counts[0].tobytes())
@@ -474,7 +462,7 @@ def test_zeros_that_are_stored_are_dropped(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csc", "coo", "bsr"])
 @pytest.mark.parametrize("policy", ["fail", "quarantine"])
-def test_matrices_that_are_not_in_rows_are_refused(tmp_path, kind, policy):
+def test_matrices_not_stored_by_rows_are_refused(tmp_path, kind, policy):
     source = npz_file(tmp_path, sp.coo_matrix(np.array(TRUTH)).asformat(kind))
     with pytest.raises(InputError, match=rf"x\.npz .* {kind} .*tocsr"):
         Read(source, policy)
@@ -508,7 +496,7 @@ NO_ARRAYS = [
 
 
 @pytest.mark.parametrize(("name", "array", "reason"), NO_ARRAYS, ids=range(len(NO_ARRAYS)))
-def test_arrays_of_no_numbers_and_python_objects_are_not_read(tmp_path, name, array, reason):
+def test_invalid_arrays_and_python_objects_are_refused(tmp_path, name, array, reason):
     source = npz_file(tmp_path, np.array(TRUTH))
     rewrite(source.files[0], **{name: array})
     with pytest.raises(InputError, match=rf"x\.npz.*{reason}"):
@@ -536,13 +524,13 @@ BAD_ARRAYS = [
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize(("name", "values"), BAD_ARRAYS)
-def test_arrays_that_do_not_fit_together_are_refused(tmp_path, name, values, compression):
+def test_inconsistent_arrays_are_refused(tmp_path, name, values, compression):
     source = npz_file(tmp_path, np.array(TRUTH))
     rewrite(source.files[0], compression, **{name: values})
     assert [row for row, _, _ in refused_by(source, "x.npz: ", "write").bad] == [None]
 
 
-def test_a_wrong_checksum_in_an_npz_is_found(tmp_path):
+def test_a_wrong_checksum_of_npz(tmp_path):
     source = npz_file(tmp_path, np.arange(1, 2001).reshape(400, 5), compressed=False)
     data = (tmp_path / "x.npz").read_bytes()
     at = data.index(np.arange(1000, 1010).tobytes())
@@ -592,7 +580,7 @@ def test_gene_names_must_be_distinct_and_shared(tmp_path):
         opened(H5adSource, *one, *two).units()
 
 
-def test_h5ad_that_is_no_anndata_is_refused(tmp_path, monkeypatch):
+def test_hdf5_that_is_not_anndata_is_refused(tmp_path, monkeypatch):
     source = h5ad_file(tmp_path, np.array(TRUTH))
     with h5py.File(tmp_path / "y.h5ad", "w") as file:
         file["X"] = np.array(TRUTH)

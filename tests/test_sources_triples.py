@@ -1,4 +1,4 @@
-"""Triples and ratings, scattered and gathered, against dictionaries; and what is said about rows that are wrong."""
+"""Triples and ratings compared with sums in dictionaries, and messages about bad rows and files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers import grouping, tables, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
-from streaming_jsmf.ingestion.readers.hashing import hash_values
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
 from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
@@ -28,7 +28,7 @@ HEADER = "document,word,count\n"
 
 
 def read(source, tmp_path, policy="fail", **options):
-    """The documents by id, with the checks of what is grouped."""
+    """Read a source and check the order of its documents and words."""
     scratch = tmp_path / "out"
     scratch.mkdir(exist_ok=True)
     found = Read(source, policy, scratch=scratch, **options)
@@ -45,7 +45,7 @@ def read(source, tmp_path, policy="fail", **options):
 
 
 def fails(source, tmp_path):
-    """The message under the policy "fail", which must leave nothing of the scattered file."""
+    """Return the message under the policy "fail", after which no scattered file may be left."""
     (tmp_path / "failed").mkdir(exist_ok=True)
     found = message(lambda: Read(source, scratch=tmp_path / "failed"))
     assert list((tmp_path / "failed").iterdir()) == []
@@ -77,7 +77,7 @@ broken = st.sampled_from([0.1, 0.2, 0.3, 1e8, 7.0, 1e-3, 2.5])
 
 
 def write_table(path, rows, integers, floats, data):
-    """Write rows as Parquet or CSV, in one of the ways that say the same."""
+    """Write rows as Parquet or CSV in one of several equivalent ways."""
     if path.suffix == ".parquet":
         text = data.draw(st.sampled_from([pa.string(), pa.large_string()]))
         types = [pa.int64() if integers else text, pa.string(), pa.float64() if floats else pa.int64()]
@@ -93,7 +93,7 @@ def write_table(path, rows, integers, floats, data):
 
 
 def summed(rows, floats):
-    """Bags by document, out of dictionaries."""
+    """Return bags by document, summed in dictionaries."""
     truth = defaultdict(lambda: defaultdict(list))
     for d, w, c in rows:
         truth[d][w].append(float(np.float32(c)) if floats else c)
@@ -105,7 +105,7 @@ def summed(rows, floats):
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), integers=st.booleans(), floats=st.booleans(), n_buckets=st.integers(1, 5))
-def test_random_triples_equal_the_dictionaries(tmp_path_factory, data, integers, floats, n_buckets):
+def test_random_triples_equal_sums_in_dictionaries(tmp_path_factory, data, integers, floats, n_buckets):
     tmp_path = tmp_path_factory.mktemp("triples")
     documents = st.integers(-3, 9).map(lambda i: i * 2**58) if integers else texts
     row = st.tuples(documents, texts, broken if floats else st.integers(1, 5))
@@ -121,7 +121,7 @@ def test_random_triples_equal_the_dictionaries(tmp_path_factory, data, integers,
     assert found.documents == summed(rows, floats)
     kinds = {(batch.counts.dtype, batch.document_id.type) for batch in found.batches}
     assert kinds <= {(np.dtype(np.float32 if floats else np.int32), pa.int64() if integers else pa.string())}
-    # The order of rows changes nothing, to the last bit, and neither does the kind of file.
+    # Neither the order of rows nor the format changes a bit.
     lines = [f"{quoted(str(d))},{quoted(w)},{c}\n" for d, w, c in data.draw(st.permutations(rows))]
     again = source_of(put(tmp_path / "x.csv", HEADER + "".join(lines)), **options)
     assert list(read(again, tmp_path, n_buckets=n_buckets).documents.items()) == list(found.documents.items())
@@ -130,7 +130,7 @@ def test_random_triples_equal_the_dictionaries(tmp_path_factory, data, integers,
 @pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize("way", [1, -1])
 def test_sums_of_floats_do_not_depend_on_the_order_of_files(tmp_path, step, way):
-    # 2^30 + 64 lies between two float32; the crumbs decide, unless they are lost by coming after 2^30.
+    # 2^30 + 64 lies between two float32 values; the small counts decide, unless they are added to 2^30 one by one.
     counts = np.array([2.0**30, 64, *[2.0**-24] * 64])
     parts = ["".join(f"d,w,{c!r}\n" for c in part.tolist()) for part in np.array_split(counts[::step], 4)]
     source = source_of(
@@ -140,24 +140,24 @@ def test_sums_of_floats_do_not_depend_on_the_order_of_files(tmp_path, step, way)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_blocks_batches_and_flushes_may_end_anywhere(tmp_path, monkeypatch, kind):
+def test_blocks_and_batches_may_end_anywhere(tmp_path, monkeypatch, kind):
     rows = [(f"d{i % 7}", f"w{i % 11}", 1 + i % 3) for i in range(400)]
-    monkeypatch.setattr(grouping, "_FLUSH_BYTES", 15)
+    monkeypatch.setattr(grouping, "_WORD_BYTES", 15)
     if kind == "csv":
         source = csv_source(tmp_path, HEADER + "".join(f"{d},{w},{c}\n" for d, w, c in rows))
     else:
         table = pa.table([list(c) for c in zip(*rows, strict=True)], names=["document", "word", "count"])
         source = parquet_source(tmp_path, table, row_group_size=50)
-    with small(batch=37, rows=13, values=20):
+    with small(batch=37, values=20):
         found = read(source, tmp_path, n_buckets=2)
     assert found.documents == summed(rows, floats=False)
-    # 11 words a document: one to a batch.
+    # Eleven words per document: one document per batch.
     assert len(found.batches) == 7
     with pa.memory_map(str(found.scattered[0])) as mapped:
         assert pa.ipc.open_file(mapped).num_record_batches > 2 * 400 / 20
 
 
-def test_one_scattered_file_gives_any_bucket_and_nothing_half_written(tmp_path):
+def test_damaged_scattered_files_are_refused(tmp_path):
     source = csv_source(tmp_path, HEADER + "".join(f"d{i},w,1\n" for i in range(50)))
     found = read(source, tmp_path, n_buckets=5)
     assert len(found.documents) == 50
@@ -200,7 +200,7 @@ BAD_LINES = [
 
 @pytest.mark.parametrize(("line", "reason"), BAD_LINES)
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\n\n"])
-def test_a_bad_line_is_named_and_can_be_left_out(tmp_path, line, reason, ending):
+def test_bad_lines_of_triples(tmp_path, line, reason, ending):
     text = ending.join([HEADER.strip().encode(), b"a,x,1", line, b"b,y,2"]) + ending
     source = csv_source(tmp_path, text)
     number = 5 if ending == b"\n\n" else 3
@@ -212,7 +212,7 @@ def test_a_bad_line_is_named_and_can_be_left_out(tmp_path, line, reason, ending)
     assert (kept.bad[0][0], kept.bad[0][2]) == (number - 2, line.split(b"\n")[0])
 
 
-def test_a_quote_and_a_carriage_return_are_bad_where_they_stand(tmp_path):
+def test_quoted_line_ends_and_carriage_returns_are_bad_lines(tmp_path):
     joined = csv_source(tmp_path, HEADER + 'a,"x\ny",1\nb,z,1\rc,z,1\nd,z,1\n')
     found = read(joined, tmp_path, "quarantine")
     assert ([row for row, _, _ in found.bad], found.documents) == ([0, 1, 2], {"d": {"z": 1}})
@@ -238,7 +238,7 @@ BAD_COLUMNS = [
 
 @pytest.mark.parametrize(("column", "values", "reason"), BAD_COLUMNS)
 @pytest.mark.parametrize("use_dictionary", [True, False])
-def test_a_bad_row_of_parquet_is_named_and_can_be_left_out(tmp_path, column, values, reason, use_dictionary):
+def test_bad_rows_of_parquet_triples(tmp_path, column, values, reason, use_dictionary):
     table = pa.table({**ROWS, column: values})
     table = pa.concat_tables([table.slice(0, 1), table])
     path = put_parquet(tmp_path / "t.parquet", table, row_group_size=2, use_dictionary=use_dictionary)
@@ -253,13 +253,13 @@ def test_a_bad_row_of_parquet_is_named_and_can_be_left_out(tmp_path, column, val
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
-def test_words_of_other_types_of_text(tmp_path, kind):
+def test_words_of_all_string_types(tmp_path, kind):
     words = pa.array(["x", "y", "x"]).cast(kind)
     table = pa.table({"document": [1, 1, 2], "word": words, "count": [1, 2, 3]})
     assert read(parquet_source(tmp_path, table), tmp_path).documents == {1: {"x": 1, "y": 2}, 2: {"x": 3}}
 
 
-def test_words_may_be_numbers_and_each_row_counts_one_without_counts(tmp_path):
+def test_numbers_as_words_and_no_count_column(tmp_path):
     table = pa.table({"d": pa.array([7, 7], pa.int16()), "w": pa.array([2**63, 5], pa.uint64())})
     source = parquet_source(tmp_path, table, document="d", word="w", count=None)
     assert read(source, tmp_path).documents == {7: {str(2**63): 1, "5": 1}}
@@ -275,7 +275,7 @@ def test_words_may_be_numbers_and_each_row_counts_one_without_counts(tmp_path):
 @pytest.mark.parametrize("separator_in_text", [False, True])
 def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
     rows = [("a:b", 'say "hi', "2"), ("a:b", "x|y", "1"), ("c", ", d", "4")]
-    # The byte that stands in for the delimiter may be in the text as well.
+    # The byte that replaces the delimiter may also occur in the text.
     rows += [("d", "a\x1fb", "5")] * separator_in_text
     truth = {"a:b": {'say "hi': 2, "x|y": 1}, "c": {", d": 4}}
     truth |= {"d": {"a\x1fb": 5}} if separator_in_text else {}
@@ -286,7 +286,7 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
 
 
 def parsed(text, n_columns, quote='"'):
-    """Columns of a block by Arrow, or None, and those of its good lines; what the latter refuse."""
+    """Return the columns of a block from Arrow, or None, and from the line parser, with the lines that it refuses."""
     names = tuple("abc"[:n_columns])
     parser = tables.BlockParser(tables.Delimited(quote=quote), names, names)
     bad = BadRecords("quarantine", BUCKET, lambda *_: "")
@@ -300,14 +300,14 @@ def parsed(text, n_columns, quote='"'):
 @given(
     st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(['"', ""])
 )
-def test_what_arrow_takes_of_a_block_is_what_its_lines_hold(text, n_columns, quote):
+def test_arrow_and_the_line_parser_agree(text, n_columns, quote):
     quick, exact, bad = parsed(text, n_columns, quote)
     if quick is not None:
         assert (quick, bad) == (exact, [])
 
 
 @given(st.lists(st.tuples(*[st.text(st.sampled_from('a,"'), max_size=4)] * 3), min_size=1, max_size=4))
-def test_well_formed_quotes_are_read_by_arrow(rows):
+def test_arrow_reads_well_formed_quotes(rows):
     stream = io.StringIO(newline="")
     csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
     columns = [list(column) for column in zip(*rows, strict=True)]
@@ -317,7 +317,7 @@ def test_well_formed_quotes_are_read_by_arrow(rows):
 @pytest.mark.parametrize(
     ("bad", "reason"), [("9223372036854775808", "does not fit 64 bits"), ("x1", "'x1' is not an integer")]
 )
-def test_integer_ids_and_what_does_not_fit(tmp_path, bad, reason):
+def test_integer_ids(tmp_path, bad, reason):
     text = f"{HEADER}-9223372036854775808,w,1\n007,w,2\n7,w,3\n"
     expected = {-(2**63): {"w": 1}, 7: {"w": 5}}
     assert read(csv_source(tmp_path, text, integer_ids=True), tmp_path).documents == expected
@@ -328,7 +328,7 @@ def test_integer_ids_and_what_does_not_fit(tmp_path, bad, reason):
     assert read(source, tmp_path, "quarantine").documents == expected
 
 
-def test_a_sum_may_be_too_large(tmp_path):
+def test_overflowing_sums_of_triples(tmp_path):
     lines = "".join(f"{row},{LARGEST}\n" for row in ("a,x", "a,x", "a,y", "b,x", "b,x"))
     source = csv_source(tmp_path, HEADER + lines)
     with pytest.raises(InputError, match=f"the bucket: .* 'x' .* {2 * LARGEST}"):
@@ -354,7 +354,7 @@ def unusable_files():
 
 
 @pytest.mark.parametrize(("name", "content", "reason"), list(unusable_files()))
-def test_a_file_that_cannot_be_used_is_refused_as_a_whole(tmp_path, name, content, reason):
+def test_unusable_files_of_triples(tmp_path, name, content, reason):
     path = (put if isinstance(content, bytes) else put_parquet)(tmp_path / name, content)
     source = source_of(path)
     assert source.n_buckets() == 1
@@ -365,7 +365,7 @@ def test_a_file_that_cannot_be_used_is_refused_as_a_whole(tmp_path, name, conten
     assert ([row for row, _, _ in kept.bad], kept.bags) == ([None], [])
 
 
-def test_files_of_a_source_have_one_kind_of_ids_and_counts(tmp_path):
+def test_files_must_agree_on_types_of_ids_and_counts(tmp_path):
     a = put_parquet(tmp_path / "a.parquet", ROWS)
     b = put_parquet(tmp_path / "b.parquet", {**ROWS, "document": [1, 2, 3]})
     c = put_parquet(tmp_path / "c.parquet", {**ROWS, "count": [1.0, 2, 3]})
@@ -413,7 +413,7 @@ def zipped(path, encoding="utf-8", ratings_text=RATINGS):
 
 @pytest.mark.parametrize("names", ["movies.dat", "ml-10M100K/movies.dat"])
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_movielens_in_its_zip_with_titles_for_words(tmp_path, names, encoding):
+def test_movielens_in_its_zip_with_titles_as_words(tmp_path, names, encoding):
     path = zipped(tmp_path / "ml-10m.zip", encoding)
     source = ratings_source(path, **{**NAMED, "names": names, "names_encoding": encoding})
     assert source.units() == [Unit(path, size=len(RATINGS))]
@@ -450,7 +450,7 @@ def test_an_item_without_a_name_is_a_bad_record(tmp_path):
     ],
 )
 @pytest.mark.parametrize("policy", ["fail", "quarantine"])
-def test_names_that_cannot_be_used_end_the_run(tmp_path, text, reason, policy):
+def test_unusable_files_of_names(tmp_path, text, reason, policy):
     if text is not None:
         put(tmp_path / "movies.dat", text)
     source = ratings_source(put(tmp_path / "r.dat", "1::1::5::0\n"), **NAMED)
@@ -470,7 +470,7 @@ def test_names_with_a_header_beside_parquet(tmp_path):
 
 
 @pytest.mark.parametrize("rating", ["0", "-1", "5.5", "4.25", "nan", "x", "", "1e999", "1e308"])
-def test_what_is_no_rating_is_a_bad_record(tmp_path, rating):
+def test_bad_ratings(tmp_path, rating):
     path = put(tmp_path / "r.csv", f"user,item,rating\n1,a,5\n1,b,{rating}\n")
     assert f"r.csv, line 3: rating {rating or 'is empty'}" in fails(ratings_source(path), tmp_path)
     found = read(ratings_source(path), tmp_path, "quarantine")

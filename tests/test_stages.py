@@ -28,7 +28,9 @@ from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
 from streaming_jsmf.moments.reader import Moments, read_store
-from streaming_jsmf.moments.stages.base import SumStage, Variable
+from streaming_jsmf.moments.stages.base import SumStage
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from tests import reference
 from tests.cases import each_once
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
@@ -44,7 +46,6 @@ class LengthReduction:
     """Tokens of each word in documents of 1, 2 to 3, 4 to 7, ... tokens."""
 
     n_words: int
-    name: str = "length"
 
     def compute(self, partition: Partition) -> PartialResult:
         counts = np.zeros((self.n_words, CLASSES), dtype=np.int64)
@@ -68,10 +69,10 @@ class LengthStage(SumStage):
         """True in the stores of its kind."""
         return settings.seed == SEED
 
-    def reduction(self, store: Moments) -> LengthReduction:
+    def reduction(self, store: Store) -> LengthReduction:
         return LengthReduction(store.n_words)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         del store
         (total,) = folded
         return PartialResult(total.arrays)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from streaming_jsmf.config import ScanSettings, StodSettings
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
@@ -19,7 +17,7 @@ from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.topics.infer import fit_moments
 from tests.corpora import write_corpus
 from tests.outcomes import Command, refused
-from tests.stores import SMALL, changed, digests, require_moments, scanned
+from tests.stores import SMALL, digests, scanned
 from tests.test_stod_stage import COUNTS
 
 EXACT = replace(SMALL, exact=True, third_moment=True)
@@ -33,14 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_corpus(root / "b", COUNTS[300:], shards=2)
     scanned(root / "a", root / "exact", EXACT)
     return root
-
-
-def test_the_moments_lie_beside_the_whole_matrix(folder: Path) -> None:
-    moments = open_moments(folder / "exact")
-    names = [stage.name for stage in moments.stages]
-    assert names == ["range", "cooccurrence", "basis", "third_moment"]
-    require_moments(moments, COUNTS[:300])
-    assert moments.cooccurrence().shape == (60, 60)
 
 
 def test_topics_are_those_of_a_basis_by_factors(folder: Path, tmp_path: Path) -> None:
@@ -74,26 +64,6 @@ def test_the_error_names_a_command_that_adds_it(
     assert {name: value for name, value in digests(store).items() if name in before} == before
     assert not settings.exact or digests(store) == digests(folder / "exact")
     assert invoke(*infer).code == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings", [EXACT, replace(SMALL, scans=1, third_moment=True)], ids=["exact", "one scan"]
-)
-def test_a_missing_corpus_is_named_before_anything_changes(
-    settings: ScanSettings, folder: Path, tmp_path: Path
-) -> None:
-    corpus = Path(shutil.copytree(folder / "a", tmp_path / "a"))
-    scanned(corpus, tmp_path / "m", settings)
-    changed(corpus, tmp_path / "m", add=[folder / "b"])
-    before = read_store(tmp_path / "m").manifest
-    corpus.rename(tmp_path / "elsewhere")
-    # Scan 1 has kept all that it needs; what comes after it has to read the corpus again.
-    with pytest.raises(InputError, match=re.escape(str(corpus))):
-        changed(folder / "b", tmp_path / "m", remove=[folder / "b"])
-    after = read_store(tmp_path / "m")
-    assert after.manifest == before
-    assert after.missing_stages == ()
 
 
 def test_the_memory_is_that_of_the_largest_stage(folder: Path) -> None:

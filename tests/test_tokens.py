@@ -1,4 +1,4 @@
-"""Tokenizers against slow references, and what they say about settings and functions that are wrong."""
+"""Tokenizers compared with slow references, and their errors for invalid settings and functions."""
 
 # ruff: noqa: RUF001
 from __future__ import annotations
@@ -36,14 +36,14 @@ texts_lists = st.lists(st.one_of(any_script, awkward, st.text("aBc1 .", max_size
 
 
 def reference(text):
-    """Runs of letters, digits and marks with a letter or digit among them, one character after the other."""
+    """Return the runs of letters, digits and marks with a letter or digit among them, character by character."""
     normal, kind = unicodedata.normalize("NFC", text), lambda character: unicodedata.category(character)[0]
     runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
     return [unicodedata.normalize("NFC", run.lower()) for run in runs if any(kind(c) in "LN" for c in run)]
 
 
 def unpacked(tokens):
-    """Return the words of each document, after a look at the promises of the arrays."""
+    """Return the words of each document, after checking the arrays."""
     assert (tokens.indptr.dtype, tokens.codes.dtype) == (np.int64, np.int32)
     assert tokens.dictionary.type == pa.string()
     assert (tokens.indptr[0], tokens.indptr[-1]) == (0, len(tokens.codes))

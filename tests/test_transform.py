@@ -21,7 +21,12 @@ from streaming_jsmf import Execution, InputError, StoreError, TopicModel, transf
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents, write_part
+from streaming_jsmf.documents.transform_job import (
+    DocumentPart,
+    TransformRequest,
+    transform_documents,
+    write_part,
+)
 from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
@@ -88,7 +93,7 @@ def shares_of(path: Path) -> NDArray[np.float64]:
     return np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
 
 
-def expected(drawn: Planted, method: Any = "map") -> NDArray[np.float64]:
+def expected(drawn: Planted, method: Any = "cvb0") -> NDArray[np.float64]:
     return document_topics(csr_array(drawn.counts), drawn.word_topic, PRIOR, method=method).shares
 
 
@@ -203,13 +208,13 @@ def test_same_bytes_after_a_kill(
     transform_documents(asked, tmp_path / "whole" / name, SYNCHRONOUS)
     done: list[int] = []
 
-    def dying(context: Any, index: int) -> Any:
+    def dying(context: Any, part: DocumentPart) -> Any:
         if len(done) == 2:
             # As a kill leaves it: a part without record.
-            (context.root / "parts" / f"part-{index:05d}.parquet").write_bytes(b"PAR1 half")
+            (context.root / "parts" / f"part-{part.number:05d}.parquet").write_bytes(b"PAR1 half")
             raise KeyboardInterrupt
-        done.append(index)
-        return write_part(context, index)
+        done.append(part.number)
+        return write_part(context, part)
 
     monkeypatch.setattr(transform_job, "write_part", dying)
     with pytest.raises(KeyboardInterrupt):
@@ -222,7 +227,7 @@ def test_same_bytes_after_a_kill(
     (workspace.directory / "parts" / f"part-{damaged:05d}.parquet").write_bytes(b"a crash of the machine")
     done.clear()
     monkeypatch.setattr(
-        transform_job, "write_part", lambda c, index: (done.append(index), write_part(c, index))[1]
+        transform_job, "write_part", lambda c, part: (done.append(part.number), write_part(c, part))[1]
     )
     transform_documents(asked, out, SYNCHRONOUS)
     assert damaged in done

@@ -51,7 +51,8 @@ OTHER = {
     "polish": "--seed 1",
     "transform": "--top 1",
 }
-JSON = ("topics", "documents", "over-time", "evaluate", "choose-k", "info")
+#: Verbs that print what they made, and those that print its topics.
+SUMMARIES, TOPICS = ("ingest", "simulate", "scan", "transform", "report"), ("infer", "fit", "polish")
 
 
 @pytest.fixture(scope="module")
@@ -89,21 +90,24 @@ def test_every_verb_is_here() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_wrong_with_the_command_line_is_said_with_the_way_to_the_help(
-    verb: str, places: dict[str, Any]
-) -> None:
+def test_usage_errors_point_to_the_help(verb: str, places: dict[str, Any]) -> None:
     line = arguments(verb, places)
     refused(invoked(*line, "--no-such-option"), 2, "--no-such-option", "see --help")
     refused(invoked(*line, "one", "too", "many"), 2, "see --help")
     [command] = (each for each in COMMANDS if each.name == verb)
     missing = next(each for each in command.params if isinstance(each, click.Argument))
     refused(invoked(verb), 2, missing.make_metavar(click.Context(command)), f"as in: streaming-jsmf {verb} ")
+    required = [each for each in command.params if isinstance(each, click.Option) and each.required]
+    for option in required:
+        given = [word for word in line if word != option.opts[0]]
+        given.pop(line.index(option.opts[0]))
+        refused(invoked(*given), 2, option.opts[0], f"as in: streaming-jsmf {verb} ")
     assert not places["out"].exists()
 
 
 @pytest.mark.parametrize(("verb", "name"), READS)
 @pytest.mark.parametrize("given", ["nothing", "a secret", "an empty folder"])
-def test_an_input_that_is_not_there_or_of_another_kind_is_named(
+def test_missing_inputs_and_inputs_of_another_kind_are_named(
     verb: str, name: str, given: str, places: dict[str, Any], tmp_path: Path
 ) -> None:
     place, shown = tmp_path / "none", str(tmp_path / "none")
@@ -172,7 +176,7 @@ def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
         ("choose-k {corpus} --topics 2,5 --seed 1 --overwrite --memory 1M --out {chosen}", "--memory allows"),
     ],
 )
-def test_what_cannot_be_replaced_is_kept(
+def test_a_refused_overwrite_changes_nothing(
     line: str, said: str, places: dict[str, Any], tmp_path: Path
 ) -> None:
     places["chosen"], places["ingested"] = tmp_path / "chosen", tmp_path / "ingested"
@@ -188,9 +192,14 @@ def test_what_cannot_be_replaced_is_kept(
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("verb", JSON)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "view"])
 def test_json_is_all_that_is_printed(verb: str, places: dict[str, Any]) -> None:
-    assert json.loads(printed(*arguments(verb, places), "--json"))
+    found = json.loads(printed(*arguments(verb, places), "--json"))
+    assert found
+    if verb in SUMMARIES:
+        assert next(iter(found.values())) == str(places["out"])
+    if verb in TOPICS:
+        assert found == json.loads(printed("topics", places["out"], "--json"))
 
 
 @pytest.mark.parametrize("verb", ["ingest", "simulate", "scan", "infer", "fit"])

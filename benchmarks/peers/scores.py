@@ -33,7 +33,7 @@ def topic_scores(found: Arrays, documents: Split) -> dict[str, float]:
         "npmi": coherence_of(documents.fitted, top),
         "held_out_npmi": coherence_of(documents.held_out, top),
         "distinct": distinct_share(top),
-        "perplexity": completer.complete(documents.held_out, method="cvb0").perplexity,
+        "perplexity": completer.complete(documents.held_out).perplexity,
     }
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipelines.common.bags import read_counts, write_corpus
-from streaming_jsmf import open_corpus
+from streaming_jsmf import StreamingJSMFError, open_corpus
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.ingestion.ingest import ingest
@@ -48,7 +48,10 @@ SIMULATED = {
 
 
 def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str, Corpus]:
-    """Name and corpus of NAME=SOURCE, ingested into ``folder`` unless it exists; ``read`` are options of the reader."""
+    """Name and corpus of NAME=SOURCE, ingested into ``folder`` unless it exists; ``read`` are options of the reader.
+
+    Raises ``click.ClickException`` if the source cannot be ingested.
+    """
     name, _, source = named.partition("=")
     if not source:
         raise click.BadParameter(f"{named!r} is not of the form NAME=SOURCE")
@@ -58,7 +61,11 @@ def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str,
     if target.exists():
         return name, open_corpus(target)
     # Documents of the papers have at least five tokens.
-    return name, ingest(source, target, IngestRequest(read=read, curation={"vocabulary_size": words}))
+    request = IngestRequest(read=read, curation={"vocabulary_size": words})
+    try:
+        return name, ingest(source, target, request)
+    except StreamingJSMFError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:

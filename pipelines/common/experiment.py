@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ from pipelines.common.results import CellMissing, Row, publish
 from pipelines.common.scores import METRICS, Scorer
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import StreamingJSMFError
+from streaming_jsmf.corpus import Corpus
 
 #: Columns that compare a method with the first one.
 COMPARED = {
@@ -53,10 +54,10 @@ def table(rows: Sequence[Row], metrics: Sequence[str]) -> str:
 
 
 def summary(rows: Sequence[Row], metrics: Sequence[str], first: str) -> str:
-    """One line per corpus and K with means over seeds.
+    """One line per corpus and K, one column per method, over all seeds.
 
-    For each method: anchors shared with ``first``, mean L1 of topics, the largest relative difference of a metric
-    other than seconds, and the pivot gap.
+    Anchors shared with ``first`` (fewest to most), mean L1 of topics, and the largest relative difference of a metric
+    other than seconds from that of ``first``.
     """
     compared = [name for name in metrics if not name.endswith("seconds")]
     cells: dict[tuple[str, int], dict[str, list[Row]]] = {}
@@ -68,16 +69,12 @@ def summary(rows: Sequence[Row], metrics: Sequence[str], first: str) -> str:
         if first not in found:
             continue
         line = [corpus, str(n_topics)]
-        for method in others:
-            several = found.get(method, [])
-            shared, l1 = (_mean(several, name) for name in ("anchors_shared", "l1"))
+        for several in (found.get(method, []) for method in others):
             worst = [_off(_mean(several, name), _mean(found[first], name)) for name in compared]
-            gap = number(_mean(several, "pivot_gap"), 2)
-            line.append(
-                f"{_count(shared)}, {number(l1, 2)}, {number(max(worst), 2)}, {gap}" if several else "-"
-            )
+            cell = f"{_range(several, 'anchors_shared')}, {number(_mean(several, 'l1'), 2)}, {number(max(worst), 2)}"
+            line.append(cell if several else "-")
         lines.append(line)
-    header = [f"{method}: anchors, L1, metric, gap" for method in others]
+    header = [f"{method}: anchors, L1, metric" for method in others]
     return markdown(["corpus", "K", *header], lines)
 
 
@@ -86,8 +83,10 @@ def _mean(rows: Sequence[Row], name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"
+def _range(rows: Sequence[Row], name: str) -> str:
+    """The least and the largest value, or the only one."""
+    values = sorted({row[name] for row in rows if row.get(name) is not None})
+    return "-".join(f"{value:g}" for value in dict.fromkeys([*values[:1], *values[-1:]])) or "-"
 
 
 def _off(value: float | None, reference: float | None) -> float:
@@ -96,11 +95,18 @@ def _off(value: float | None, reference: float | None) -> float:
     return abs(value / reference - 1.0)
 
 
-def published(out: Path, name: str, rows: Sequence[Row], metrics: Sequence[str], first: str) -> None:
-    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md`` and ``NAME.png``."""
+def published(
+    out: Path,
+    name: str,
+    rows: Sequence[Row],
+    metrics: Sequence[str],
+    first: str,
+    corpora: Mapping[str, Corpus],
+) -> None:
+    """Write and print the results of an experiment as ``NAME.parquet``, ``NAME.md``, ``NAME.svg`` and ``NAME.json``."""
     text = "\n\n".join([table(rows, metrics), *([summary(rows, metrics, first)] if first else [])])
-    publish(out, name, rows, text)
+    publish(out, name, rows, text, corpora)
     if rows:
         figure = pictures.grid(rows, "corpus", "K", {metric: METRICS[metric] for metric in metrics})
-        pictures.save(figure, out / f"{name}.png")
+        pictures.save(figure, out / f"{name}.svg")
     click.echo(text)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from streaming_jsmf.evaluation.coherence import cooccurrence_counts, npmi
+from pipelines.common.bags import read_counts, write_corpus
+from streaming_jsmf.corpus import Corpus
+from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 
 #: Every fifth document is held out.
 HELD_OUT = 5
@@ -25,6 +29,37 @@ class Split:
     def of(cls, counts: sparse.csr_array) -> Split:
         held_out = np.arange(counts.shape[0]) % HELD_OUT == HELD_OUT - 1
         return cls(counts[~held_out], counts[held_out])
+
+
+@dataclass(frozen=True)
+class FittedCorpus:
+    """A corpus, its split, and below ``folder`` the corpus of its fitted documents and what is computed from it."""
+
+    name: str
+    corpus: Corpus
+    folder: Path
+
+    @cached_property
+    def documents(self) -> Split:
+        return Split.of(read_counts(Path(self.corpus.root)))
+
+    @cached_property
+    def fitted(self) -> Path:
+        path = self.folder / "fitted"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = self.folder / "fitted.part"
+            write_corpus(part, self.documents.fitted)
+            part.rename(path)
+        return path
+
+    def scores(self, listed: NDArray[np.int64]) -> dict[str, float]:
+        """NPMI of lists of words (K x 10) in fitted and held-out documents, and the share of distinct words."""
+        return {
+            "npmi": coherence_of(self.documents.fitted, listed),
+            "held_out_npmi": coherence_of(self.documents.held_out, listed),
+            "distinct": distinct_share(listed),
+        }
 
 
 def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:

@@ -6,6 +6,7 @@ They use C of Eq. 1 with uniform weights and anchors among all words, as in the 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,19 +21,22 @@ from pipelines.common.bags import read_counts
 from pipelines.common.options import ONE_THREAD
 from pipelines.common.results import Arrays, Results
 from streaming_jsmf import InferSettings, PolishSettings, ScanSettings, infer, polish, scan
-from streaming_jsmf.config import AnchorMethod, Rectifier
+from streaming_jsmf.config import Acceleration, AnchorMethod, Rectifier
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.topics.anchor_words import anchor_rules
 from streaming_jsmf.topics.rectify import rectify
 
 Floats = NDArray[np.float64]
 
-#: Kind of scan: exact C; two scans with uniform weights, with capped weights, or from a sample.
-Store = Literal["exact", "usual", "capped", "sampled"]
+#: Kind of scan: exact C; two scans with uniform weights, with capped weights, or from a sample; or the single pass of
+#: Halko et al., as in the paper, with as many columns as the factor of the others.
+Store = Literal["exact", "usual", "capped", "sampled", "one-pass"]
 
 #: Fraction of documents in a sampled scan; by default it would use all documents of such small corpora.
 SAMPLED_SHARE = 0.25
@@ -45,7 +49,9 @@ SWEEPS = 1000
 class Method:
     """A rectification of one of the stores.
 
-    ``whole``: anchor words from all of C* (AW) instead of LAW. ``random``: the topics depend on a seed.
+    ``whole``: anchor words from all of C* (AW) instead of LAW. ``random``: the topics depend on a seed. ``iterations``:
+    maximum number of steps, if not that of the setup. ``checked``: |I| of ENN by K, if not that of the package;
+    ``acceleration`` is used only then.
     """
 
     rectify: Rectifier = "none"
@@ -55,6 +61,18 @@ class Method:
     polish: bool = False
     random: bool = False
     sweeps: int = 0
+    iterations: int | None = None
+    checked: Callable[[int], int] | None = None
+    acceleration: Acceleration = "none"
+
+
+#: More steps than methods that run until they converge need.
+TO_THE_END = 5000
+
+
+def papers_rows(n_topics: int) -> int:
+    """|I| of ENN in the paper."""
+    return 10 * n_topics + 1000
 
 
 METHODS = {
@@ -63,9 +81,21 @@ METHODS = {
     "DP": Method("dykstra", whole=True),
     "AP": Method("ap", whole=True),
     "ENN": Method("enn"),
+    "ENN printed": Method("enn", checked=papers_rows, iterations=TO_THE_END),
+    "ENN printed momentum": Method(
+        "enn", checked=papers_rows, iterations=TO_THE_END, acceleration="momentum"
+    ),
+    **{
+        f"ENN {rows} rows": Method("enn", checked=lambda _, n=rows: n, iterations=TO_THE_END)  # type: ignore[misc]
+        for rows in (200, 500, 1000, 2000, 3000)
+    },
+    "ENN all rows": Method("enn", checked=lambda _: 10**9, iterations=TO_THE_END),
     "PALM": Method("palm"),
+    "PALM converged": Method("palm", iterations=TO_THE_END),
+    "iPALM": Method("ipalm", iterations=TO_THE_END),
     "PALM low-rank": Method("palm", "usual", random=True),
     "LR-JSMF": Method("enn", "usual", random=True),
+    "LR-JSMF one pass": Method("enn", "one-pass", random=True),
     "LR-JSMF capped": Method("enn", "capped", random=True),
     "LR-JSMF sampled": Method("enn", "sampled", random=True),
     "LR-JSMF polished": Method("enn", "usual", polish=True, random=True),
@@ -104,7 +134,8 @@ class Setup:
             max_topics=self.max_topics,
             document_weights="capped" if store == "capped" else "uniform",
             exact=store == "exact",
-            range_finder="sample" if store == "sampled" else "factors",
+            range_finder={"sampled": "sample", "one-pass": "halko"}.get(store, "factors"),  # type: ignore[arg-type]
+            scans=1 if store == "one-pass" else 2,
             sample_share=SAMPLED_SHARE if store == "sampled" else None,
             seed=seed,
         )
@@ -136,7 +167,7 @@ class Setup:
             "corpus": self.corpus.fingerprint,
             "max_topics": self.max_topics,
             "guards": self.guards,
-            "iterations": self.max_iterations,
+            "iterations": METHODS[name].iterations or self.max_iterations,
             "tolerance": self.tolerance,
         }
 
@@ -145,7 +176,7 @@ class Setup:
             n_topics,
             rectify=method.rectify,
             anchors=method.anchors,
-            max_iterations=self.max_iterations,
+            max_iterations=method.iterations or self.max_iterations,
             tolerance=self.tolerance,
             **({} if self.guards else PAPERS),
         )
@@ -176,7 +207,7 @@ def _fitted(setup: Setup, name: str, n_topics: int, seed: int) -> Arrays:
 def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> Arrays:
     settings = setup.settings(method, n_topics)
     started = time.process_time()
-    found = rectify(moments, moments.eigenpairs(n_topics), settings, 1, silent)
+    found = _rectified(method, moments, settings)
     rules, known = anchor_rules(moments, settings), (moments.row_sum, moments.document_frequency)
     topics: AnchorWordTopics
     if method.whole:
@@ -196,6 +227,19 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
         found.converged,
         topics.topic_probability,
     )
+
+
+def _rectified(method: Method, moments: Moments, settings: InferSettings) -> Rectification:
+    pairs = moments.eigenpairs(settings.n_topics)
+    if method.checked is None:
+        return rectify(moments, pairs, settings, 1, silent)
+    options = ENNOptions(
+        settings.max_iterations,
+        settings.tolerance,
+        checked_words=method.checked(settings.n_topics),
+        acceleration=method.acceleration,
+    )
+    return epsilon_nonnegative(pairs, settings.n_topics, options)
 
 
 def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Arrays:

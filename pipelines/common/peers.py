@@ -55,12 +55,12 @@ def gibbs(
 ) -> Iterator[PeerTopics]:
     """Topics of tomotopy's collapsed Gibbs sampler after each number of ``sweeps``, optionally with a learned alpha.
 
-    One run gives all results, so ``sweeps`` must increase. Seconds include adding the documents. ``alpha`` is the
-    parameter of each topic, ``eta`` that of each word.
+    One run gives all results, so ``sweeps`` must increase. Seconds are those of adding the documents and of the sweeps.
+    ``alpha`` is the parameter of each topic, ``eta`` that of each word.
     """
     import tomotopy
 
-    clock = Clock()
+    clock, cpu, wall = Clock(), 0.0, 0.0
     model = tomotopy.LDAModel(k=n_topics, alpha=alpha, eta=eta, seed=seed)
     if not learn_alpha:
         model.optim_interval = 0
@@ -70,14 +70,16 @@ def gibbs(
     for number in sweeps:
         model.train(number - done, workers=1)
         done = number
-        seconds = clock.seconds()
+        more_cpu, more_wall = clock.seconds()
+        cpu, wall = cpu + more_cpu, wall + more_wall
         ids = np.array([int(word) for word in model.used_vocabs], dtype=np.int64)
         word_topic = np.zeros((counts.shape[1], n_topics))
         for topic in range(n_topics):
             word_topic[ids, topic] = model.get_topic_word_dist(topic)
         shares = np.array([document.get_topic_dist() for document in model.docs], dtype=np.float64)
         alpha_found = np.array(model.alpha, dtype=np.float64)
-        yield PeerTopics(word_topic, alpha_found, *seconds, number, shares.T @ shares / len(shares))
+        yield PeerTopics(word_topic, alpha_found, cpu, wall, number, shares.T @ shares / len(shares))
+        clock = Clock()  # reading the topics of this step is not part of the next one
 
 
 def documents(counts: sparse.csr_array) -> Iterator[list[str]]:

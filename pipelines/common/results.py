@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from pipelines.common import provenance
+from streaming_jsmf.corpus import Corpus
 
 #: A row of JSON values; numbers that are not finite are stored as null.
 Row = dict[str, Any]
@@ -71,10 +74,15 @@ class Results:
         with np.load(path, allow_pickle=False) as kept:
             return {name: kept[name] for name in kept.files}
 
+    def has_arrays(self, key: Mapping[str, Any]) -> bool:
+        return self._path(key, ".npz").exists()
+
     def _made(self, key: Mapping[str, Any], make: Callable[[], T]) -> T:
         if self.only_kept:
             raise CellMissing(f"{self.folder} has no cell {dict(key)}")
-        return make()
+        made = make()
+        provenance.note_version(self.folder)
+        return made
 
     def _path(self, key: Mapping[str, Any], suffix: str) -> Path:
         """File name from the short values of the key and a hash of the whole key."""
@@ -84,10 +92,14 @@ class Results:
         return self.folder / f"{name[:120]}-{hashlib.sha256(text.encode()).hexdigest()[:10]}{suffix}"
 
 
-def publish(folder: Path, name: str, rows: Iterable[Row], markdown: str) -> None:
-    """Write ``NAME.parquet``, one row per result, and ``NAME.md``."""
+def publish(
+    folder: Path, name: str, rows: Sequence[Row], markdown: str, corpora: Mapping[str, Corpus] | None = None
+) -> None:
+    """Write ``NAME.parquet``, one row per result, ``NAME.md``, and the provenance of both as ``NAME.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist([_finite(row) for row in rows])
+    record = provenance.record(folder, rows, corpora or {})
+    _beside(folder / f"{name}.json", lambda part: part.write_text(json.dumps(record, indent=1) + "\n"))
     _beside(folder / f"{name}.parquet", lambda part: pq.write_table(table, part))
     _beside(folder / f"{name}.md", lambda part: part.write_text(markdown.rstrip("\n") + "\n"))
 

@@ -37,6 +37,8 @@ METRICS = {
     "npmi": "NPMI (10 words)",
     "incoherence": "MST-incoherence",
     "volume": "log relative volume",
+    "unit_volume": "log volume, rows of length 1",
+    "scaled_recovery": "relative recovery x sqrt(N)",
     "cpu_seconds": "processor seconds",
     "mean_l1": "L1 to the truth (of 2)",
 }

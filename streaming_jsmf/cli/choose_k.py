@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_jsmf.cli.verb import (
-    execution_options,
-    json_option,
-    json_text,
-    option,
-    options_of,
-    topic_numbers,
-    verb,
-)
+from streaming_jsmf.cli.verb import json_option, json_text, option, options_of, topic_numbers, verb
 from streaming_jsmf.config import ComparisonRequest
 from streaming_jsmf.display import table
 
@@ -36,7 +28,6 @@ if TYPE_CHECKING:
 @option("--overwrite", is_flag=True,
         help="Replace models of the same K, the moments store and the page of an earlier comparison.")  # fmt: skip
 @json_option()
-@execution_options
 def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) -> str:
     """Compare several numbers of topics K from one scan and suggest one.
 

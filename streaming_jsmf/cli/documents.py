@@ -21,17 +21,17 @@ MARKED_WORDS = 100
 @verb(
     "streaming-jsmf documents MODEL SHARES.parquet --topic 3 --number 20",
     "streaming-jsmf documents MODEL SHARES.parquet --by year --csv",
+    long=False,
 )
 @path("model")
 @path("shares")
 @options_of(DocumentQuery)
 @answer_options
-def documents(model: str, shares: str, *, listener: object, **options: Any) -> str:
+def documents(model: str, shares: str, **options: Any) -> str:
     """Query SHARES, which transform wrote with MODEL: documents of a topic, shares by group, similar ones, outliers.
 
     Without --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
     """
-    del listener
     from streaming_jsmf.documents.queries import query
 
     answer = Answer.pop(options)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, json_option, json_text, options_of, path, verb
+from streaming_jsmf.cli.verb import json_option, json_text, options_of, path, verb
 from streaming_jsmf.config import EvaluationRequest
 from streaming_jsmf.display import table, wrapped
 
@@ -21,7 +21,6 @@ from streaming_jsmf.display import table, wrapped
 @path("model")
 @options_of(EvaluationRequest)
 @json_option()
-@execution_options
 def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Evaluate the topics of MODEL by all available metrics; several K are compared in one table.
 
@@ -51,17 +50,11 @@ def _print(results: list[dict[str, Any]], as_json: bool, *, listed: bool) -> Non
 
 def _one(result: Mapping[str, Any]) -> Iterator[str]:
     """The metrics of a model, one per line."""
-    from streaming_jsmf.evaluation.metrics import LINES, lookup, number_text
+    from streaming_jsmf.evaluation.metrics import rows_of
 
-    values = ((line, lookup(result["metrics"], line.path)) for line in LINES)
-    rows = [
-        (line.path, number_text(value), line.better, line.meaning)
-        for line, value in values
-        if value is not None
-    ]
     yield f"model: {result['model']} ({result['n_topics']} topics, {result['n_words']} words)"
     yield from _corpus(result)
-    yield table([("metric", "value", "better", "meaning"), *rows], "<><<")
+    yield table([("metric", "value", "better", "meaning"), *rows_of(result["metrics"])], "<><<")
     yield from _missing(result["missing"])
 
 

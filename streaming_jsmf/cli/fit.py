@@ -12,7 +12,6 @@ from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
     allow_local_tokenizers,
     engine_options,
-    execution_options,
     ingest_options,
     json_option,
     option,
@@ -45,7 +44,6 @@ from streaming_jsmf.config.scan import SCAN
 @options_of(PolishSettings, without=("seed",))
 @overwrite_option
 @json_option(help="Print the topics as JSON.", rare=True)
-@execution_options
 def fit(source: str, model: str, topics: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Fit MODEL to SOURCE, a corpus or anything that ingest reads.
 

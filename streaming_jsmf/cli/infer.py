@@ -10,7 +10,6 @@ from streaming_jsmf.cli.topics import print_topics
 from streaming_jsmf.cli.verb import (
     engine_options,
     json_option,
-    log_option,
     option,
     options_of,
     overwrite_option,
@@ -26,6 +25,7 @@ from streaming_jsmf.config.execution import EXECUTION
 @verb(
     "streaming-jsmf infer MOMENTS MODEL --topics 20",
     "streaming-jsmf infer MOMENTS MODELS --topics 10,20,50",
+    scheduled=False,
 )
 @path("moments")
 @path("model")
@@ -39,7 +39,6 @@ from streaming_jsmf.config.execution import EXECUTION
 @json_option(help="Print the topics as JSON.")
 @option("--workers", group=EXECUTION, type=int, default=None,
         help="Number of threads.  [default: one per core]")  # fmt: skip
-@log_option
 def infer(
     moments: str,
     model: str,

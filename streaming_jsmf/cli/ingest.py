@@ -7,27 +7,18 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import (
-    allow_local_tokenizers,
-    execution_options,
-    ingest_options,
-    overwrite_option,
-    path,
-    summary_option,
-    verb,
-)
+from streaming_jsmf.cli.verb import allow_local_tokenizers, ingest_options, overwrite_option, path, verb
 
 
 @verb(
     "streaming-jsmf ingest texts/ CORPUS --vocabulary-size 20000",
     "streaming-jsmf ingest ratings.csv CORPUS --reader ratings",
+    summary=True,
 )
 @click.argument("source")
 @path("corpus")
 @ingest_options()
 @overwrite_option
-@summary_option
-@execution_options
 def ingest(source: str, corpus: str, **options: Any) -> dict[str, Any]:
     """Build CORPUS from SOURCE: a spec (.toml), file, directory, glob pattern or URL.
 

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
@@ -23,8 +22,11 @@ from streaming_jsmf.storage.provenance import utc_now
 STANDARD_ERROR = "-"
 
 
-class JsonLog:
+class JsonLog(logging.Handler):
     """Appends JSON lines to a file, or writes them to standard error for ``-``, without buffering.
+
+    A line is an event of a job, of which the log is a listener, or a message of the package, of which it is a handler.
+    Messages about progress are omitted.
 
     Raises
     ------
@@ -33,10 +35,10 @@ class JsonLog:
     """
 
     def __init__(self, target: str, clock: Clock = time.monotonic) -> None:
+        super().__init__()
+        self.addFilter(lambda record: record.name != "streaming_jsmf.progress")
         self.meter = Meter(clock)
         self._target = target
-        # Events and messages come from several threads.
-        self._lock = threading.Lock()
         try:
             self._file = _opened(target)
         except OSError as error:
@@ -68,19 +70,26 @@ class JsonLog:
                 seconds = round(event.seconds, 3)
                 self.write("stage_finished", seconds=seconds, peak_memory=meter.peak_memory, **stage)
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line of a message; unlike other handlers, this one does not hide its own errors."""
+        self.write("message", level=record.levelname.lower(), text=record.getMessage())
+
     def write(self, event: str, **fields: Any) -> None:
         """Write a line with the time, the event and ``fields``; NaN becomes null, and URLs lose their secrets."""
         values = {"time": utc_now(), "event": event, **fields}
         # Paths may not be valid UTF-8, and standard error may be a terminal.
         line = printable(json.dumps(_sanitized(values), ensure_ascii=False, allow_nan=False))
+        self.acquire()  # events and messages come from several threads
         try:
-            with self._lock:
-                _write_all(self._file, f"{line}\n".encode())
+            _write_all(self._file, f"{line}\n".encode())
         except OSError as error:
             raise self._failure(error) from error
+        finally:
+            self.release()
 
     def close(self) -> None:
         """Close the file."""
+        super().close()
         if self._target != STANDARD_ERROR:
             self._file.close()
 
@@ -89,19 +98,6 @@ class JsonLog:
         return LogError(
             f"--log-json {name}: {error.strerror or error}; give a writable file, and run the same command again"
         )
-
-
-class MessageLog(logging.Handler):
-    """Writes the messages of the package to a ``JsonLog``, except for progress, which is logged as events."""
-
-    def __init__(self, log: JsonLog) -> None:
-        super().__init__()
-        self._log = log
-        self.addFilter(lambda record: record.name != "streaming_jsmf.progress")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a message; unlike other handlers, this one does not hide its own errors."""
-        self._log.write("message", level=record.levelname.lower(), text=record.getMessage())
 
 
 def _opened(target: str) -> BinaryIO:

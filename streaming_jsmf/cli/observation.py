@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from streaming_jsmf.cli import interrupts
-from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, MessageLog
+from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Listener, combine
@@ -88,7 +88,7 @@ def _messages_in(log: JsonLog, *, alone: bool) -> Iterator[None]:
     """Also write the messages of the package to the log, or only to the log."""
     package = logging.getLogger("streaming_jsmf")
     handlers = package.handlers
-    package.handlers = [MessageLog(log)] if alone else [*handlers, MessageLog(log)]
+    package.handlers = [log] if alone else [*handlers, log]
     try:
         yield
     finally:

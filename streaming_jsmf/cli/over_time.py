@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaming_jsmf.cli.answer import Answer, answer_options
 from streaming_jsmf.cli.verb import options_of, path, verb
 from streaming_jsmf.config import OverTimeRequest
 from streaming_jsmf.display import table, wrapped
 
-#: The periods of a topic.
-Series = list[dict[str, Any]]
+if TYPE_CHECKING:
+    from streaming_jsmf.documents.over_time import TopicsOverTime
 
 #: Number of topics that rose most, and that fell most, in the answer.
 SHOWN = 5
@@ -23,72 +23,72 @@ SHOWN = 5
     "streaming-jsmf over-time MODEL SHARES.parquet --by year --corpus CORPUS",
     "streaming-jsmf over-time MODEL SHARES.parquet --by year --csv > years.csv",
     name="over-time",
+    long=False,
 )
 @path("model")
 @path("shares")
 @options_of(OverTimeRequest)
 @answer_options
-def over_time(model: str, shares: str, *, listener: object, **options: Any) -> str:
+def over_time(model: str, shares: str, **options: Any) -> str:
     """Print the topics that rose and fell most over time, from SHARES, which transform wrote with MODEL.
 
     The change of a topic is that of its mean share from the first to the last third of the periods. With --topic: its
     share in each period, with an interval of 95 % (1.96 standard errors of the mean). --csv, --json and --out contain
     all topics and periods.
     """
-    del listener
-    from streaming_jsmf.documents.over_time import over_time_table
+    from streaming_jsmf.documents.over_time import over_time_of
 
     answer = Answer.pop(options)
-    found = over_time_table(model, shares, options.pop("by"), **options)
+    found = over_time_of(model, shares, options.pop("by"), **options)
     if answer.is_text:
-        rows = found.to_pylist()
-        return "\n".join(_one(rows) if options.get("topic") is not None else _changes(rows))
-    return answer.text(found, "over-time")
+        one = options.get("topic") is not None
+        return "\n".join(_one(found.table().to_pylist()) if one else _changes(found))
+    return answer.text(found.table(), "over-time")
 
 
-def _changes(rows: list[dict[str, Any]]) -> Iterator[str]:
+def _changes(found: TopicsOverTime) -> Iterator[str]:
     """The topics that rose and fell most, and their words in each period if known."""
-    period = next(iter(rows[0]))
-    by_topic = groupby(sorted(rows, key=lambda row: row["topic"]), key=lambda row: row["topic"])
-    topics = [list(series) for _, series in by_topic]
-    names = [row[period] for row in topics[0]]
-    documents = sum(row["documents"] for row in topics[0])
-    yield f"{len(names)} values of {period}, {names[0]} to {names[-1]}; {documents:,} documents"
-    if len(names) == 1:
+    periods, values = found.periods, found.periods.values
+    documents = periods.documents.sum()
+    yield f"{len(values)} values of {periods.column}, {values[0]} to {values[-1]}; {documents:,} documents"
+    if len(values) == 1:
         yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
         return
-    ordered = sorted(topics, key=lambda series: -series[0]["change"])
-    rising = [series for series in ordered if series[0]["change"] > 0][:SHOWN]
-    falling = [series for series in reversed(ordered) if series[0]["change"] < 0][:SHOWN]
-    yield _means(period, rising, falling)
-    for series in (*rising, *falling) if "words" in rows[0] else ():
-        yield f"topic {series[0]['topic']}: {series[0]['label']}"
-        for row in series:
-            yield from wrapped(row["words"], f"  {row[period]}  ")
+    risen, fallen = periods.risen_and_fallen(SHOWN)
+    yield _means(found, risen, fallen)
+    words = found.words or {}
+    for topic in (*risen, *fallen) if words else ():
+        number = found.shown.numbers[topic]
+        yield f"topic {number}: {found.shown.names[topic]}"
+        for period in values:
+            yield from wrapped(", ".join(words[period].get(number, ())), f"  {period}  ")
 
 
-def _means(period: str, rising: list[Series], falling: list[Series]) -> str:
+def _means(found: TopicsOverTime, risen: list[int], fallen: list[int]) -> str:
     """Mean shares in the first and the last third of the periods, and their difference."""
-    import numpy as np
-
-    from streaming_jsmf.documents.over_time import thirds
-
-    first = (rising or falling)[0]
-    weights = thirds(np.array([row["documents"] for row in first]))
-    spans = [[row[period] for row, weight in zip(first, of, strict=True) if weight] for of in weights]
+    periods, shown = found.periods, found.shown
+    spans = [
+        [value for value, weight in zip(periods.values, of, strict=True) if weight] for of in periods.thirds
+    ]
+    first, last = periods.thirds @ periods.shares
+    change, error = periods.change
     lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "change", "label")]
-    for title, group in (("rose", rising), ("fell", falling)):
+    for title, group in (("rose", risen), ("fell", fallen)):
         lines.append((title, "", "", "", ""))
-        for series in group:
-            means = (f"{mean:.1%}" for mean in weights @ [row["share"] for row in series])
-            lines.append((str(series[0]["topic"]), *means, _change(series[0]), series[0]["label"]))
+        lines += [
+            (
+                *(str(shown.numbers[topic]), f"{first[topic]:.1%}", f"{last[topic]:.1%}"),
+                *(_change(change[topic], error[topic]), shown.names[topic]),
+            )
+            for topic in group
+        ]
     return table(lines, ">>>><")
 
 
 def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
     """The periods of a topic."""
     period = next(iter(rows[0]))
-    yield f"topic {rows[0]['topic']}: {rows[0]['label']}; change {_change(rows[0])}"
+    yield f"topic {rows[0]['topic']}: {rows[0]['label']}; change {_change(rows[0]['change'], rows[0]['change_error'])}"
     heading = (period, "documents", "share", "95 % interval", *(["words"] if "words" in rows[0] else []))
     lines = [
         (
@@ -101,10 +101,10 @@ def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield table([heading, *lines], "<>>>" + "<" * (len(heading) - 4))
 
 
-def _change(row: dict[str, Any]) -> str:
-    if row["change"] is None:
-        return "-"
-    from streaming_jsmf.documents.over_time import NORMAL
+def _change(value: float | None, error: float | None) -> str:
+    """A change with 1.96 standard errors; each is None or NaN if unknown."""
+    from streaming_jsmf.documents.groups import NORMAL
 
-    error = "" if row["change_error"] is None else f" +- {NORMAL * row['change_error']:.1%}"
-    return f"{row['change']:+.1%}{error}"
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:+.1%}" + ("" if error is None or math.isnan(error) else f" +- {NORMAL * error:.1%}")

@@ -9,14 +9,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.topics import print_topics
-from streaming_jsmf.cli.verb import (
-    execution_options,
-    json_option,
-    options_of,
-    overwrite_option,
-    path,
-    verb,
-)
+from streaming_jsmf.cli.verb import json_option, options_of, overwrite_option, path, verb
 from streaming_jsmf.config import PolishSettings
 
 
@@ -27,7 +20,6 @@ from streaming_jsmf.config import PolishSettings
 @options_of(PolishSettings)
 @overwrite_option
 @json_option(help="Print the topics as JSON.")
-@execution_options
 def polish(model: str, corpus: str, out: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Polish the topics of MODEL with passes over CORPUS, and write them to the model OUT.
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_jsmf.cli.verb import options_of, overwrite_option, path, summary_option, verb
+from streaming_jsmf.cli.verb import options_of, overwrite_option, path, verb
 from streaming_jsmf.config import ReportRequest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
 
-@verb("streaming-jsmf report MODEL topics.html", long=False)
+@verb("streaming-jsmf report MODEL topics.html", long=False, summary=True)
 @path("model")
 @path("out", metavar="OUT.html")
 @options_of(ReportRequest)
 @overwrite_option
-@summary_option
 def report(model: str, out: str, **options: Any) -> dict[str, Any]:
     """Write a report of MODEL as a single self-contained HTML page.
 

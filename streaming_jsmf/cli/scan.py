@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import execution_options, option, options_of, path, summary_option, verb
+from streaming_jsmf.cli.verb import option, options_of, path, verb
 from streaming_jsmf.config import ScanSettings
 
 CHANGES = "Changing an existing store"
@@ -15,6 +15,7 @@ CHANGES = "Changing an existing store"
 @verb(
     "streaming-jsmf scan CORPUS MOMENTS --max-topics 100",
     "streaming-jsmf scan CORPUS MOMENTS --add MORE --keep-partitions",
+    summary=True,
 )
 @click.argument("corpus")
 @path("moments")
@@ -32,8 +33,6 @@ CHANGES = "Changing an existing store"
         help="After --add to a store with a sample: draw a new sample of all documents and scan again.")  # fmt: skip
 @option("--overwrite", is_flag=True,
         help="Replace a moments store of another corpus or with other settings; it is removed first.")  # fmt: skip
-@summary_option
-@execution_options
 def scan(
     corpus: str,
     moments: str,
@@ -47,7 +46,7 @@ def scan(
 
     --remove, --add, --merge and --rebase change an existing store; CORPUS is one of its corpora.
     """
-    from streaming_jsmf.moments.scan import Changes
+    from streaming_jsmf.moments.changes import Changes
     from streaming_jsmf.moments.scan import scan as run
 
     run(corpus, moments, changes=Changes(remove, add, merge, rebase=rebase), **options)

@@ -5,23 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.cli.verb import (
-    execution_options,
-    options_of,
-    overwrite_option,
-    path,
-    summary_option,
-    verb,
-)
+from streaming_jsmf.cli.verb import options_of, overwrite_option, path, verb
 from streaming_jsmf.config import SimulationSettings
 
 
-@verb("streaming-jsmf simulate CORPUS --documents 999 --vocabulary-size 99 --topics 9")
+@verb("streaming-jsmf simulate CORPUS --documents 999 --vocabulary-size 99 --topics 9", summary=True)
 @path("corpus")
 @options_of(SimulationSettings)
 @overwrite_option
-@summary_option
-@execution_options
 def simulate(corpus: str, **options: Any) -> dict[str, Any]:
     """Simulate CORPUS from latent Dirichlet allocation, with its topics in CORPUS/truth.zarr.
 

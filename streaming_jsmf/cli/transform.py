@@ -6,26 +6,17 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.cli.verb import (
-    execution_options,
-    options_of,
-    overwrite_option,
-    path,
-    summary_option,
-    verb,
-)
+from streaming_jsmf.cli.verb import options_of, overwrite_option, path, verb
 from streaming_jsmf.config import FIXED_BY_MODEL, IngestRequest, ShareSettings, TextReading
 
 
-@verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4")
+@verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4", summary=True)
 @path("model")
 @click.argument("source")
 @path("out")
 @options_of(ShareSettings)
 @options_of(IngestRequest, TextReading, without=FIXED_BY_MODEL)
 @overwrite_option
-@summary_option
-@execution_options
 def transform(model: str, source: str, out: str, **options: Any) -> dict[str, Any]:
     """Write the topic shares of every document of SOURCE to OUT, given the topics of MODEL.
 

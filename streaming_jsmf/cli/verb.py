@@ -33,8 +33,8 @@ HELP = "Help"
 #: Parameter of ``summary_option``.
 SUMMARY = "summary_as_json"
 
-#: Options of other programs, without dashes, and the options of ours that they may stand for, the first known one.
-MEANT = {
+#: Options of other programs, without dashes, and ours that they may stand for: the first one that the verb has.
+SYNONYMS = {
     **dict.fromkeys(("k", "num-topics", "n-topics", "n-components"), ("--topics", "--topic")),
     "n": ("--topics", "--number", "--words"),
     "t": ("--topics", "--topic"),
@@ -65,7 +65,7 @@ class Verb(click.Command):
     """A command with grouped options and examples, whose function gets only the options that the user gave.
 
     The function returns a text to print, a function that prints, or a summary: what was written where, with numbers,
-    printed as text or, with ``--json`` (``summary_option``), as JSON. That of a ``long`` command also takes a
+    printed as text or, with ``--json``, as JSON. That of a ``long`` command also takes a
     ``listener``: progress is shown while it runs, without a terminal only with ``lines``, and ``--log-json`` and
     ``--quiet`` are not passed on.
     """
@@ -87,7 +87,7 @@ class Verb(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            ours = MEANT.get(error.option_name.lstrip("-").replace("_", "-"), ())
+            ours = SYNONYMS.get(error.option_name.lstrip("-").replace("_", "-"), ())
             found = [name for name in ours if any(name in option.opts for option in self.params)]
             if not found:
                 raise
@@ -182,11 +182,6 @@ def given_options(context: click.Context) -> dict[str, Any]:
     }
 
 
-def verb(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A decorator like ``click.command`` for a ``Verb`` with these examples."""
-    return click.command(cls=Verb, examples=examples, **settings)
-
-
 #: Like ``click.option``, with ``group`` and ``rare``.
 option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=GroupedOption)
 
@@ -213,31 +208,30 @@ def options_of(
         field
         for kind in kinds
         for name, field in declared(kind).items()
-        if field.about.option and name not in without and (only is None or name in only)
+        if field.option and name not in without and (only is None or name in only)
     ]
 
     def made(field: Field) -> Decorator:
-        rare = field.about.rare if common is None else field.name not in common
-        names = field.about.flags or (f"--{field.name.replace('_', '-')}",)
+        rare = field.rare if common is None else field.name not in common
+        names = field.flags or (f"--{field.name.replace('_', '-')}",)
         return option(*names, field.name, rare=rare, **_attributes(field))
 
     return together(*map(made, fields))
 
 
 def _attributes(field: Field) -> dict[str, Any]:
-    about = field.about
-    shown = about.absent or ("" if field.flag or about.multiple or field.required else str(field.default))
+    shown = field.absent or ("" if field.flag or field.multiple or field.required else str(field.default))
     found: dict[str, Any] = {
-        "group": about.group,
-        "metavar": about.metavar,
+        "group": field.group,
+        "metavar": field.metavar,
         "help": f"{field.help}  [default: {shown}]" if shown else field.help,
-        "multiple": about.multiple,
+        "multiple": field.multiple,
         **({"required": True} if field.required else {"default": field.shown_default}),
     }
     if field.flag:
         return found | {"is_flag": True}
-    if about.parse is not None or not (field.number or field.choices):
-        holds_path = any(word in (about.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
+    if field.parse is not None or not (field.number or field.choices):
+        holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
     return found | {"type": field.number or click.Choice(field.choices)}
 
@@ -266,7 +260,7 @@ def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) ->
     return together(
         option("--csv", "as_csv", is_flag=True, help=help, **settings),
         option("--raw", is_flag=True, **settings,
-               help="With --csv: no apostrophe before text that a spreadsheet would evaluate, such as =2+3."),
+               help="With --csv: put no apostrophe before text that a spreadsheet would evaluate, such as =2+3."),
     )  # fmt: skip
 
 
@@ -277,6 +271,26 @@ log_option = together(
 )  # fmt: skip
 
 execution_options = together(options_of(ExecutionOptions), log_option)
+
+
+def verb(
+    *examples: str, long: bool = True, scheduled: bool = True, summary: bool = False, **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A decorator like ``click.command`` for a ``Verb`` with these examples.
+
+    A ``long`` verb gets the options of progress and, if it is ``scheduled``, of execution. One that returns a summary
+    gets ``--json``.
+    """
+    shared = [summary_option] * summary + [execution_options if scheduled else log_option] * long
+
+    def made(function: Any) -> click.Command:
+        # click collects the options of a function from the last to the first.
+        own = function.__dict__.pop("__click_params__", [])
+        together(*shared)(function)
+        function.__click_params__ = [*getattr(function, "__click_params__", []), *own]
+        return click.command(cls=Verb, examples=examples, long=long, **settings)(function)
+
+    return made
 
 
 #: How a source becomes a corpus.

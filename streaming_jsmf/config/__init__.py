@@ -11,7 +11,6 @@ from streaming_jsmf.config.fields import declared as declared
 from streaming_jsmf.config.fields import fields_given as fields_given
 from streaming_jsmf.config.inference import ANCHOR_ROW_SUM as ANCHOR_ROW_SUM
 from streaming_jsmf.config.inference import AUTO as AUTO
-from streaming_jsmf.config.inference import LARGEST_ALPHA0 as LARGEST_ALPHA0
 from streaming_jsmf.config.inference import SHARES as SHARES
 from streaming_jsmf.config.inference import Acceleration as Acceleration
 from streaming_jsmf.config.inference import AnchorMethod as AnchorMethod
@@ -37,7 +36,6 @@ from streaming_jsmf.config.ingest import TextReading as TextReading
 from streaming_jsmf.config.ingest import request_of as request_of
 from streaming_jsmf.config.keywords import ENGINE_SETTINGS as ENGINE_SETTINGS
 from streaming_jsmf.config.keywords import engine_settings_of as engine_settings_of
-from streaming_jsmf.config.keywords import require_kind as require_kind
 from streaming_jsmf.config.keywords import settings_of as settings_of
 from streaming_jsmf.config.keywords import takes as takes
 from streaming_jsmf.config.requests import DEFAULT_NUMBER as DEFAULT_NUMBER
@@ -55,5 +53,4 @@ from streaming_jsmf.config.requests import TopicChanges as TopicChanges
 from streaming_jsmf.config.requests import TopicsRequest as TopicsRequest
 from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
 from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights
-from streaming_jsmf.config.scan import RangeFinder as RangeFinder
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings

@@ -35,12 +35,27 @@ _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
 }
 
 
+def setting(default: Any = MISSING, *, factory: Any = MISSING, **about: Any) -> Any:
+    """Declare a field of a settings class; the keywords are the optional attributes of ``Field``."""
+    if factory is not MISSING:
+        return dataclasses.field(default_factory=factory, metadata={"about": about})
+    return dataclasses.field(default=default, metadata={"about": about})
+
+
+#: Declares the seed of random draws.
+seed_setting = partial(setting, 0, ge=0, le=LARGEST_SEED, aliases=("random_state",))
+
+
 @dataclass(frozen=True)
-class About:
-    """What a field declares besides its name, type and default. Its help is in the docstring of the class.
+class Field:
+    """A declared field of a settings class.
 
     Parameters
     ----------
+    name, help, default, annotation
+        Of the field; its help is in the docstring of the class.
+    number, choices, flag, optional
+        The type taken apart: the type of a number, the values of a literal, and whether it is a bool and may be None.
     group, rare
         Heading in the help of a command; rare options are listed by ``--help-all`` only.
     ge, gt, le, lt
@@ -62,6 +77,14 @@ class About:
         their fingerprints.
     """
 
+    name: str
+    help: str
+    default: Any
+    annotation: str
+    number: type[int] | type[float] | None
+    choices: tuple[str, ...]
+    flag: bool
+    optional: bool
     group: str = BASIC
     rare: bool = False
     ge: float | None = None
@@ -77,48 +100,21 @@ class About:
     option: bool = True
     added: bool = False
 
-
-def setting(default: Any = MISSING, *, factory: Any = MISSING, **about: Any) -> Any:
-    """Declare a field of a settings class; see ``About`` for the keywords."""
-    metadata = {"about": About(**about)}
-    if factory is not MISSING:
-        return dataclasses.field(default_factory=factory, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-#: Declares the seed of random draws.
-seed_setting = partial(setting, 0, ge=0, le=LARGEST_SEED, aliases=("random_state",))
-
-
-@dataclass(frozen=True)
-class Field:
-    """A declared field with its type taken apart."""
-
-    name: str
-    help: str
-    default: Any
-    about: About
-    annotation: str
-    number: type[int] | type[float] | None
-    choices: tuple[str, ...]
-    flag: bool
-    optional: bool
-
     @property
     def names(self) -> tuple[str, ...]:
         """The name of the keyword argument, and its aliases."""
-        flags = (flag.lstrip("-").replace("-", "_") for flag in self.about.flags)
-        return tuple(dict.fromkeys((self.name, *flags, *self.about.aliases)))
+        flags = (flag.lstrip("-").replace("-", "_") for flag in self.flags)
+        return tuple(dict.fromkeys((self.name, *flags, *self.aliases)))
 
     @property
     def required(self) -> bool:
         """Whether there is no default."""
-        return self.default is MISSING and not self.about.multiple
+        return self.default is MISSING and not self.multiple
 
     @property
     def shown_default(self) -> Any:
         """The default; None where it depends on the source or on other settings, and of required settings."""
-        return None if self.about.absent or self.about.multiple or self.required else self.default
+        return None if self.absent or self.multiple or self.required else self.default
 
     @property
     def allowed(self) -> str:
@@ -134,14 +130,14 @@ class Field:
 
     @property
     def _bounds(self) -> list[tuple[Callable[[Any, Any], bool], str, float]]:
-        bounds = ((compare, word, getattr(self.about, name)) for name, (compare, word) in _BOUNDS.items())
+        bounds = ((compare, word, getattr(self, name)) for name, (compare, word) in _BOUNDS.items())
         return [bound for bound in bounds if bound[2] is not None]
 
     def checked(self, value: Any) -> Any:
         """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed."""
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, as parameter grids have them, are not JSON
-        if (value is None and self.optional) or not self.allowed or self.about.multiple:
+        if (value is None and self.optional) or not self.allowed or self.multiple:
             return value
         if self.flag:
             valid = isinstance(value, bool)
@@ -193,13 +189,13 @@ def _helps(docstring: str) -> dict[str, str]:
 
 def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
     about = field.metadata["about"]
-    parts = [*_alternatives(typing.get_args(hint)[0] if about.multiple else hint)]
+    parts = [*_alternatives(typing.get_args(hint)[0] if about.get("multiple") else hint)]
     choices = tuple(part for part in parts if isinstance(part, str))
     number = next((kind for kind in (float, int) if kind in parts), None)
     if {*parts} - {*choices, int, float, bool, NoneType}:
         number, choices = None, ()  # text, a path or a list, which nothing here checks
     flag, optional = bool in parts, NoneType in parts
-    return Field(field.name, help, field.default, about, str(field.type), number, choices, flag, optional)
+    return Field(field.name, help, field.default, str(field.type), number, choices, flag, optional, **about)
 
 
 def _alternatives(hint: Any) -> Iterator[Any]:
@@ -216,10 +212,10 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 def fields_given(kind: type[Settings], options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of ``kind`` that are in ``options``, with text converted to values."""
     return {
-        name: options[key] if field.about.parse is None else field.about.parse(options[key])
+        name: options[key] if field.parse is None else field.parse(options[key])
         for name, field in declared(kind).items()
         for key in field.names
-        if key in options and field.about.option
+        if key in options and field.option
     }
 
 
@@ -248,7 +244,7 @@ class Settings:
         return {
             name: value
             for name, value in values.items()
-            if name not in known or not known[name].about.added or value != known[name].default
+            if name not in known or not known[name].added or value != known[name].default
         }
 
 
@@ -273,6 +269,6 @@ def type_text(field: Field) -> str:
     shown += " or None" if field.optional else ""
     if field.default is MISSING:
         return shown
-    absent = field.about.absent
+    absent = field.absent
     note = f" ({absent})" if absent not in ("", "none") else ""
     return f"{shown}, default={field.default!r}{note}"

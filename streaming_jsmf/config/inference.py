@@ -20,7 +20,8 @@ SimplexMethod = Literal["auto", "active-set", "exponentiated-gradient"]
 CorrelationMethod = Literal["diagonal", "refined"]
 Refinement = Literal["none", "als"]
 
-#: Values of ``alpha0`` that estimate it: from the topic correlations of LR-JSMF, or from the tensor itself.
+#: Value of settings that are chosen from the data. ``alpha0`` is then estimated from the topic correlations of LR-JSMF,
+#: and with ``SHARES`` from the tensor itself.
 AUTO: Literal["auto"] = "auto"
 SHARES: Literal["shares"] = "shares"
 
@@ -97,7 +98,7 @@ class InferSettings(Settings):
         Rectification of the co-occurrence matrix. enn: epsilon non-negative (LR-JSMF, Algorithm 3). palm,
         ipalm: non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs as they are. ap
         (alternating projections, Algorithm 2), dykstra (the same with Dykstra's correction) and dc (diagonal
-        completion) require a scan with exact, and take minutes and gigabytes for 20,000 words.
+        completion) require an exact scan, and take minutes and gigabytes for 20,000 words.
     max_iterations
         Maximum number of rectification steps.
     tolerance
@@ -290,7 +291,7 @@ class PolishSettings(Settings):
         Seed for sampling documents.
     """
 
-    steps: int = setting(8, group=POLISH, ge=1)
+    steps: int = setting(10, group=POLISH, ge=1)
     rounds: int = setting(4, group=POLISH, rare=True, ge=2)
     held_out: int = setting(1000, group=POLISH, rare=True, ge=0)
     seed: int = seed_setting()

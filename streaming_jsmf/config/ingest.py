@@ -259,7 +259,7 @@ FIXED_BY_MODEL = tuple(
     name
     for kind in (IngestRequest, TextReading)
     for name, field in declared(kind).items()
-    if field.about.group != READING
+    if field.group != READING
 )
 
 

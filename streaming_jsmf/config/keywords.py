@@ -42,7 +42,7 @@ def takes(
     ``forwarding`` is a function that receives ``**options``, so that its keyword arguments are taken, too.
     """
     every = {name: field for kind in kinds for name, field in declared(kind).items() if name not in without}
-    fields = {name: field for name, field in every.items() if field.about.option}
+    fields = {name: field for name, field in every.items() if field.option}
 
     def apply(function: Function) -> Function:
         signature = inspect.signature(function)

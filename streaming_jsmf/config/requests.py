@@ -63,6 +63,8 @@ class SimulationSettings(Settings):
     separable: bool = _distribution(False)
     zipf: float | None = _distribution(None, absent="all words alike", metavar="S", ge=0)
     documents_per_shard: int | None = setting(None, absent="about 20 M tokens", ge=1)
+    #: ``alpha`` as K numbers, once it is known to be valid.
+    prior: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -233,11 +235,12 @@ class ShareSettings(Settings):
     top
         Keep only the N largest shares of each document, with their topics.
     method
-        How to estimate shares. map: the most probable ones. cvb0: better for short documents.
+        How to estimate shares. cvb0: an approximation of their posterior mean, as in polish. map: the most probable
+        ones, within a proven bound.
     """
 
     top: int | None = setting(None, absent="all", metavar="N", ge=1)
-    method: ShareMethod = setting("map")
+    method: ShareMethod = setting("cvb0")
 
 
 @dataclass(frozen=True)

@@ -67,12 +67,12 @@ class ScanSettings(Settings):
         partitions of every sixteenth document.
     exact
         Compute the full co-occurrence matrix (words x words, 8 bytes each), which must fit in memory.
-        Required by rectify ap, dykstra and dc.
+        The rectifications ap, dykstra and dc require it.
     third_moment
-        Also compute the third moment, which engine stod requires, in an additional pass. Can be added to an
+        Also compute the third moment, which the engine stod requires, in an additional pass. It can be added to an
         existing store.
     sample_share
-        Sample size as a share of all documents. Requires range_finder sample.
+        Size of the sample as a share of all documents. Requires the range finder sample.
     """
 
     max_topics: int = setting(50, ge=1)

@@ -8,24 +8,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Imported lazily, because workers that read shards need neither curation nor the writer.
+# Imported lazily: workers that read shards do not need the writer, and Dask imports ``sizeof`` in every process.
 _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",
-    "Curation": "streaming_jsmf.config",
-    "Shard": "streaming_jsmf.corpus.format",
-    "Vocabulary": "streaming_jsmf.corpus.vocabulary",
     "open_corpus": "streaming_jsmf.corpus.format",
 }
 
 __all__ = [*sorted(_EXPORTS)]
 
 if TYPE_CHECKING:
-    from streaming_jsmf.config import Curation as Curation
     from streaming_jsmf.corpus.format import Corpus as Corpus
-    from streaming_jsmf.corpus.format import Shard as Shard
     from streaming_jsmf.corpus.format import open_corpus as open_corpus
-    from streaming_jsmf.corpus.vocabulary import Vocabulary as Vocabulary
     from streaming_jsmf.corpus.write import CorpusWriter as CorpusWriter
 
 

@@ -67,7 +67,7 @@ def to_dask_array(corpus: AnyPath | Corpus) -> Any:
     from dask.highlevelgraph import HighLevelGraph
     from dask.task_spec import Task
 
-    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    corpus = open_corpus(corpus)
     units = list_units(corpus)
     name = f"corpus-{tokenize(corpus.fingerprint, corpus.root)}"
     layer = {

@@ -6,18 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ALL_DOCUMENTS, Curation
+from streaming_jsmf.config import ALL_DOCUMENTS, AUTO, Curation
 from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
-
-AUTO: Final = "auto"
 
 #: Default for texts; gave readable topics for four kinds of texts (docs/ingest.md).
 TEXT_CURATION = Curation(

@@ -23,12 +23,12 @@ from streaming_jsmf.corpus.manifest import (
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     AnyPath,
     exists,
     file_names,
     file_size,
-    in_threads,
     is_file,
     is_url,
     join,
@@ -131,7 +131,7 @@ class Corpus:
         return read_vocabulary(self.vocabulary_path, self.vocabulary_sha256)[0]
 
 
-def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
+def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Corpus:
     """Open a corpus directory, or any directory of bag-of-words Parquet files, in place.
 
     With a ``manifest.json``, only the footers of the shards are read and compared with it; hashes are verified when the
@@ -141,7 +141,7 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     Parameters
     ----------
     path
-        Local directory or fsspec URL.
+        Local directory or fsspec URL; an open corpus is returned as it is.
     vocabulary
         Vocabulary file of a directory without a manifest; by default vocabulary.parquet, vocab.txt or vocabulary.txt in
         it.
@@ -154,6 +154,8 @@ def open_corpus(path: AnyPath, vocabulary: AnyPath | None = None) -> Corpus:
     StoreError
         If a file in the manifest is missing, damaged or has the wrong size.
     """
+    if isinstance(path, Corpus) and vocabulary is None:
+        return path
     root = corpus_root(path)
     if not exists(root):
         raise InputError(

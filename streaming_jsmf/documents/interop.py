@@ -18,7 +18,8 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, write_corpus
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.documents.merged_shares import open_shares_of
+from streaming_jsmf.corpus.vocabulary import word_ids
+from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
@@ -69,7 +70,7 @@ def corpus_to_matrix(corpus: AnyPath | Corpus) -> tuple[csr_array[Any], list[str
 
     Raises ``InputError`` and ``StoreError`` as ``open_corpus``, and for a bad record.
     """
-    opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    opened = open_corpus(corpus)
     rows = [*iter_blocks(list_units(opened), opened.n_words)]
     return csr_array(vstack(rows, format="csr")), list(opened.vocabulary().words)
 
@@ -157,13 +158,12 @@ def model_to_gensim(model: AnyModel, dictionary: Mapping[int, str]) -> GensimTop
     ``InputError`` if there is no model, or the dictionary has none of its words.
     """
     arrays = read_model(model_path(model), ("word", "word_topic")).arrays
-    rows = {str(word): row for row, word in enumerate(arrays["word"])}
-    words = {int(number): str(dictionary[number]) for number in dictionary}
-    known = {number: rows[word] for number, word in words.items() if word in rows}
-    if not known:
+    numbers = np.array([int(number) for number in dictionary], dtype=np.int64)
+    ids = word_ids([dictionary[number] for number in dictionary], arrays["word"])
+    if not (ids >= 0).any():
         raise InputError("the dictionary has none of the model's words; give the one of the same texts")
-    topics = np.zeros((arrays["word_topic"].shape[1], max(words) + 1))
-    topics[:, list(known)] = arrays["word_topic"][list(known.values())].T
+    topics = np.zeros((arrays["word_topic"].shape[1], numbers.max() + 1))
+    topics[:, numbers[ids >= 0]] = arrays["word_topic"][ids[ids >= 0]].T
     return GensimTopics(len(topics), dictionary, topics)
 
 
@@ -187,14 +187,13 @@ def model_to_pyldavis(
         If there is no model, or the shares are of another model or corpus.
     """
     path = model_path(model)
-    opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    opened = open_corpus(corpus)
     arrays = read_model(path, ("word", "word_topic", "term_count")).arrays
     with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         file = Path(folder) / "shares" if shares is None else shares
-        found = transform(path, opened, file) if shares is None else open_shares_of(path, shares)
-        tables = found.tables(found.about.columns)
-        document_topic = np.concatenate([found.about.dense(table) for table in tables])
-    known = np.isin(np.array(opened.vocabulary().words, dtype=object), arrays["word"]).astype(np.float64)
+        found = transform(path, opened, file) if shares is None else ModelShares.open(path, shares).file
+        document_topic = np.concatenate([theta for theta, _ in found.dense()])
+    known = (word_ids(opened.vocabulary().words, arrays["word"]) >= 0).astype(np.float64)
     lengths = np.concatenate([block @ known for block in iter_blocks(list_units(opened), opened.n_words)])
     if len(lengths) != len(document_topic):
         raise InputError(

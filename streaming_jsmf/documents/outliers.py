@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.documents.matched import matched_documents
-from streaming_jsmf.documents.merged_shares import open_shares_of
+from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.shares import Least
 from streaming_jsmf.inference.perplexity import SMOOTHING
-from streaming_jsmf.storage.paths import AnyPath
-from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
-from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
-
-Floats = NDArray[np.float64]
+from streaming_jsmf.topics.parameters import Floats
 
 #: Column of the result.
 GAIN = "gain"
@@ -32,23 +24,16 @@ SHORTEST = 0.5
 NONZEROS = 100_000
 
 
-def least_explained(
-    model: AnyModel | Model, shares: str | Path, corpus: AnyPath | Corpus, number: int
-) -> Any:
+def least_explained(shares: ModelShares, corpus: Corpus, number: int) -> Any:
     """Return the ``number`` documents with the smallest ``gains`` as an Arrow table, with their metadata."""
-    read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
-    topics, file = TopicParameters.of(read), open_shares_of(read, shares)
-    opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    ids, unigram = topics.ids_of_corpus(opened), topics.term_count / topics.term_count.sum()
-    fewest = SHORTEST * opened.nonzeros / max(opened.n_documents, 1)
+    topics, columns = shares.topics, shares.file.columns
+    unigram = topics.term_count / topics.term_count.sum()
+    fewest = SHORTEST * corpus.nonzeros / max(corpus.n_documents, 1)
     least = Least(number)
-    for counts, table in matched_documents(file, opened, file.columns):
-        known = over_vocabulary(counts, ids, len(topics.words))
-        gain = gains(known, file.about.dense(table), topics.word_topic, unigram)
-        rows = np.flatnonzero(np.diff(known.indptr) >= max(fewest, 1))
-        least.add(
-            gain[rows], table.select(file.columns).take(pa.array(rows)).append_column(GAIN, [gain[rows]])
-        )
+    for counts, theta, table in shares.documents(corpus, columns):
+        gain = gains(counts, theta, topics.word_topic, unigram)
+        rows = np.flatnonzero(np.diff(counts.indptr) >= max(fewest, 1))
+        least.add(gain[rows], table.select(columns).take(pa.array(rows)).append_column(GAIN, [gain[rows]]))
     return least.result(GAIN)
 
 

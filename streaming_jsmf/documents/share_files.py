@@ -11,9 +11,10 @@ import csv
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -82,25 +83,22 @@ def open_shares(path: Path) -> SharesFile:
     return _open_file(path) if path.is_file() else _open_directory(path)
 
 
-@dataclass(frozen=True)
-class ParquetShares(SharesFile):
-    """Topic shares in one or several Parquet files."""
+def parquet_shares(path: Path, about: About, schema: Any, files: Sequence[Path]) -> SharesFile:
+    """Return the shares in Parquet files with this schema."""
+    names = Counter(schema.names)
+    if repeated := next((name for name in names if names[name] > 1), None):
+        raise InputError(f"{path}: two columns are called {repeated!r}; rename one of them")
+    if missing := next((name for name in (DOCUMENT_ID, *about.columns) if name not in names), None):
+        raise InputError(f"{path}: column {missing!r} is missing; {_HINT}")
+    columns = tuple(name for name in names if name not in (TOPICS, SHARES))
+    return SharesFile(path, about, columns, partial(_row_groups, files))
 
-    schema: Any
-    files: tuple[Path, ...]
 
-    @classmethod
-    def of(cls, path: Path, about: About, schema: Any, files: tuple[Path, ...]) -> ParquetShares:
-        """Return shares in files with this schema."""
-        columns = tuple(name for name in schema.names if name not in (TOPICS, SHARES))
-        return cls(path, about, columns, schema, files)
-
-    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns, one per row group; raise ``StoreError`` for damage."""
-        for path in self.files:
-            with _opened(path) as file:
-                for number in range(file.num_row_groups):
-                    yield file.read_row_group(number, columns=list(columns), use_threads=False)
+def _row_groups(files: Sequence[Path], columns: Sequence[str]) -> Iterator[Any]:
+    for path in files:
+        with _opened(path) as file:
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number, columns=list(columns), use_threads=False)
 
 
 def is_csv(path: Path) -> bool:
@@ -112,14 +110,14 @@ def _not_read(path: Path) -> InputError:
     return InputError(f"{path}: shares in CSV are for other programs; transform to .parquet, and give that")
 
 
-@dataclass(frozen=True)
-class CsvShares(SharesFile):
-    """Topic shares in a CSV file, which is not read again."""
+def csv_shares(path: Path, about: About) -> SharesFile:
+    """Return the shares in a CSV file, which cannot be read again."""
 
-    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Raise ``InputError``."""
+    def read(columns: Sequence[str]) -> Iterator[Any]:
         del columns
-        raise _not_read(self.path)
+        raise _not_read(path)
+
+    return SharesFile(path, about, (), read)
 
 
 def require_csv(path: Path) -> None:
@@ -162,7 +160,7 @@ def _csv_values(column: Any, kind: Any) -> Any:
     return pa.array([escaped_cell(text) for text in column.to_pylist()], kind)
 
 
-def _open_file(path: Path) -> ParquetShares:
+def _open_file(path: Path) -> SharesFile:
     with path.open("rb") as stream:
         if stream.read(4) != b"PAR1":
             raise not_shares(path)
@@ -171,10 +169,10 @@ def _open_file(path: Path) -> ParquetShares:
     text = (schema.metadata or {}).get(METADATA_KEY)
     if text is None:
         raise not_shares(path)
-    return ParquetShares.of(path, About.from_fields(json.loads(text), path), schema, (path,))
+    return parquet_shares(path, About.from_fields(json.loads(text), path), schema, (path,))
 
 
-def _open_directory(path: Path) -> ParquetShares:
+def _open_directory(path: Path) -> SharesFile:
     try:
         fields = json.loads((path / ABOUT_NAME).read_text(encoding="utf-8"))
         parts = dict(fields["parts"])
@@ -189,7 +187,7 @@ def _open_directory(path: Path) -> ParquetShares:
             if file.metadata.num_rows != rows:
                 raise StoreError(f"{part} has {file.metadata.num_rows} documents, not {rows}; {DAMAGED}")
             schema = file.schema_arrow
-    return ParquetShares.of(path, about, schema, files)
+    return parquet_shares(path, about, schema, files)
 
 
 @contextmanager
@@ -255,32 +253,25 @@ class RowGroupWriter:
         self._file.write_table(table.combine_chunks(), row_group_size=table.num_rows)
 
 
-@dataclass(frozen=True)
-class ZarrShares(SharesFile):
-    """Topic shares in a Zarr group."""
-
-    digests: Mapping[str, ArrayDigest]
-
-    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns, one per chunk of rows; raise ``StoreError`` for damage."""
-        panels = [read_panels(self.path, name, self.digests[name], hint=_HINT) for name in columns]
-        for parts in zip(*panels, strict=True):
-            arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
-            yield pa.table(dict(zip(columns, arrays, strict=True)))
-
-
-def _open_zarr(path: Path) -> ZarrShares:
+def _open_zarr(path: Path) -> SharesFile:
     attributes = read_attributes(path)
     about = About.from_fields(attributes, path)
     try:
         digests = {name: ArrayDigest.from_fields(fields) for name, fields in attributes["digests"].items()}
-        return ZarrShares(path, about, tuple(attributes["columns"]), digests)
+        return SharesFile(path, about, tuple(attributes["columns"]), partial(_chunks, path, digests))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); {_HINT}") from error
 
 
-def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
-    """Write shares from Parquet files as a Zarr group, its root last. One pass per column.
+def _chunks(path: Path, digests: Mapping[str, ArrayDigest], columns: Sequence[str]) -> Iterator[Any]:
+    panels = [read_panels(path, name, digests[name], hint=_HINT) for name in columns]
+    for parts in zip(*panels, strict=True):
+        arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
+        yield pa.table(dict(zip(columns, arrays, strict=True)))
+
+
+def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
+    """Write shares with metadata as in ``schema`` as a Zarr group, its root last. One pass per column.
 
     Only numbers, booleans, strings and times are stored; other columns are skipped with a warning.
     """
@@ -289,9 +280,9 @@ def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
     rows = max(1, min(CHUNK_BYTES // (4 * about.width), documents))
     digests: dict[str, ArrayDigest] = {}
     for name in shares.columns:
-        dtype = _dtype_of(shares, name)
+        kind = schema.field(name).type
+        dtype = _dtype_of(shares, name, kind)
         if dtype is None:
-            kind = shares.schema.field(name).type
             logger.warning("%s: column %r is %s and is left out of Zarr", path, name, kind)
             continue
         panels = (_values(table.column(name), dtype) for table in shares.tables([name]))
@@ -317,9 +308,8 @@ def write_zarr(path: Path, shares: ParquetShares, about: About) -> None:
     create_group(path, {**about.fields(), "columns": columns, "digests": stored, "coordinates": coordinates})
 
 
-def _dtype_of(shares: ParquetShares, name: str) -> np.dtype[Any] | None:
+def _dtype_of(shares: SharesFile, name: str, kind: Any) -> np.dtype[Any] | None:
     """Return the Zarr type of a column, float for integers with nulls; None if it cannot be stored."""
-    kind = shares.schema.field(name).type
     if name == DOCUMENT_ID and pa.types.is_integer(kind):
         return np.dtype(np.int64)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):

@@ -7,9 +7,8 @@ list<float32>``, all K of them. If only the n largest shares were kept, they are
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ShareMethod
+from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.records import Place, document_ids, id_column
+from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
 
 KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
@@ -126,20 +128,67 @@ def not_shares(path: Path) -> InputError:
 
 
 @dataclass(frozen=True)
-class SharesFile(ABC):
-    """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns."""
+class SharesFile:
+    """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns.
+
+    ``read`` yields Arrow tables of some columns.
+    """
 
     path: Path
     about: About
     columns: tuple[str, ...]
+    read: Callable[[Sequence[str]], Iterator[Any]] = field(repr=False)
 
     def __fspath__(self) -> str:
         """Return the path, so that opened shares can be passed as a path."""
         return str(self.path)
 
-    @abstractmethod
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns in document order. One pass; ``StoreError`` for damaged files."""
+        """Yield Arrow tables of some columns in document order. One pass.
+
+        Raises ``InputError`` for CSV, which is not read again; ``StoreError`` for damaged files.
+        """
+        return self.read(columns)
+
+    def dense(self, columns: Sequence[str] = ()) -> Iterator[tuple[NDArray[np.float64], Any]]:
+        """Yield the shares of some documents, (documents, K), and an Arrow table of ``columns``; see ``tables``."""
+        for table in self.tables([*columns, *self.about.columns]):
+            yield self.about.dense(table), table.select(list(columns))
+
+    def merged(self, groups: Sequence[Sequence[int]]) -> SharesFile:
+        """Return the sums of the shares over groups of topics; topics in no group are omitted."""
+
+        def read(columns: Sequence[str]) -> Iterator[Any]:
+            if SHARES not in columns:
+                yield from self.tables(columns)
+                return
+            for theta, table in self.dense([name for name in columns if name != SHARES]):
+                sums = np.stack([theta[:, list(group)].sum(axis=1) for group in groups], axis=1)
+                yield table.append_column(SHARES, to_lists(sums))
+
+        return SharesFile(self.path, replace(self.about, n_topics=len(groups), top=None), self.columns, read)
+
+
+def document_table(unit: WorkUnit, first: int, columns: Sequence[str] | None = None) -> Any:
+    """Read ``document_id`` and metadata columns of a row group of a corpus, by default all of them.
+
+    Documents of a corpus without ids are numbered from ``first``.
+    """
+    with open_parquet(unit.path, unit.path) as file:
+        id_name = id_column(file.schema_arrow.names)
+        names = metadata_columns(file.schema_arrow) if columns is None else list(columns)
+        read = [*([id_name] if id_name else []), *names]
+        table = file.read_row_group(unit.row_group, columns=read, use_threads=False)
+    if id_name is None:
+        ids = pa.array(np.arange(first, first + unit.rows))
+    else:
+        ids = document_ids(table.column(id_name), id_name, Place(unit.path, unit.row_group))
+    return pa.table({DOCUMENT_ID: ids, **{name: table.column(name) for name in names}})
+
+
+def metadata_columns(schema: Any) -> list[str]:
+    """Return the metadata columns of a shard."""
+    return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
 
 
 def to_lists(values: NDArray[Any]) -> Any:

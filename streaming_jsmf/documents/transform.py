@@ -20,7 +20,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
-from streaming_jsmf.documents.share_files import CsvShares, is_csv, open_shares, require_csv
+from streaming_jsmf.documents.share_files import csv_shares, is_csv, open_shares, require_csv
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
@@ -34,7 +34,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
-from streaming_jsmf.storage.replace import require_outside
+from streaming_jsmf.storage.replace import require_free
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -99,7 +99,9 @@ def transform(
     target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
     require_suffix(target, "topic shares", SUFFIXES)
     if overwrite or not is_left(target):
-        _require_free(target, overwrite)
+        require_free(
+            target, "topic shares", require_csv if is_csv(target) else open_shares, overwrite=overwrite
+        )
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
     reading = request_of(reading, options)
@@ -112,7 +114,7 @@ def transform(
             request, target, execution, listener, overwrite=overwrite, temporary=temporary
         )
     if is_csv(target):
-        return CsvShares(target, replace(request.about, totals=totals), ())
+        return csv_shares(target, replace(request.about, totals=totals))
     return open_shares(target)
 
 
@@ -124,18 +126,6 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
         for number, name in zip(shown.numbers, shown.names, strict=True)
     )
     return dict(zip(names, shown.groups, strict=True))
-
-
-def _require_free(target: Path, overwrite: bool) -> None:
-    """Refuse an existing path, except topic shares outside the working directory with ``overwrite``."""
-    if not target.exists():
-        return
-    if not overwrite:
-        raise InputError(
-            f"{target}: exists already; give another path, or --overwrite to replace topic shares"
-        )
-    (require_csv if is_csv(target) else open_shares)(target)
-    require_outside(target)
 
 
 def _documents(

@@ -6,7 +6,6 @@ so partitions and workers do not affect them.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,37 +19,46 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod
+from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.records import Place, document_ids, id_column
-from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions, shard_name
+from streaming_jsmf.corpus.records import id_column
+from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.documents.merged_shares import MergedShares
 from streaming_jsmf.documents.share_files import (
     ABOUT_NAME,
     TOPIC,
-    ParquetShares,
     RowGroupWriter,
     is_csv,
     open_shares,
+    parquet_shares,
     shares_schema,
     write_csv,
     write_zarr,
 )
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, TOPICS, About, Totals, to_lists
+from streaming_jsmf.documents.shares import (
+    DOCUMENT_ID,
+    SHARES,
+    TOPICS,
+    About,
+    Totals,
+    document_table,
+    metadata_columns,
+    to_lists,
+)
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.run import Job, map_job, run_job
+from streaming_jsmf.jobs.run import Job, run_job
+from streaming_jsmf.jobs.tasks import MapTask, Part
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_array, write_array
-from streaming_jsmf.storage.paths import join, node_exists, sha256_of, write_json
+from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
+from streaming_jsmf.storage.paths import sha256_of, write_json
 from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
 
@@ -65,8 +73,8 @@ PARTITION_NONZEROS = 4_000_000
 #: Memory per share during computation and writing.
 BYTES_PER_SHARE = 24
 
-#: Entries of the working directory: model arrays, row groups of each task, parts, and the result.
-GIVEN, PLAN, PARTS, RESULT = "given", "plan", "parts", "made"
+#: Entries of the working directory: the parts, and the result made of them.
+PARTS, RESULT = "parts", "made"
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class TransformRequest:
     topics: TopicParameters
     corpus: Corpus
     top: int | None = None
-    method: ShareMethod = "map"
+    method: ShareMethod = ShareSettings.method
     left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
     columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -154,13 +162,19 @@ def transform_documents(
     # Words without any topic count as unknown.
     ids[(ids >= 0) & ~(request.topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
     schema = _schema_of(request.corpus, request.about)
+    arrays = {"ids": ids, "word_topic": request.topics.word_topic, "prior": request.topics.prior}
     work = Workspace.beside(target, "transform", request.arguments)
-    with work.acquire(replace=overwrite) as commit:
+    with work.acquire(arrays, replace=overwrite) as commit:
         if commit is None:
             totals = None if is_csv(target) else open_shares(target).about.totals
         else:
             with execution.executor(listener, on_bad_input=work.remove) as executor:
-                job = _job(request, work, ids, schema, partitions, executor)
+                (work.directory / PARTS).mkdir(exist_ok=True)
+                digests = {name: digest(values) for name, values in arrays.items()}
+                # Documents are processed concurrently in a task if there are few tasks; this affects no bit.
+                threads = max(1, executor.tasks_at_once // len(partitions))
+                context = PartContext(work.directory, request.about, schema, digests, threads)
+                job = _job(context, work, partitions)
                 run_job(job, executor)
             records = job.records()
             parts = [Totals(**record["totals"]) for record in records]
@@ -179,7 +193,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     path = corpus.shard_path(corpus.shards[0])
     with open_parquet(path, path) as file:
         schema = file.schema_arrow
-    names, ids = _metadata_names(schema), id_column(schema.names)
+    names, ids = metadata_columns(schema), id_column(schema.names)
     taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
         raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
@@ -187,71 +201,49 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     return shares_schema(about, pa.string() if text else pa.int64(), [schema.field(name) for name in names])
 
 
-def _job(
-    request: TransformRequest,
-    work: Workspace,
-    ids: NDArray[np.int64],
-    schema: Any,
-    partitions: Sequence[Partition],
-    executor: Executor,
-) -> Job:
-    given, topics = work.directory / GIVEN, request.topics
-    if not node_exists(given):
-        create_group(given, {})
-    digests = {
-        "ids": write_array(given, "ids", ids, ("corpus_word",)),
-        "word_topic": write_array(given, "word_topic", topics.word_topic, ("word", "topic")),
-        "prior": write_array(given, "prior", topics.prior, ("topic",)),
-    }
-    for folder in (PLAN, PARTS):
-        (work.directory / folder).mkdir(exist_ok=True)
-    first = 0
-    for partition in partitions:
-        lines = []
-        for unit in partition.units:
-            # Shard names instead of URLs, which may contain passwords.
-            named = replace(unit, path=shard_name(unit, request.corpus.root))
-            lines.append({"first": first, "unit": asdict(named)})
-            first += unit.rows
-        write_json(work.directory / PLAN / f"{partition.index:05d}.json", lines)
-    threads = max(1, executor.tasks_at_once // len(partitions))
-    context = PartContext(work.directory, request.corpus.root, request.about, schema, digests, threads)
-    sizes = [partition.rows for partition in partitions]
-    return map_job(write_part, context, sizes, work.checkpoints(), "documents")
-
-
 @dataclass(frozen=True)
 class PartContext:
-    """Arguments of all tasks; ``threads`` documents are processed concurrently in a task, which affects no bit."""
+    """Arguments of all tasks; ``threads`` documents are processed concurrently in a task."""
 
     root: Path
-    corpus: str
     about: About
     schema: Any
     digests: dict[str, ArrayDigest]
     threads: int
 
-    def array(self, name: str) -> NDArray[Any]:
-        hint = f"remove {self.root} and run the same command again"
-        return read_array(self.root / GIVEN, name, self.digests[name], hint=hint)
 
-    def units(self, index: int) -> list[tuple[int, WorkUnit]]:
-        """Return the row groups of a task, each with the number of its first document in the corpus."""
-        lines = json.loads((self.root / PLAN / f"{index:05d}.json").read_text(encoding="utf-8"))
-        units = [(line["first"], WorkUnit(**line["unit"])) for line in lines]
-        return [(first, replace(unit, path=join(self.corpus, unit.path))) for first, unit in units]
+@dataclass(frozen=True)
+class DocumentPart:
+    """The row groups of a task; ``first`` is the number of the first document in the corpus."""
 
-
-def _part_name(index: int) -> str:
-    return f"part-{index:05d}.parquet"
+    number: int
+    first: int
+    units: tuple[WorkUnit, ...]
 
 
-def write_part(context: PartContext, index: int) -> Record:
+def part_name(number: int) -> str:
+    """Name of the file of a part, relative to the working directory."""
+    return f"{PARTS}/part-{number:05d}.parquet"
+
+
+def _job(context: PartContext, work: Workspace, partitions: Sequence[Partition]) -> Job:
+    checkpoints, parts, first = work.checkpoints(), [], 0
+    for partition in partitions:
+        part = DocumentPart(partition.index, first, partition.units)
+        parts.append(Part(f"{partition.index:05d}", partition.rows, part))
+        first += partition.rows
+    task = MapTask(write_part, context)
+    return Job(checkpoints, task, parts, None, "documents", "part")
+
+
+def write_part(context: PartContext, part: DocumentPart) -> Record:
     """Task: compute and write the shares of one partition."""
-    ids, word_topic, prior = (context.array(name) for name in ("ids", "word_topic", "prior"))
-    about, totals, name = context.about, Totals(), f"{PARTS}/{_part_name(index)}"
+    hint = f"remove {context.root} and run the same command again"
+    arrays = read_arrays(context.root, context.digests, hint=hint)
+    ids, word_topic, prior = (arrays[name] for name in ("ids", "word_topic", "prior"))
+    about, totals, first, name = context.about, Totals(), part.first, part_name(part.number)
     with RowGroupWriter(context.root / name, context.schema, about.row_group_rows) as file:
-        for first, unit in context.units(index):
+        for unit in part.units:
             metadata = _metadata(unit, first, context.schema)
             counts = read_block(unit, ids.size)
             known = over_vocabulary(counts, ids, word_topic.shape[0])
@@ -263,6 +255,7 @@ def write_part(context: PartContext, index: int) -> Record:
                 totals += Totals(unconverged=found.unconverged)
                 file.write(_table(metadata.slice(start, rows.stop - start), found.shares, about.top))
             totals += _totals_of(counts, known)
+            first += unit.rows
     return {"totals": asdict(totals), FILES: {name: sha256_of(context.root / name)}}
 
 
@@ -285,31 +278,21 @@ def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
 
 
 def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
-    """Return ``document_id`` and metadata of a row group; ids count from ``first`` if the corpus has none."""
+    """Return ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``."""
     wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
-    with open_parquet(unit.path, unit.path) as file:
-        id_name = id_column(file.schema_arrow.names)
-        found = {name: file.schema_arrow.field(name).type for name in _metadata_names(file.schema_arrow)}
-        if found != {name: schema.field(name).type for name in wanted}:
-            raise InputError(
-                f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
-                f"with their types: {', '.join(wanted) or '(none)'}; make them the same"
-            )
-        names = [*([id_name] if id_name else []), *wanted]
-        table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
-    if id_name is None:
-        ids = pa.array(np.arange(first, first + unit.rows))
-    else:
-        ids = document_ids(table.column(id_name), id_name, Place(unit.path, unit.row_group))
-    if ids.type != schema.field(DOCUMENT_ID).type:
+    table = document_table(unit, first)
+    found = {name: table.schema.field(name).type for name in table.column_names if name != DOCUMENT_ID}
+    if found != {name: schema.field(name).type for name in wanted}:
         raise InputError(
-            f"{unit.path}: document ids are {ids.type}, unlike those of the first shard; convert them"
+            f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
+            f"with their types: {', '.join(wanted) or '(none)'}; make them the same"
         )
-    return pa.table({DOCUMENT_ID: ids, **{name: table.column(name) for name in wanted}})
-
-
-def _metadata_names(schema: Any) -> list[str]:
-    return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
+    ids = table.schema.field(DOCUMENT_ID).type
+    if ids != schema.field(DOCUMENT_ID).type:
+        raise InputError(
+            f"{unit.path}: document ids are {ids}, unlike those of the first shard; convert them"
+        )
+    return table.select([DOCUMENT_ID, *wanted])
 
 
 def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:
@@ -341,14 +324,13 @@ def _assemble(
 ) -> Path:
     """Write the result to the working directory in the format given by the suffix of the target."""
     directory = work.directory / PARTS
-    names = [_part_name(index) for index in range(len(totals))]
-    files = tuple(directory / name for name in names)
-    parts = ParquetShares.of(directory, replace(about, totals=None), schema, files)
+    files = [work.directory / part_name(number) for number in range(len(totals))]
+    parts = parquet_shares(directory, replace(about, totals=None), schema, files)
     suffix = work.target.suffix.lower()
     result = work.directory / f"{RESULT}{suffix}"
     if is_csv(work.target):
         shown = columns or {str(topic): [topic] for topic in range(about.n_topics)}
-        write_csv(result, MergedShares.of(parts, [*shown.values()]), schema, [*shown])
+        write_csv(result, parts.merged([*shown.values()]), schema, [*shown])
         return result
     if suffix == ".parquet":
         metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
@@ -359,8 +341,8 @@ def _assemble(
         return result
     if suffix == ".zarr":
         shutil.rmtree(result, ignore_errors=True)
-        write_zarr(result, parts, about)
+        write_zarr(result, parts, about, schema)
         return result
-    rows = {name: part.documents for name, part in zip(names, totals, strict=True)}
+    rows = {file.name: part.documents for file, part in zip(files, totals, strict=True)}
     write_json(directory / ABOUT_NAME, {**about.fields(), "parts": rows})
     return directory

@@ -82,9 +82,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     n_components
         Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
     transform_iterations
-        Maximum number of steps for a document in ``transform``.
+        Maximum number of rounds of CVB0 for a document in ``transform``.
     transform_tolerance
-        Error of the topic shares at which ``transform`` stops.
+        Sum of the changes of a document's topic shares at which ``transform`` stops.
     random_state
         Seed of all random draws, or a generator from which one is drawn. None stands for 0.
 

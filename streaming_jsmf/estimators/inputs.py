@@ -200,8 +200,8 @@ class Shares:
         )
         if found.unconverged:
             warnings.warn(
-                f"the topic shares of {found.unconverged} documents may differ by more than {self.tolerance} from the "
-                f"optimum after {self.iterations} steps; increase transform_iterations",
+                f"the topic shares of {found.unconverged} documents still change by more than {self.tolerance} after "
+                f"{self.iterations} rounds; increase transform_iterations",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -7,7 +7,7 @@ additive, committed and resumed as in a scan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.ingestion.readers.hashing import hash_values
+from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -44,22 +44,6 @@ TALL_ARRAYS = 3
 
 #: Bytes per topic share during the completion of a row group.
 BYTES_PER_SHARE = 24
-
-
-@dataclass(frozen=True)
-class Completed:
-    """Sums over the documents with integer counts, and the number of other documents."""
-
-    sums: Completion
-    fractional: int = 0
-
-    def fields(self) -> dict[str, float]:
-        return {**asdict(self.sums), "fractional": self.fractional}
-
-    @classmethod
-    def from_fields(cls, values: Mapping[str, float]) -> Completed:
-        sums = {field.name: values[field.name] for field in fields(Completion)}
-        return cls(Completion(**sums), int(values["fractional"]))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,7 @@ def complete_documents(
     work: StorePath,
     execution: Execution | None = None,
     listener: Listener = silent,
-) -> Completed:
+) -> Completion:
     """Predict half of the tokens of each document from the other half, in one pass; resumes from ``work``.
 
     Results are bit-identical for all schedulers and numbers of workers. The caller removes ``work`` after storing the
@@ -111,9 +95,9 @@ def complete_documents(
         digests = store.start(arrays, replace=True)
         threads = max(1, executor.tasks_at_once // len(partitions))
         reduction = CompletionReduction(work, digests, store.hint, threads)
-        checkpoints = store.checkpoints(reduction.name)
+        checkpoints = store.checkpoints("completion")
         sums = fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
-        return Completed.from_fields(sums.scalars)
+        return Completion(**sums.scalars)  # type: ignore[arg-type]
 
 
 def completion_memory(request: CompletionRequest, partitions: Sequence[Partition], workers: int) -> int:
@@ -129,33 +113,32 @@ def completion_memory(request: CompletionRequest, partitions: Sequence[Partition
 
 @dataclass(frozen=True)
 class CompletionReduction:
-    """``Completed`` of each partition, added in manifest order; workers read the arrays of the work store."""
+    """``Completion`` of each partition, added in manifest order; workers read the arrays of the work store."""
 
     store: StorePath
     digests: Mapping[str, ArrayDigest]
     hint: str
     threads: int
-    name: str = "completion"
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
         arrays = read_arrays(self.store, self.digests, hint=self.hint)
         completer = Completer.of(arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"])
-        ids, total = arrays["places"], Completed(Completion())
+        ids, total = arrays["places"], Completion()
         for block in iter_blocks(partition.units, ids.size):
-            found = completed(completer, over_vocabulary(block, ids, len(completer.topics)), self.threads)
-            total = Completed(total.sums.merge(found.sums), total.fractional + found.fractional)
-        return PartialResult({}, total.fields())
+            counts = over_vocabulary(block, ids, len(completer.topics))
+            total = total.merge(complete_whole(completer, counts, self.threads))
+        return PartialResult({}, asdict(total))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add integers exactly, and other numbers in float64."""
         return added(folded, partial)
 
 
-def completed(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completed:
+def complete_whole(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completion:
     """Complete the documents with integer counts in a block (documents x N), and count the others."""
     before = np.concatenate([[0], np.cumsum(block.data != np.rint(block.data))])
     fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
     whole = block[np.flatnonzero(~fractional)] if fractional.any() else block
-    sums = completer.complete(whole, seed=SEED, method="cvb0", threads=threads)
-    return Completed(sums, int(np.count_nonzero(fractional)))
+    sums = completer.complete(whole, seed=SEED, threads=threads)
+    return replace(sums, fractional=int(np.count_nonzero(fractional)))

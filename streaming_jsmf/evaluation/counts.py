@@ -6,7 +6,7 @@ They are stored in a Zarr group ``MODEL/evaluation/<corpus>``; the arrays of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,26 +17,28 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, Integers, RowSketch, SelectedCounts
+from streaming_jsmf.evaluation.word_counts import CountRequest, SketchProbes, WordSelection, count_words
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.word_counts import CountRequest, SketchProbes, WordSelection, count_words
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
+    Variable,
     create_group,
     digest,
     read_array,
     read_sealed,
     sealed_as,
-    write_array,
+    write_arrays,
 )
 from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, group_names, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.topics.parameters import TopicParameters, missing_parameter
+from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, missing_parameter
 from streaming_jsmf.topics.store import Model
 
 KIND, FORMAT_VERSION = "streaming_jsmf.word_counts", 1
@@ -58,15 +60,18 @@ PROBES = SketchProbes(SKETCH_PROBES, 0, SKETCH_LABEL)
 
 #: Dimensions and meaning of each array.
 _VARIABLES = {
-    "selected_words": (("selected",), "word ids that were counted, sorted"),
-    "document_pairs": (
-        ("selected", "selected_"),
-        "documents with both words; on the diagonal with the one",
+    "selected_words": Variable(("selected",), "word ids that were counted, sorted"),
+    "document_pairs": Variable(
+        ("selected", "selected_"), "documents with both words; on the diagonal with the one"
     ),
-    "anchor_rows": (("topic", "word"), "rows of C at the anchors (without them: at the top words), exact"),
-    "characteristic_words": (("topic", "rank"), "word ids that co-occur most with the word of those rows"),
-    "sketch": (("word", "probe"), "C G for standard normal probes G"),
-    "row_sum": (("word",), "row sums of C, exact"),
+    "anchor_rows": Variable(
+        ("topic", "word"), "rows of C at the anchors (without them: at the top words), exact"
+    ),
+    "characteristic_words": Variable(
+        ("topic", "rank"), "word ids that co-occur most with the word of those rows"
+    ),
+    "sketch": Variable(("word", "probe"), "C G for standard normal probes G"),
+    "row_sum": Variable(("word",), "row sums of C, exact"),
 }
 
 
@@ -76,12 +81,12 @@ class StoredCounts(SelectedCounts):
 
     ``characteristic_words`` (K, ranks) are word ids by the anchor rows, None if not read. ``corpus`` has the JSON
     values ``path``, ``fingerprint``, ``n_documents`` (all documents) and ``words_found`` (words of the model in the
-    corpus). ``completion`` has the fields of ``Completed``, None if unknown.
+    corpus). ``completion`` is None if unknown.
     """
 
     characteristic_words: Integers | None = None
     corpus: Mapping[str, Any] = field(default_factory=dict)
-    completion: Mapping[str, float] | None = None
+    completion: Completion | None = None
 
 
 def counts_of(
@@ -115,7 +120,7 @@ def counts_of(
         if not missing_parameter(model):
             wanted = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
             completed = complete_documents(wanted, work / "completion", execution, listener)
-            counts = replace(counts, completion=completed.fields())
+            counts = replace(counts, completion=completed)
         announce_commit(target, fingerprint(request.arguments), work=True)
         _write_counts(target, counts, model)
         remove_store(work, ignore_errors=True)
@@ -134,17 +139,12 @@ def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCou
 
 
 def _selection(model: Model, corpus: Corpus) -> WordSelection:
-    ids = {str(word): place for place, word in enumerate(model.arrays["word"])}
-    columns = np.array([ids.get(word, -1) for word in corpus.vocabulary().words], dtype=np.int64)
-    if not (columns >= 0).any():
-        raise InputError(
-            f"{corpus.root} has none of the {len(ids)} words of the model; give a corpus with the same kind of words"
-        )
+    columns, n_words = ids_of_corpus(corpus, model.arrays["word"]), len(model.arrays["word"])
     lists = [model.arrays["prominent_words"][:, :COUNTED_PROMINENT], representatives(model)]
     if "characteristic_words" in model.arrays:
         lists.append(model.arrays["characteristic_words"][:, :COUNTED_CHARACTERISTIC])
     words = np.unique(np.concatenate([np.ravel(listed) for listed in lists])).astype(np.int64)
-    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, len(ids))
+    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, n_words)
 
 
 def _scan_settings(model: Model) -> ScanSettings:
@@ -199,6 +199,7 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
     }
     if counts.sketch is not None:
         arrays |= {"sketch": counts.sketch.products, "row_sum": counts.sketch.row_sum}
+    present = {name: values for name, values in arrays.items() if values is not None}
     # Unlike the counts, which depend only on word lists, the completion depends on the whole model.
     of_model = {"model": model.provenance.get("fingerprint")}
     with store_written(path, overwrite=node_exists(path)) as beside:
@@ -206,20 +207,11 @@ def _write_counts(path: StorePath, counts: StoredCounts, model: Model) -> None:
             "selection": _selection_digest(model),
             "corpus": dict(counts.corpus),
             "n_documents": counts.n_documents,
-            "completion": None if counts.completion is None else {**of_model, **counts.completion},
+            "completion": None if counts.completion is None else {**of_model, **asdict(counts.completion)},
             "made": {"committed": utc_now(), "versions": package_versions()},
-            "digests": {
-                name: _write_variable(beside, name, values)
-                for name, values in arrays.items()
-                if values is not None
-            },
+            "digests": write_arrays(beside, present, _VARIABLES, compress=True),
         }
         create_group(beside, sealed_as(KIND, FORMAT_VERSION, attributes))
-
-
-def _write_variable(group: StorePath, name: str, values: NDArray[Any]) -> dict[str, Any]:
-    dimensions, meaning = _VARIABLES[name]
-    return write_array(group, name, values, dimensions, {"long_name": meaning}, compress=True).fields()
 
 
 def _create_evaluation_group(model: StorePath) -> None:
@@ -263,7 +255,7 @@ def read_counts(
         RowSketch(arrays["sketch"], arrays["row_sum"], PROBES.seed) if "sketch" in arrays else None,
         arrays.get("characteristic_words"),
         attributes["corpus"],
-        completion if completion and of_this_model else None,
+        Completion(**completion) if completion and of_this_model else None,
     )
 
 

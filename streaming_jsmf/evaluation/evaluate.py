@@ -28,7 +28,13 @@ from streaming_jsmf.evaluation.gather import (
     truth_of,
 )
 from streaming_jsmf.evaluation.metrics import MetricInputs, Unavailable, evaluate_topics
-from streaming_jsmf.evaluation.verdicts import Frequency, perplexity_warnings, topic_warnings, warnings_of
+from streaming_jsmf.evaluation.verdicts import (
+    Frequency,
+    doubt,
+    perplexity_warnings,
+    topic_warnings,
+    warnings_of,
+)
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
@@ -145,11 +151,9 @@ def _doubtful_topics(model: Model, npmi: Sequence[float] | None) -> list[str]:
     shares = arrays.get("topic_probability", np.ones(len(listed)))
     frequency = Frequency.of(arrays, model.metrics.get("n_documents"))
     found = topic_warnings(listed, shares, frequency=frequency, npmi=npmi)
-    return [
-        f"topic {topic} ({', '.join(listed[topic][:3])}): {'; '.join(reasons)}"
-        for topic, reasons in enumerate(found)
-        if reasons
-    ]
+    names = (", ".join(words[:3]) for words in listed)
+    rows = enumerate(zip(names, found, strict=True))
+    return [doubt(topic, name, reasons) for topic, (name, reasons) in rows if reasons]
 
 
 def _corpus_fields(model: Model, counts: StoredCounts) -> dict[str, Any]:

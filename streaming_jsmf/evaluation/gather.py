@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError, StreamingJSMFError
-from streaming_jsmf.evaluation.completion import Completed
 from streaming_jsmf.evaluation.counts import StoredCounts
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable
@@ -127,14 +126,14 @@ def completion_of(model: Model, counts: StoredCounts) -> Completion:
             if missing
             else "no documents were predicted when the words were counted; give the corpus once more with --corpus"
         )
-    found = Completed.from_fields(counts.completion)
+    found = counts.completion
     if found.fractional:
         raise Unavailable(
             f"{found.fractional:,} documents have fractional counts; perplexity needs whole tokens"
         )
-    if not found.sums.tokens:
+    if not found.tokens:
         raise Unavailable("no document has two tokens of words that the training corpus has")
-    return found.sums
+    return found
 
 
 def truth_of(corpus: Any, model: Model) -> Floats:

@@ -1,4 +1,4 @@
-"""All metrics of a model: ``METRICS`` defines how each is computed, ``LINES`` how it is displayed.
+"""All metrics of a model: ``METRICS`` defines how each is computed and displayed.
 
 Values are JSON values with finite floats (``docs/schemas/evaluate.schema.json``), or None if an input is missing or
 the metric is undefined.
@@ -86,41 +86,6 @@ class MetricInputs:
         return log_relative_volume(points, len(topics.word_topic), seed=self.seed)
 
 
-#: Name of a metric, or of one part after a dot -> function that computes it.
-METRICS: Mapping[str, Callable[[MetricInputs], Any]] = {
-    "recovery": lambda of: of.factorization["recovery"],
-    "relative_recovery": lambda of: of.factorization["relative_recovery"],
-    "approximation": lambda of: of.approximation("approximation"),
-    "relative_approximation": lambda of: of.approximation("relative_approximation"),
-    "dominancy": lambda of: topic_shape.dominancy(of.topic_topic),
-    "relative_dominancy": lambda of: topic_shape.relative_dominancy(of.topic_topic),
-    "specificity.2015": lambda of: topic_shape.specificity(of.word_topic, of.word_probability),
-    "specificity.2021": lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum),
-    "dissimilarity": lambda of: topic_shape.dissimilarity(of.top_words),
-    "distinct_share": lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS]),
-    "effective_topics": lambda of: topic_shape.effective_topics(of.topic_probability),
-    "hoyer_sparsity": lambda of: topic_shape.hoyer_sparsity(of.word_topic),
-    "legality": lambda of: float(of.topic_topic.sum()),
-    "validity": lambda of: topic_shape.validity(of.topic_topic, of.topic_probability),
-    "entropy": lambda of: topic_shape.word_entropy(of.topics),
-    "basis_rank": lambda of: topic_shape.basis_rank(of.word_topic, of.anchors),
-    "basis_quality": lambda of: topic_shape.basis_quality(of.word_topic, of.anchors),
-    "coherence": lambda of: of.of_top_words["coherence"],
-    "u_mass": lambda of: of.of_top_words["u_mass"],
-    "npmi": lambda of: of.of_top_words["npmi"],
-    "mst_incoherence.cooccurrence": lambda of: _per_topic(
-        coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows)
-    ),
-    "mst_incoherence.documents": lambda of: _per_topic(
-        coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows)
-    ),
-    "log_relative_volume": lambda of: _estimate(of.log_relative_volume()),
-    "perplexity": lambda of: perplexity_fields(of.completion),
-    "recovery_error": lambda of: recovery_error(of.word_topic, of.truth),
-    "stability": lambda of: _estimate(stability(of.word_topic, of.replicas)),
-}
-
-
 class Line(NamedTuple):
     """How a number is displayed: its keys under ``metrics``, joined by dots, better direction, and meaning."""
 
@@ -129,40 +94,90 @@ class Line(NamedTuple):
     meaning: str
 
 
-LINES = (
-    Line("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1"),
-    Line("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi"),
-    Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
-    Line("perplexity.unigram", "-", "the same from word frequencies alone"),
-    Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"),
-    Line("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0"),
-    Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
-    Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
-    Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8"),
-    Line("mst_incoherence.documents", "lower", "distance between top words, by documents"),
-    Line("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix"),
-    Line("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats"),
-    Line("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix"),
-    Line("dissimilarity", "higher", "words among the top 20 that no other topic lists"),
-    Line("recovery", "lower", "distance of words from their mixtures of anchors"),
-    Line("relative_recovery", "lower", "the same, relative to the matrix"),
-    Line("approximation", "lower", "co-occurrence that the topics do not explain"),
-    Line("relative_approximation", "lower", "the same, relative to the matrix"),
-    Line("dominancy", "-", "topics that occur alone; 1 if no two occur together"),
-    Line("relative_dominancy", "-", "the same, as in the paper of 2021"),
-    Line("log_relative_volume", "higher", "hull of the anchors relative to random hulls"),
-    Line("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2"),
-    Line("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1"),
-    Line("effective_topics", "near K", "number of topics that make up the corpus"),
-    Line("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1"),
-    Line("legality", "near 1", "sum of the topic correlations"),
-    Line("validity", "lower", "bits between topic shares by correlations and by words"),
-    Line("entropy", "-", "words that belong to many topics; from 0 to 1"),
-    Line("basis_rank.hard", "-", "rank of an anchor in its own topic"),
-    Line("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's"),
-    Line("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
-    Line("basis_quality.soft", "lower", "probability of an anchor in the other topics"),
-)
+class Metric:
+    """A metric, or one part of it after a dot in ``path``: the function that computes it, and its numbers."""
+
+    def __init__(self, path: str, compute: Callable[[MetricInputs], Any], *lines: Line) -> None:
+        self.path, self.compute, self.lines = path, compute, lines
+
+
+def metric(path: str, better: str, meaning: str, compute: Callable[[MetricInputs], Any]) -> Metric:
+    """A metric with a single number."""
+    return Metric(path, compute, Line(path, better, meaning))
+
+
+#: In the order of the result of ``evaluate``.
+METRICS = (
+    metric("recovery", "lower", "distance of words from their mixtures of anchors",
+           lambda of: of.factorization["recovery"]),
+    metric("relative_recovery", "lower", "the same, relative to the matrix",
+           lambda of: of.factorization["relative_recovery"]),
+    metric("approximation", "lower", "co-occurrence that the topics do not explain",
+           lambda of: of.approximation("approximation")),
+    metric("relative_approximation", "lower", "the same, relative to the matrix",
+           lambda of: of.approximation("relative_approximation")),
+    metric("dominancy", "-", "topics that occur alone; 1 if no two occur together",
+           lambda of: topic_shape.dominancy(of.topic_topic)),
+    metric("relative_dominancy", "-", "the same, as in the paper of 2021",
+           lambda of: topic_shape.relative_dominancy(of.topic_topic)),
+    metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
+           lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
+    metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
+           lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
+    metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
+           lambda of: topic_shape.dissimilarity(of.top_words)),
+    metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
+           lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
+    metric("effective_topics", "near K", "number of topics that make up the corpus",
+           lambda of: topic_shape.effective_topics(of.topic_probability)),
+    metric("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1",
+           lambda of: topic_shape.hoyer_sparsity(of.word_topic)),
+    metric("legality", "near 1", "sum of the topic correlations",
+           lambda of: float(of.topic_topic.sum())),
+    metric("validity", "lower", "bits between topic shares by correlations and by words",
+           lambda of: topic_shape.validity(of.topic_topic, of.topic_probability)),
+    metric("entropy", "-", "words that belong to many topics; from 0 to 1",
+           lambda of: topic_shape.word_entropy(of.topics)),
+    Metric("basis_rank", lambda of: topic_shape.basis_rank(of.word_topic, of.anchors),
+           Line("basis_rank.hard", "-", "rank of an anchor in its own topic"),
+           Line("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's")),
+    Metric("basis_quality", lambda of: topic_shape.basis_quality(of.word_topic, of.anchors),
+           Line("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
+           Line("basis_quality.soft", "lower", "probability of an anchor in the other topics")),
+    Metric("coherence", lambda of: of.of_top_words["coherence"],
+           Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
+           Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
+           Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8")),
+    metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
+           lambda of: of.of_top_words["u_mass"]),
+    metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
+           lambda of: of.of_top_words["npmi"]),
+    metric("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix",
+           lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
+    metric("mst_incoherence.documents", "lower", "distance between top words, by documents",
+           lambda of: _per_topic(coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows))),
+    metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
+           lambda of: _estimate(of.log_relative_volume())),
+    Metric("perplexity", lambda of: perplexity_fields(of.completion),
+           Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
+           Line("perplexity.unigram", "-", "the same from word frequencies alone"),
+           Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has")),
+    metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
+           lambda of: recovery_error(of.word_topic, of.truth)),
+    metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
+           lambda of: _estimate(stability(of.word_topic, of.replicas))),
+)  # fmt: skip
+
+#: Metrics in the order in which they are displayed.
+DISPLAYED = (
+    "npmi", "distinct_share", "perplexity", "u_mass", "coherence", "mst_incoherence.documents",
+    "mst_incoherence.cooccurrence", "specificity.2015", "specificity.2021", "dissimilarity", "recovery",
+    "relative_recovery", "approximation", "relative_approximation", "dominancy", "relative_dominancy",
+    "log_relative_volume", "recovery_error", "stability", "effective_topics", "hoyer_sparsity", "legality",
+    "validity", "entropy", "basis_rank", "basis_quality",
+)  # fmt: skip
+
+LINES = tuple(line for path in DISPLAYED for each in METRICS if each.path == path for line in each.lines)
 
 
 def evaluate_topics(
@@ -189,22 +204,21 @@ def evaluate_topics(
     given = MetricInputs({"seed": 0, "topics": topics, **arrays, **inputs}, reasons or {})
     metrics: dict[str, Any] = {}
     missing: dict[str, str] = {}
-    for path, compute in METRICS.items():
+    for each in METRICS:
         value, reason = None, "not defined for these topics"
         try:
-            value = compute(given)
+            value = each.compute(given)
         except Unavailable as error:
             reason = str(error)
-        name, _, part = path.partition(".")
+        name, _, part = each.path.partition(".")
         if part:
             metrics.setdefault(name, {})[part] = value
         else:
             metrics[name] = value
         if value is None:
-            missing[path] = reason
-        elif not part:
-            parts = (line.path for line in LINES if line.path.startswith(f"{name}."))
-            missing |= {each: reason for each in parts if lookup(metrics, each) is None}
+            missing[each.path] = reason
+        else:
+            missing |= {line.path: reason for line in each.lines if lookup(metrics, line.path) is None}
     return metrics, missing
 
 
@@ -214,6 +228,25 @@ def lookup(metrics: Mapping[str, Any], path: str) -> Any:
     for key in path.split("."):
         value = None if value is None else value.get(key)
     return value
+
+
+class Row(NamedTuple):
+    """A row of the table of metrics: path, value as text, better direction, and meaning."""
+
+    path: str
+    value: str
+    better: str
+    meaning: str
+
+
+def rows_of(metrics: Mapping[str, Any]) -> tuple[Row, ...]:
+    """The numbers that are known, in the order of ``METRICS``."""
+    values = ((line, lookup(metrics, line.path)) for line in LINES)
+    return tuple(
+        Row(line.path, number_text(value), line.better, line.meaning)
+        for line, value in values
+        if value is not None
+    )
 
 
 def number_of(value: Any) -> float | None:

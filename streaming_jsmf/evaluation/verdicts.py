@@ -363,5 +363,10 @@ def topic_warnings(
     return warnings
 
 
+def doubt(topic: int, name: str, warnings: Sequence[str]) -> str:
+    """The warnings about a topic as a sentence."""
+    return f"topic {topic} ({name}): {'; '.join(warnings)}"
+
+
 def _is_number(word: str) -> bool:
     return word[:1].isdigit() and 2 * sum(map(str.isdigit, word)) > len(word)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod
+from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
@@ -42,6 +42,8 @@ class Completion:
         Sums of natural logarithms of the probabilities of the scored tokens.
     unconverged
         Documents whose shares are not known to be accurate enough.
+    fractional
+        Documents with counts that are not integers, which are not split.
     """
 
     documents: int = 0
@@ -52,6 +54,7 @@ class Completion:
     log_likelihood: float = 0.0
     unigram_log_likelihood: float = 0.0
     unconverged: int = 0
+    fractional: int = 0
 
     def merge(self, other: Completion) -> Self:
         """Sum of both, as if the documents of ``other`` followed these."""
@@ -122,7 +125,7 @@ class Completer:
         counts: csr_array[Any],
         *,
         seed: int = 0,
-        method: ShareMethod = "map",
+        method: ShareMethod = ShareSettings.method,
         threads: int | None = None,
     ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.

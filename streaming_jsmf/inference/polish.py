@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.config import PolishSettings
 from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, padded, require_matching
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
 
-#: Rounds of CVB0 per document.
-ROUNDS = 4
+#: Default numbers of steps, and of rounds of CVB0 per document.
+STEPS, ROUNDS = PolishSettings.steps, PolishSettings.rounds
 
 #: Prior of the topics, in tokens per word, in all but the last step. Held-out perplexity on KOS, news and NIPS papers
 #: is .1 to .3 % lower with .05 and as much higher with .01; on simulated corpora that are small relative to their
@@ -53,8 +54,8 @@ SHARE_DOCUMENTS = 4096
 #: Purposes of random draws: held-out documents, and samples.
 HELD_OUT_DRAW, SAMPLE_DRAW = -1, 0
 
-#: Number of steps, and how many of the last ones use all documents.
-STEPS, FULL_STEPS = 10, 2
+#: How many of the last steps use all documents.
+FULL_STEPS = 2
 
 #: Over-relaxation: every other step from B to B' continues to B' (B'/B)^RELAXATION. If a plain step reduces an error to
 #: the fraction x, two steps reduce it to x (1 - (1 + RELAXATION) (1 - x)), at most a third in size for x up to .8. A
@@ -172,11 +173,6 @@ def first_topics(word_topic: Floats, word_probability: Floats) -> Floats:
     """
     topics: Floats = (1 - START_SMOOTHING) * word_topic + START_SMOOTHING * word_probability[:, None]
     return topics
-
-
-def topic_correlations(sums: StepSums) -> Floats:
-    """A, K x K, sums to 1: the mean over documents of the products of two topic shares."""
-    return sums.pairs / max(sums.n_documents, 1)
 
 
 def log_lengths(counts: csr_array[Any]) -> tuple[float, int]:

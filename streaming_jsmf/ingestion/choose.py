@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.curation import AUTO, Selection, match_words, select_words, with_enough_words
+from streaming_jsmf.config import AUTO
+from streaming_jsmf.corpus.curation import Selection, match_words, select_words, with_enough_words
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
@@ -56,16 +57,16 @@ def with_language(ingest: Ingest, tables: Iterable[WordCounts]) -> Ingest:
     return replace(ingest, curation=replace(ingest.curation, stop_words=language or NONE))
 
 
-def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Selection:
-    """Choose the words to keep and save them for the tasks; ``words`` is the vocabulary of the source, if fixed."""
-    counts, n_documents = word_counts(ingest, pieces, words), sum(piece.documents for piece in pieces)
+def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
+    """Choose the words to keep and save them for the tasks."""
+    counts, n_documents = word_counts(ingest, pieces), sum(piece.documents for piece in pieces)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
     else:
         stop_words = load_stop_words(ingest.curation.stop_words)
         ngrams = ingest.source.tokenizer.ngrams > 1
         curation = with_enough_words(
-            partial(word_counts, ingest, pieces, words),
+            partial(word_counts, ingest, pieces),
             n_documents,
             ingest.curation,
             stop_words,
@@ -73,10 +74,10 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
     chosen = selection.counts.words
-    if words is None:
+    if ingest.words is None:
         write_table(ingest.folder.root / "vocabulary.arrow", pa.table({"word": chosen}))
     else:
-        np.save(ingest.folder.root / "vocabulary.npy", word_ids(words, chosen).astype(np.int32))
+        np.save(ingest.folder.root / "vocabulary.npy", word_ids(ingest.words, chosen).astype(np.int32))
     if not selection.counts.document_frequency.any():
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
@@ -87,9 +88,10 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] |
     return selection
 
 
-def word_counts(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> Iterable[WordCounts]:
-    """Return the counts of all words over all pieces, one table at a time; ``words`` as in ``choose_words``."""
-    tables = [ingest.folder.piece(piece).with_suffix(".words") for piece in pieces]
+def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]:
+    """Return the counts of all words over all pieces, one table at a time."""
+    words = ingest.words
+    tables = [ingest.stem(piece).with_suffix(".words") for piece in pieces]
     if words is None:
         return found_word_counts(tables, ingest.folder.root / "merged")
     counts = WordCounts(pa.array(words, pa.string()), np.zeros(len(words), np.int64), np.zeros(len(words)))
@@ -148,19 +150,19 @@ def sorted_counts(counts: Any) -> Any:
 Repeats = Mapping[int, NDArray[Any]]
 
 
-def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece], words: Sequence[str] | None) -> int:
+def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece]) -> int:
     """Save which documents repeat an id and which others repeat contents; return the number of the latter.
 
     Raises ``InputError`` if an id is repeated, unless bad records are quarantined.
     """
-    stems = [ingest.folder.piece(piece) for piece in pieces]
+    stems = [ingest.stem(piece) for piece in pieces]
     identities = find_repeats([stem.with_suffix(".identities") for stem in stems])
     for index, keys in identities.items():
         if ingest.on_bad_record == "fail":
-            unit = ingest.folder.units(pieces[index].group)[int(keys["unit"][0])]
+            unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
             where = ingest.source.place(unit, int(keys["row"][0]))
             raise InputError(f"{where}: {REPEATED_ID}; correct the record or use --on-bad-record quarantine")
-        _quarantine_repeated(ingest, index, keys["ordinal"], words)
+        _quarantine_repeated(ingest, pieces[index], keys["ordinal"])
     contents = find_repeats([stem.with_suffix(".contents") for stem in stems], without=identities)
     dropped = contents if ingest.curation.duplicates == "drop" else {}
     for index in {*identities, *dropped}:
@@ -225,14 +227,11 @@ def _repeats_in(bucket: Mapping[int, NDArray[Any]]) -> Iterator[tuple[int, NDArr
         yield piece, keys[repeated & (pieces == piece)]
 
 
-def _quarantine_repeated(
-    ingest: Ingest, index: int, ordinals: NDArray[np.int64], words: Sequence[str] | None
-) -> None:
+def _quarantine_repeated(ingest: Ingest, piece: Piece, ordinals: NDArray[np.int64]) -> None:
     """Quarantine the documents of a piece that repeat an id: the id and all words with their counts."""
-    piece = ingest.folder.saved_piece(index)
-    units, names = ingest.folder.units(piece.group), np.array(words or (), object)
-    if words is None:
-        table = read_table(ingest.folder.piece(piece).with_suffix(".words"))
+    units, names = dict(piece.group.numbered()), np.array(ingest.words or (), object)
+    if ingest.words is None:
+        table = read_table(ingest.stem(piece).with_suffix(".words"))
         names = np.full(int(pc.max(table.column("code")).as_py() or 0) + 1, "", object)
         names[np.asarray(table.column("code"))] = table.column("word").to_pylist()
     rows, first = [], 0
@@ -247,4 +246,4 @@ def _quarantine_repeated(
                 {"file": location(units[number].path), "row": row, "reason": REPEATED_ID, "record": data}
             )
         first += batch.n_documents
-    write_quarantined(ingest.folder.root / f"repeated-{index:05d}.bad", rows)
+    write_quarantined(ingest.folder.root / f"repeated-{piece.index:05d}.bad", rows)

@@ -81,7 +81,7 @@ def _request_hash(source: str | Path, request: IngestRequest) -> str:
         except OSError:
             files = None  # ingest has a better message
     else:
-        files = [(file.name, _size(file.path)) for file in find_files(root)]
+        files = [(name, _size(path)) for path, name in find_files(root).items()]
     # ``made_for`` is the hash of data in memory, and None for files.
     asked = {key: value for key, value in asdict(request).items() if key != "made_for" or value is not None}
     return hashlib.sha256(json.dumps([files, asked], sort_keys=True, default=str).encode()).hexdigest()

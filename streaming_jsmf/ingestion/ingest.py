@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,32 +11,19 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
-from streaming_jsmf.corpus.format import DOCUMENTS, QUARANTINE_NAME, Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import (
-    PHRASES,
-    Dropped,
-    Json,
-    Manifest,
-    ShardEntry,
-    as_number,
-    losses_table,
-)
+from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.choose import (
-    choose_words,
-    find_repeated_documents,
-    with_language,
-    word_counts,
-)
+from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
+from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
-from streaming_jsmf.ingestion.write import STEPS, renumber_shards, sum_counts, write_shards
+from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -48,8 +33,8 @@ from streaming_jsmf.storage.paths import is_url, normalise
 
 logger = logging.getLogger(__name__)
 
-#: Memory of a task as a multiple of a batch of text: copies of the batch, and the words and keys of a piece.
-_FORMS_OF_A_BATCH = 20
+#: Memory of a task, in batches of text: copies of the batch, and the words and keys of a piece.
+_COPIES_OF_A_BATCH = 20
 
 #: Share of dropped documents above which a warning is logged.
 LARGEST_LOSS = 0.1
@@ -123,16 +108,11 @@ def ingest(
         memory = ingest_memory(execution)
         execution.require_memory(memory, "the ingest", "lower --workers")
         units, words = planned.source.units(), planned.source.vocabulary
-        planned = replace(
-            planned,
-            folder=planned.folder.of_units(units),
-            n_words=None if words is None else len(words),
-        )
-        arguments = arguments_of(planned, units, words)
-        with replace(planned.folder, arguments=arguments).acquire(replace=overwrite) as commit:
+        planned = replace(planned, units=units, words=words, n_words=None if words is None else len(words))
+        with replace(planned.folder, arguments=arguments_of(planned)).acquire(replace=overwrite) as commit:
             if commit is not None:
                 with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
-                    _ingest(planned, executor, units, words, origin, commit)
+                    _ingest(planned, executor, origin, commit)
             built = open_corpus(target)
     # One log message per line.
     manifest = read_manifest(target)
@@ -165,60 +145,47 @@ def _require_outside(target: Path, source: str | Path) -> None:
 def ingest_memory(execution: Execution) -> int:
     """Estimate the memory in bytes over all processes; a list of items or words needs 100 bytes more per entry."""
     processes = execution.concurrency + 1 if execution.scheduler in ("processes", "cluster") else 1
-    return processes * PROCESS_BYTES + execution.concurrency * _FORMS_OF_A_BATCH * limits.BATCH_BYTES
+    return processes * PROCESS_BYTES + execution.concurrency * _COPIES_OF_A_BATCH * limits.BATCH_BYTES
 
 
-def _ingest(
-    ingest: Ingest,
-    executor: Executor,
-    units: Sequence[Unit],
-    words: Sequence[str] | None,
-    origin: Origin,
-    commit: Commit,
-) -> None:
-    """Run the steps: phrases, read, choose, write, commit; ``words`` is the vocabulary of the source."""
+def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) -> None:
+    """Run the steps: phrases, read, choose, write, commit."""
     folder, target = ingest.folder, ingest.folder.target
+    clear_attempts(folder.root)
     if ingest.source.phrases is not None:
-        ingest = with_found_phrases(ingest, executor, units)
-    read = read_source(ingest, executor, units)
-    ingest = with_kinds(ingest, read)
-    pieces = [
-        Piece(group, number, piece["documents"], piece["nonzeros"])
-        for group, record in enumerate(read)
-        for number, piece in enumerate(record["pieces"])
-    ]
+        ingest = with_found_phrases(ingest, executor)
+    pieces, bad = read_source(ingest, executor)
+    ingest = with_kinds(ingest, pieces)
     if not pieces:
-        raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
-    folder.save("pieces", pieces)
-    ingest = with_language(ingest, word_counts(ingest, pieces, words))
-    selection = choose_words(ingest, pieces, words)
-    n_duplicates = find_repeated_documents(ingest, pieces, words)
-    shards, directory = write_shards(ingest, executor, pieces), folder.root / "written"
-    totals = sum_counts(folder, len(pieces), selection.counts.words)
+        raise InputError(f"{target} would be an empty corpus: the source has no valid document")
+    ingest = with_language(ingest, word_counts(ingest, pieces))
+    selection = choose_words(ingest, pieces)
+    n_duplicates = find_repeated_documents(ingest, pieces)
+    step, shards = WRITE, write_shards(ingest, executor, pieces)
+    totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
-    dropped = (*selection.dropped, *_dropped_documents(ingest, read, shards, n_unused))
+    dropped = (*selection.dropped, *_dropped_documents(ingest, bad, shards, n_unused))
     if not used.any():
         raise InputError(_nothing_left(target, dropped))
     if n_unused:
-        shards, directory = renumber_shards(ingest, executor, pieces, used), folder.root / "renumbered"
+        step, shards = RENUMBER, renumber_shards(ingest, executor, pieces, used)
         totals = totals.take(used)
     settings = {
         **(origin.settings or {}),
         **curation_fields(ingest),
         **_phrases_of(ingest.source),
-        **_totals_read(read),
+        **_totals_read(pieces),
         "duplicate_documents": n_duplicates,
     }
-    entries = _gather_shards(folder, directory, shards)
+    entries = link_shards(folder.root, step, shards)
     _write_quarantine(folder)
     origin = replace(origin, dropped=dropped, settings=settings)
-    commit(folder.root / "corpus", finish_directory(folder.root / "corpus", target, entries, totals, origin))
+    made = folder.root / CORPUS
+    commit(made, finish_directory(made, target, entries, totals, origin))
 
 
-def _dropped_documents(
-    ingest: Ingest, read: Sequence[Record], written: Sequence[Record], n_unused: int
-) -> list[Dropped]:
+def _dropped_documents(ingest: Ingest, bad: int, written: Sequence[Record], n_unused: int) -> list[Dropped]:
     """Manifest entries for the steps that drop documents, and for words in no kept document."""
     documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
     tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
@@ -236,7 +203,6 @@ def _dropped_documents(
         ),
         (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
     ]
-    bad = sum(record["bad"] for record in read)
     return [
         *([Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad)] * quarantine),
         *(
@@ -257,13 +223,12 @@ def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
     )
 
 
-def _totals_read(read: Sequence[Record]) -> dict[str, Json]:
+def _totals_read(pieces: Sequence[Piece]) -> dict[str, Json]:
     """Sizes of the source, without bad records."""
-    pieces = [piece for record in read for piece in record["pieces"]]
     return {
-        "documents_read": sum(piece["documents"] for piece in pieces),
-        "nonzeros_read": sum(piece["nonzeros"] for piece in pieces),
-        "tokens_read": as_number(sum(piece["tokens"] for piece in pieces)),
+        "documents_read": sum(piece.documents for piece in pieces),
+        "nonzeros_read": sum(piece.nonzeros for piece in pieces),
+        "tokens_read": as_number(sum(piece.tokens for piece in pieces)),
     }
 
 
@@ -273,32 +238,13 @@ def _phrases_of(source: Any) -> dict[str, Json]:
     return {PHRASES: "\n".join(phrases)} if phrases else {}
 
 
-def _gather_shards(folder: IngestFolder, directory: Path, records: Sequence[Record]) -> list[ShardEntry]:
-    """Link the shards of all pieces, numbered consecutively, into the directory that becomes the corpus."""
-    shutil.rmtree(folder.root / "corpus", ignore_errors=True)
-    documents = folder.root / "corpus" / DOCUMENTS
-    documents.mkdir(parents=True)
-    entries: list[ShardEntry] = []
-    for piece, record in enumerate(records):
-        for shard in map(ShardEntry.model_validate, record["shards"]):
-            name = f"part-{len(entries):05d}.parquet"
-            made = directory / f"{piece:05d}" / shard.name
-            try:
-                # A hard link keeps the original name, so that an interruption loses nothing.
-                os.link(made, documents / name)
-            except OSError:
-                shutil.copyfile(made, documents / name)
-            entries.append(shard.model_copy(update={"name": name}))
-    return entries
-
-
 def _write_quarantine(folder: IngestFolder) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
     patterns = ("scattered/*.bad", "read/*/*.bad", "repeated-*.bad")
     paths = [path for pattern in patterns for path in sorted(folder.root.glob(pattern))]
     if not paths:
         return
-    target = folder.root / "corpus" / QUARANTINE_NAME
+    target = folder.root / CORPUS / QUARANTINE_NAME
     with pq.ParquetWriter(target, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for path in paths:
             with pq.ParquetFile(path) as file:

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import Curation
-from streaming_jsmf.corpus.curation import AUTO, least_documents, may_stay
+from streaming_jsmf.config import AUTO, Curation
+from streaming_jsmf.corpus.curation import least_documents, may_stay
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.ingestion.pieces import write_table
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.ingestion.work import Ingest, group_units
+from streaming_jsmf.ingestion.work import Group, Ingest, group_units
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.paths import file_hashes
@@ -49,7 +49,7 @@ class _WithNeighbours:
         return with_ngrams(tokens, 2, among=may_stay(tokens.dictionary, self.curation, stop_words))
 
 
-def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> Ingest:
+def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     """Find phrases in the source; return the ingest with them in its tokenizer, and with its language detected.
 
     A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``source.phrases``
@@ -62,12 +62,10 @@ def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]
     """
     threshold = ingest.source.phrases
     assert threshold is not None
-    groups = group_units(units)
-    ingest.folder.save("units", units)
-    ingest.folder.save("groups", groups)
+    groups = group_units(ingest.units)
     counting = _WithNeighbours(ingest.source.tokenizer, ingest.curation)
     counted = replace(ingest, source=replace(ingest.source, tokenizer=counting))
-    records = counted.run(executor, "phrases", count_group, [group.size for group in groups])
+    records = counted.run(executor, "phrases", count_group, groups)
     n_documents = sum(record["documents"] for record in records)
     automatic = replace(ingest.curation, min_document_frequency=AUTO)
     least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
@@ -87,15 +85,15 @@ def with_found_phrases(ingest: Ingest, executor: Executor, units: Sequence[Unit]
     return replace(ingest, source=source)
 
 
-def count_group(ingest: Ingest, index: int) -> Record:
+def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
-    directory = ingest.folder.root / "neighbours" / f"{index:05d}"
+    directory = ingest.folder.root / "neighbours" / f"{group.index:05d}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     documents = 0
     held: list[Any] = []
     number = 0
-    for batch in _batches(ingest, index):
+    for batch in _batches(ingest, group):
         documents += batch.n_documents
         held.append(_counts_of(batch))
         if sum(table.num_rows for table in held) >= TABLE_ROWS:
@@ -106,8 +104,8 @@ def count_group(ingest: Ingest, index: int) -> Record:
     return {"documents": documents, FILES: file_hashes(ingest.folder.root, sorted(directory.iterdir()))}
 
 
-def _batches(ingest: Ingest, index: int) -> Iterator[SourceBatch]:
-    for unit in ingest.folder.units(index).values():
+def _batches(ingest: Ingest, group: Group) -> Iterator[SourceBatch]:
+    for unit in group.units:
         # The next pass quarantines bad records.
         yield from ingest.source.read(unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place))
 

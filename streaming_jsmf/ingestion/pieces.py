@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.errors import StoreError, pass_on_machine
+from streaming_jsmf.ingestion.hashing import hash_bags, hash_values
 from streaming_jsmf.ingestion.readers.base import SourceBatch
-from streaming_jsmf.ingestion.readers.hashing import hash_bags, hash_values
 from streaming_jsmf.ingestion.readers.values import KINDS, holds_strings, kinds_of, n_given
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the

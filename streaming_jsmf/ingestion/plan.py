@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers.base import Reader, Unit
-from streaming_jsmf.ingestion.readers.fetch import fetch_files
+from streaming_jsmf.ingestion.assemble import LAYOUT
+from streaming_jsmf.ingestion.fetch import fetch_files
+from streaming_jsmf.ingestion.readers.base import Reader
 from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
@@ -74,8 +75,8 @@ def plan_ingest(
     else:
         opened, curation, origin = _from_source(source, request)
         tokens_per_shard = TOKENS_PER_SHARD
-    words = None if request.vocabulary is None else given_words(request.vocabulary)
-    if words is not None:
+    given = None if request.vocabulary is None else given_words(request.vocabulary)
+    if given is not None:
         chosen = [key for key in _WORD_RULES if request.curation.get(key) is not None]
         chosen += ["phrases"] * (opened.phrases is not None)
         if chosen:
@@ -88,8 +89,8 @@ def plan_ingest(
         IngestFolder.beside(target),
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
-        words,
-        known_kinds={} if request.vocabulary is None else _known_kinds(request.vocabulary),
+        None if given is None else given.words,
+        known_kinds={} if given is None else given.kinds,
     )
     return ingest, replace(origin, settings={**source_settings(opened), **marked})
 
@@ -177,11 +178,11 @@ def _with_phrases(options: Strict, reader: ReaderName, request: IngestRequest) -
     if asked is None:
         if request.vocabulary is None or options.phrases is not None or options.ngrams > 1:
             return options
-        asked = _given_phrases(request.vocabulary)
+        asked = given_words(request.vocabulary).phrases
     elif isinstance(asked, str) and asked == NONE:
         asked = ()
     elif isinstance(asked, str | Path) and not _is_number(asked):
-        asked = _given_phrases(asked)
+        asked = given_words(asked).phrases
     return check_options(reader, {**options.model_dump(), "phrases": asked}, "--phrases")
 
 
@@ -193,81 +194,69 @@ def _is_number(text: str | Path) -> bool:
     return True
 
 
-def _given_phrases(place: str | Path | Sequence[str]) -> tuple[str, ...]:
-    """Phrases of a corpus or model, or the two-word entries of a list or a file of words."""
-    if isinstance(place, str | Path):
-        root, store = normalise(place), _model_at(place)
-        if store is not None:
-            tokens = _model_attributes(store)["provenance"].get("tokens") or {}
-        elif exists(root) and not is_file(root):
-            tokens = open_corpus(root).tokens or {}
-        else:
-            return tuple(filter(is_phrase, given_words(place)))
-        return tuple(str(tokens[PHRASES]).split("\n")) if PHRASES in tokens else ()
-    return tuple(filter(is_phrase, given_words(place)))
+@dataclass(frozen=True)
+class GivenWords:
+    """Words that a user gives, in order, the phrases among them, and kinds of metadata columns (see ``Ingest``)."""
+
+    words: tuple[str, ...]
+    phrases: tuple[str, ...]
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
-def given_words(vocabulary: str | Path | Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a list, a file of words (text or Parquet), a corpus or a model, in order.
+def given_words(given: str | Path | Sequence[str]) -> GivenWords:
+    """Return the words of a list, a file of words (text or Parquet), a corpus or a model.
 
     Raises ``InputError`` if nothing exists at the path or a word is empty or repeated, ``StoreError`` if a store is
     damaged.
     """
-    if not isinstance(vocabulary, str | Path):
-        words = tuple(vocabulary)
+    if not isinstance(given, str | Path):
+        words = tuple(given)
         if not words or "" in words or len(set(words)) < len(words):
-            raise InputError("the words given must be distinct and not empty, and at least one")
-        return words
-    root = normalise(vocabulary)
+            raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
+        return GivenWords(words, tuple(filter(is_phrase, words)))
+    root = normalise(given)
     if not exists(root):
         raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
     if is_file(root):
-        return read_vocabulary(root)[0].words
-    store = _model_at(vocabulary)
-    if store is not None:
-        expected = ArrayDigest.from_fields(_model_attributes(store)["digests"]["word"])
-        return tuple(map(str, read_array(store, "word", expected, hint="run infer again")))
-    return open_corpus(root).vocabulary().words
+        words = read_vocabulary(root)[0].words
+        return GivenWords(words, tuple(filter(is_phrase, words)))
+    if not exists(join(root, MANIFEST_NAME)) and node_exists(store := store_path(given, "a model")):
+        return _words_of_model(store)
+    corpus = open_corpus(root)
+    kinds: dict[str, str] = {}
+    if exists(join(root, MANIFEST_NAME)):
+        path = corpus.shard_path(corpus.shards[0])
+        with open_parquet(path, path) as file:
+            kinds = {column.name: kind_of_type(column.type) or "" for column in file.schema_arrow}
+    return GivenWords(corpus.vocabulary().words, _phrases_in(corpus.tokens), kinds)
 
 
-def _known_kinds(vocabulary: str | Path | Sequence[str]) -> dict[str, str]:
-    """Kinds of the metadata columns of a corpus (see ``Ingest``); empty for any other vocabulary."""
-    if not isinstance(vocabulary, str | Path) or not exists(join(normalise(vocabulary), MANIFEST_NAME)):
-        return {}
-    corpus = open_corpus(vocabulary)
-    path = corpus.shard_path(corpus.shards[0])
-    with open_parquet(path, path) as file:
-        return {field.name: kind_of_type(field.type) or "" for field in file.schema_arrow}
+def _phrases_in(tokens: Mapping[str, Any] | None) -> tuple[str, ...]:
+    return tuple(str(tokens[PHRASES]).split("\n")) if tokens and PHRASES in tokens else ()
 
 
-def _model_at(place: str | Path) -> StorePath | None:
-    """The store at a path that is not a corpus."""
-    root = normalise(place)
-    if not exists(root) or is_file(root) or exists(join(root, MANIFEST_NAME)):
-        return None
-    store = store_path(place, "a model")
-    return store if node_exists(store) else None
-
-
-def _model_attributes(store: StorePath) -> dict[str, Any]:
-    """Attributes of a model, read here because corpora must not import models."""
+def _words_of_model(store: StorePath) -> GivenWords:
+    """Words and phrases of a model, read here because corpora must not import models."""
     attributes = read_attributes(store)
     if attributes.get("kind") != "streaming_jsmf.model":
         raise InputError(f"{store}: this is not a model; give a file of words, a corpus or a model")
     missing = {"digests", "provenance"} - attributes.keys()
     if missing or "word" not in attributes["digests"]:
         raise StoreError(f"{store}/zarr.json: metadata are incomplete; run infer again")
-    return attributes
+    expected = ArrayDigest.from_fields(attributes["digests"]["word"])
+    words = map(str, read_array(store, "word", expected, hint="run infer again"))
+    return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
-def arguments_of(ingest: Ingest, units: Sequence[Unit], words: Sequence[str] | None) -> dict[str, Any]:
+def arguments_of(ingest: Ingest) -> dict[str, Any]:
     """Return everything that determines the bytes of the corpus, to recognize an unfinished ingest."""
-    files = sorted({unit.path for unit in units})
+    files = sorted({unit.path for unit in ingest.units})
     return {
+        "layout": LAYOUT,
         "source": hashlib.sha256(repr(ingest.source).encode()).hexdigest(),
-        "units": hashlib.sha256(json.dumps([asdict(unit) for unit in units]).encode()).hexdigest(),
+        "units": hashlib.sha256(json.dumps([asdict(unit) for unit in ingest.units]).encode()).hexdigest(),
         "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
-        "words": None if words is None else _digest(words),
+        "words": None if ingest.words is None else _digest(ingest.words),
         "curation": curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
         "on_bad_record": ingest.on_bad_record,

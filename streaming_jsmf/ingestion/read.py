@@ -34,39 +34,43 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
-def read_source(ingest: Ingest, executor: Executor, units: Sequence[Unit]) -> list[Record]:
+def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
     """Step: read all documents of the source into pieces, and save the first row number of each unit.
 
-    Makes one pass over the source, or two over the rows of a shuffled source.
+    Makes one pass over the source, or two over the rows of a shuffled source. Returns the number of bad records, too.
     """
-    groups, records = group_units(units), []
+    units, records = ingest.units, []
+    groups = group_units(units)
     if hasattr(ingest.source, "scatter"):
         # The documents of a shuffled source are spread over its units and are gathered by bucket.
         ingest = replace(ingest, buckets=ingest.source.n_buckets())
         (ingest.folder.root / "scattered").mkdir(exist_ok=True)
-        ingest.folder.save("sources", units)
-        records = ingest.run(executor, "scatter", scatter_unit, [unit.size for unit in units])
+        records = ingest.run(
+            executor, "scatter", scatter_unit, [Group(i, i, (unit,)) for i, unit in enumerate(units)]
+        )
         size = sum(unit.size for unit in units) // ingest.buckets
-        units = [Unit(units[0].path, b, b + 1, size) for b in range(ingest.buckets)]
-        groups = [Group(b, b + 1, size) for b in range(ingest.buckets)]
-    ingest.folder.save("units", units)
-    ingest.folder.save("groups", groups)
-    read = ingest.run(executor, "read", read_group, [group.size for group in groups])
+        buckets = (Unit(units[0].path, b, b + 1, size) for b in range(ingest.buckets))
+        groups = [Group(b, b, (bucket,)) for b, bucket in enumerate(buckets)]
+    read = ingest.run(executor, "read", read_group, groups)
     rows = [count for record in read for count in record["rows"]]
     np.save(ingest.folder.root / "first_rows.npy", np.concatenate([[0], np.cumsum(rows)]).astype(np.int64))
-    return [*read, *({"pieces": [], "rows": [], "bad": record["bad"]} for record in records)]
+    pieces: list[Piece] = []
+    for group, record in zip(groups, read, strict=True):
+        for number, piece in enumerate(record["pieces"]):
+            pieces.append(Piece(len(pieces), group, number, **piece))
+    return pieces, sum(record["bad"] for record in (*read, *records))
 
 
-def with_kinds(ingest: Ingest, read: Sequence[Record]) -> Ingest:
+def with_kinds(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
     """Return the ingest with the kind of each metadata column of strings that all are numbers, dates or times.
 
     A column that the corpus of the vocabulary has as well gets its kind there, if all values have it.
     """
     common: dict[str, tuple[set[str], int]] = {}
-    for piece in (piece for record in read for piece in record["pieces"]):
-        for name, (found, number) in piece["metadata"].items():
+    for piece in pieces:
+        for name, (own, number) in piece.metadata.items():
             before, total = common.get(name, (set(KINDS), 0))
-            common[name] = before & set(found), total + number
+            common[name] = before & set(own), total + number
     kinds: dict[str, str] = {}
     notes = []
     for name, (found, number) in common.items():
@@ -89,19 +93,19 @@ def with_kinds(ingest: Ingest, read: Sequence[Record]) -> Ingest:
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBatch]]:
     """Yield unit number and good documents of a piece, from its bags or again from the source."""
     if not ingest.rereads:
-        yield from read_bags(ingest.folder.piece(piece))
+        yield from read_bags(ingest.stem(piece))
         return
-    for number, unit in ingest.folder.units(piece.group).items():
+    for number, unit in piece.group.numbered():
         for batch in ingest.source.read(unit, BadRecords("quarantine", unit, ingest.source.place)):
             if batch.n_documents:
                 yield number, batch
 
 
-def scatter_unit(ingest: Ingest, index: int) -> Record:
-    """Task: distribute the rows of a unit of a shuffled source to buckets."""
-    unit = ingest.folder.unit("sources", index)
+def scatter_unit(ingest: Ingest, group: Group) -> Record:
+    """Task: distribute the rows of the unit of a shuffled source to buckets."""
+    [unit] = group.units
     bad = BadRecords(ingest.on_bad_record, unit, ingest.source.place)
-    target = ingest.folder.root / "scattered" / f"{index:05d}.arrow"
+    target = ingest.folder.root / "scattered" / f"{group.index:05d}.arrow"
     target.unlink(missing_ok=True)
     ingest.source.scatter(unit, bad, target, ingest.buckets)
     quarantined = target.with_suffix(".bad")
@@ -117,13 +121,13 @@ class _Seen:
     bad: int = 0
 
 
-def read_group(ingest: Ingest, index: int) -> Record:
+def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass. ``rows`` has the number of records of each unit."""
-    directory = ingest.folder.root / "read" / f"{index:05d}"
+    directory = ingest.folder.stem(group.index, 0).parent
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     seen = _Seen()
-    batches = _batches(ingest, index, directory, seen)
+    batches = _batches(ingest, group, directory, seen)
     pieces = [
         {
             "documents": writer.documents,
@@ -131,15 +135,15 @@ def read_group(ingest: Ingest, index: int) -> Record:
             "tokens": writer.tokens,
             "metadata": {name: (kinds, writer.strings[name]) for name, kinds in writer.kinds.items()},
         }
-        for writer in _written_pieces(ingest, index, batches)
+        for writer in _written_pieces(ingest, group.index, batches)
     ]
     files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
     return {"pieces": pieces, "rows": seen.rows, "bad": seen.bad, FILES: files}
 
 
-def _batches(ingest: Ingest, index: int, directory: Path, seen: _Seen) -> Iterator[tuple[int, SourceBatch]]:
+def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iterator[tuple[int, SourceBatch]]:
     """Yield all batches of a group by unit; updates ``seen`` after each unit."""
-    for number, unit in ingest.folder.units(index).items():
+    for number, unit in group.numbered():
         bad, rows = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         if ingest.buckets:
             scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
@@ -165,7 +169,7 @@ def _written_pieces(
         for unit, batch in batches:
             if writer is None:
                 writer = PieceWriter(
-                    ingest.folder.piece(Piece(index, number, 0, 0)),
+                    ingest.folder.stem(index, number),
                     ingest.n_words,
                     spill=not ingest.rereads,
                     first_order=(index << ORDER_BITS) + documents,

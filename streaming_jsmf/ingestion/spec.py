@@ -15,11 +15,11 @@ from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.ingestion.fetch import RemoteFile, file_inside
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.fetch import RemoteFile
 from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS, check_options, default_curation
 from streaming_jsmf.ingestion.tokens.stop_words import is_path
-from streaming_jsmf.storage.paths import AnyPath, file_inside, normalise
+from streaming_jsmf.storage.paths import AnyPath, normalise
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
 
 
@@ -91,7 +91,7 @@ class CorpusSpec(Strict):
         return check_options(self.reader, given, f"[read] of the spec {self.name}")
 
     def check_word_lists(self, directory: Path) -> None:
-        """Check the files that options name next to those of the source: see ``storage.paths.file_inside``."""
+        """Check the files that options name next to those of the source: see ``file_inside``."""
         folders = {PurePosixPath(name).parent for name in self.source.files}
         named = [str(self.read[key]) for key in PATH_OPTIONS if key in self.read]
         for folder, name in product(folders, named):

@@ -2,37 +2,32 @@
 
 zarr.json                   the arguments
 records/STEP-part-00000/    task 0 of a step is done
-units.json, groups.json     units of the source, and the groups of units that one task reads
-pieces.json                 the pieces of all groups
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
 neighbours/00000/           counts of words and neighbouring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
 first_rows.npy              row number, in the whole source, of the first record of each unit
 vocabulary.arrow or .npy    the chosen words, or new word ids indexed by old ones
 repeats/00000.npz           documents of piece 0 that repeat another
-written/00000/              shards of piece 0
-renumber.npy, renumbered/   new ids, and shards without unused words
+write/00000/                shards of piece 0
+renumber.npy, renumber/     new ids, and shards without unused words
+work/                       shards that tasks are writing
 corpus/                     the corpus before it is renamed to the target
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.display import location
-from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import Unit
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.paths import write_json
 
 #: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -41,93 +36,73 @@ GROUPS = 64
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive units ``start`` to ``stop - 1`` that one task reads; ``size`` in bytes."""
+    """Consecutive units of the source that one task reads; ``first`` is the number of the first unit."""
 
-    start: int
-    stop: int
-    size: int
+    index: int
+    first: int
+    # Logs of Dask's workers show arguments, and URLs may contain passwords.
+    units: tuple[Unit, ...] = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return sum(unit.size for unit in self.units)
+
+    def numbered(self) -> Iterator[tuple[int, Unit]]:
+        """Yield the units with their numbers."""
+        return enumerate(self.units, self.first)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Documents of a group that become shards together; ``number`` counts within the group."""
+    """Documents of a group that become shards together; ``number`` counts within the group and ``index`` over all.
 
-    group: int
+    ``metadata`` has the kinds (``readers.values.KINDS``) of all strings of a column, and how many strings there are.
+    """
+
+    index: int
+    group: Group
     number: int
     documents: int
     nonzeros: int
+    tokens: float
+    metadata: Mapping[str, tuple[Sequence[str], int]]
+
+    @property
+    def size(self) -> int:
+        """Size in nonzeros."""
+        return self.nonzeros
 
 
 def group_units(units: Sequence[Unit]) -> list[Group]:
     """Group consecutive small units, so that many small files do not become as many tasks and shards."""
     least, most = GROUP_BYTES
     target = min(max(sum(unit.size for unit in units) // GROUPS, least), most)
-    groups, start, size = [], 0, 0
+    groups: list[Group] = []
+    start = size = 0
     for i, unit in enumerate(units):
         size += unit.size
         if size >= target or i == len(units) - 1:
-            groups.append(Group(start, i + 1, size))
+            groups.append(Group(len(groups), start, tuple(units[start : i + 1])))
             start, size = i + 1, 0
     return groups
 
 
 @dataclass(frozen=True)
 class IngestFolder(Workspace):
-    """The working directory of an ingest.
-
-    ``opened_as`` has the URLs with credentials by the names that replace them in stored lists of units (``of_units``).
-    """
+    """The working directory of an ingest."""
 
     root: Path
     what: str = "ingest"
-    opened_as: Mapping[str, str] = field(default_factory=dict)
 
-    def of_units(self, units: Sequence[Unit]) -> IngestFolder:
-        """Return a folder that stores unit URLs with credentials as their ``location`` and a number."""
-        urls = dict.fromkeys(unit.path for unit in units if location(unit.path) != unit.path)
-        return replace(
-            self, opened_as={f"{location(url)} ({number})": url for number, url in enumerate(urls)}
-        )
-
-    def piece(self, piece: Piece) -> Path:
-        """File name stem of a piece."""
-        return self.root / "read" / f"{piece.group:05d}" / f"{piece.number:04d}"
-
-    def save(self, name: str, items: Sequence[Unit | Group | Piece]) -> None:
-        """Save units (without credentials in URLs), groups or pieces for the tasks."""
-        stored = {url: name for name, url in self.opened_as.items()}
-        listed = [
-            replace(item, path=stored.get(item.path, item.path)) if isinstance(item, Unit) else item
-            for item in items
-        ]
-        write_json(self.root / f"{name}.json", [asdict(item) for item in listed])
-
-    def _saved(self, name: str) -> Any:
-        path = self.root / f"{name}.json"
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            pass_on_machine(error)
-            raise StoreError(f"{path} is missing or damaged; {self.hint}") from error
-
-    def units(self, group: int) -> dict[int, Unit]:
-        chosen, units = Group(**self._saved("groups")[group]), self._saved("units")
-        return {number: self._unit(units[number]) for number in range(chosen.start, chosen.stop)}
-
-    def unit(self, name: str, index: int) -> Unit:
-        return self._unit(self._saved(name)[index])
-
-    def _unit(self, fields: Mapping[str, Any]) -> Unit:
-        unit = Unit(**fields)
-        return replace(unit, path=self.opened_as.get(unit.path, unit.path))
-
-    def saved_piece(self, index: int) -> Piece:
-        return Piece(**self._saved("pieces")[index])
+    def stem(self, group: int, number: int) -> Path:
+        """File name stem of a piece of a group."""
+        return self.root / "read" / f"{group:05d}" / f"{number:04d}"
 
 
 @dataclass(frozen=True)
 class Ingest:
-    """Settings and working directory of one ingest, passed to all steps and (without the vocabulary) to tasks.
+    """Settings and working directory of one ingest, passed to all steps, and to tasks without units and words.
 
     Attributes
     ----------
@@ -139,8 +114,10 @@ class Ingest:
         "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
     vocabulary
         Exactly the words to keep, in this order; None lets the curation choose.
-    n_words
-        N of a source with a fixed vocabulary, else None.
+    units
+        All units of the source.
+    words
+        The vocabulary of the source, None if it is not fixed; ``n_words`` is their number.
     buckets
         Number of buckets of a shuffled source, else 0.
     known_kinds
@@ -155,6 +132,8 @@ class Ingest:
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     vocabulary: tuple[str, ...] | None = None
+    units: Sequence[Unit] = field(default=(), repr=False)
+    words: Sequence[str] | None = field(default=None, repr=False)
     n_words: int | None = None
     buckets: int = 0
     known_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -165,16 +144,21 @@ class Ingest:
         """Whether documents are read again from the source instead of from copies of their bags."""
         return bool(self.source.rereads)
 
+    def stem(self, piece: Piece) -> Path:
+        """File name stem of a piece."""
+        return self.folder.stem(piece.group.index, piece.number)
+
     def run(
         self,
         executor: Executor,
         step: str,
-        task: Callable[[Ingest, int], Record],
-        sizes: Sequence[int],
+        task: Callable[[Ingest, Any], Record],
+        items: Sequence[Group] | Sequence[Piece],
         unit: str = "bytes",
     ) -> list[Record]:
-        """Run the tasks of a step that are not committed or are damaged; return all records in order."""
-        context = replace(self, vocabulary=None)
-        job = map_job(task, context, sizes, self.folder.checkpoints(step), unit)
+        """Run the tasks of a step that are not committed or are damaged, one for each item; return all records."""
+        context = replace(self, units=(), words=None, vocabulary=None)
+        sizes = [item.size for item in items]
+        job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)
         return job.records()

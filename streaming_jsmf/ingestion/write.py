@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +11,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import Curation
-from streaming_jsmf.corpus.manifest import ShardEntry
 from streaming_jsmf.corpus.records import Counts, Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
-from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
+from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.assemble import (
+    attempt,
+    shards_of,
+    shards_record,
+    task_directory,
+    write_task_shards,
+)
 from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
 from streaming_jsmf.ingestion.read import piece_batches
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.readers.values import as_kind
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
-from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.storage.paths import file_hashes
+
+WRITE, RENUMBER = "write", "renumber"
 
 #: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
@@ -33,7 +38,7 @@ STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens"
 
 def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
     """Step: write the shards of all pieces."""
-    return ingest.run(executor, "write", write_piece, [piece.nonzeros for piece in pieces], "nonzeros")
+    return ingest.run(executor, WRITE, write_piece, pieces, "nonzeros")
 
 
 def renumber_shards(
@@ -41,20 +46,19 @@ def renumber_shards(
 ) -> list[Record]:
     """Step: write the shards again over the ``used`` words, if some words occur in no kept document."""
     np.save(ingest.folder.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
-    sizes = [piece.nonzeros for piece in pieces]
-    return ingest.run(executor, "renumber", renumber_piece, sizes, "nonzeros")
+    return ingest.run(executor, RENUMBER, renumber_piece, pieces, "nonzeros")
 
 
-def write_piece(ingest: Ingest, index: int) -> Record:
+def write_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: write the shards of a piece. Makes one pass over its bags."""
-    piece = ingest.folder.saved_piece(index)
-    directory = _empty_directory(ingest.folder.root / "written" / f"{index:05d}")
     new_ids, n_words = _new_ids(ingest, piece)
-    writer = ShardWriter(directory, n_words, ShardLimits(ingest.tokens_per_shard))
-    documents, tokens, ordinal = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS)), 0
-    repeats = _repeats(ingest.folder, index)
+    documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
+    repeats = _repeats(ingest.folder, piece.index)
     first_rows = np.load(ingest.folder.root / "first_rows.npy", mmap_mode="r")
-    try:
+
+    def fill(writer: ShardWriter) -> None:
+        nonlocal documents, tokens
+        ordinal = 0
         for unit, batch in piece_batches(ingest, piece):
             steps = np.zeros(batch.n_documents, np.int8)
             for step, ordinals in repeats.items():
@@ -70,29 +74,17 @@ def write_piece(ingest: Ingest, index: int) -> Record:
             ordinal += batch.n_documents
         if ordinal != piece.documents:
             raise _changed(ingest, piece)
-        shards = writer.close()
+
+    limits = ShardLimits(ingest.tokens_per_shard)
+    try:
+        record = write_task_shards(ingest.folder.root, WRITE, piece.index, n_words, limits, fill)
     except pa.ArrowInvalid as error:
         raise _changed(ingest, piece) from error
-    finally:
-        writer.abort()
-    used = np.flatnonzero(writer.document_frequency)
-    np.savez(
-        directory / "counts.npz",
-        ids=used,
-        document_frequency=writer.document_frequency[used],
-        term_count=writer.term_count[used],
-    )
     return {
-        **_shards_record(ingest.folder, directory, shards),
+        **record,
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
     }
-
-
-def _empty_directory(path: Path) -> Path:
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return path
 
 
 def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
@@ -107,8 +99,8 @@ def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
 def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     """The error if documents differ from those of the first pass: a stream cut between batches looks complete."""
     if not ingest.rereads:
-        return damaged(ingest.folder.piece(piece).with_suffix(".bags"))
-    path = next(iter(ingest.folder.units(piece.group).values())).path
+        return damaged(ingest.stem(piece).with_suffix(".bags"))
+    path = piece.group.units[0].path
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
@@ -126,7 +118,7 @@ def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
         known: NDArray[np.int32] = np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r")
         return known, int(known.max()) + 1
     chosen = read_table(ingest.folder.root / "vocabulary.arrow").column("word").combine_chunks()
-    table = read_table(ingest.folder.piece(piece).with_suffix(".words"))
+    table = read_table(ingest.stem(piece).with_suffix(".words"))
     codes = np.asarray(table.column("code"))
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
     new_ids[codes] = word_ids(table.column("word").combine_chunks(), chosen)
@@ -172,32 +164,14 @@ def _kept_documents(
     )
 
 
-def sum_counts(folder: IngestFolder, n_pieces: int, words: pa.Array) -> WordCounts:
-    """Sum the counts of the chosen words over the kept documents, in the order of the pieces."""
-    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
-    for index in range(n_pieces):
-        with np.load(folder.root / "written" / f"{index:05d}" / "counts.npz") as counts:
-            totals.document_frequency[counts["ids"]] += counts["document_frequency"]
-            totals.term_count[counts["ids"]] += counts["term_count"]
-    return totals
-
-
-def renumber_piece(ingest: Ingest, index: int) -> Record:
+def renumber_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: copy the shards of a piece with consecutive ids for the used words."""
-    folder = ingest.folder
-    new_ids = np.load(folder.root / "renumber.npy", mmap_mode="r")
-    directory = _empty_directory(folder.root / "renumbered" / f"{index:05d}")
-    source = folder.root / "written" / f"{index:05d}"
-    shards = [
-        renumber_shard(entry, source / entry.name, directory / entry.name, new_ids)
-        for entry in map(
-            ShardEntry.model_validate, folder.checkpoints("write").read_metadata(f"{index:05d}")["shards"]
-        )
-    ]
-    return _shards_record(folder, directory, shards)
-
-
-def _shards_record(folder: IngestFolder, directory: Path, shards: Sequence[ShardEntry]) -> Record:
-    known = {directory / shard.name: shard.sha256 for shard in shards}
-    files = file_hashes(folder.root, sorted(directory.iterdir()), known=known)
-    return {"shards": [shard.model_dump(mode="json") for shard in shards], FILES: files}
+    root, index = ingest.folder.root, piece.index
+    new_ids = np.load(root / "renumber.npy", mmap_mode="r")
+    written = shards_of(ingest.folder.checkpoints(WRITE).read_metadata(f"{index:05d}"))
+    source = task_directory(root, WRITE, index)
+    with attempt(root, RENUMBER, index) as directory:
+        shards = [
+            renumber_shard(shard, source / shard.name, directory / shard.name, new_ids) for shard in written
+        ]
+    return shards_record(root, RENUMBER, index, shards)

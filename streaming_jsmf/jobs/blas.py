@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import threadpoolctl
 
 _lock = threading.Lock()
 _inside = 0
-_limits: threadpoolctl.threadpool_limits | None = None
+_limits: Any = None
 _control: ThreadPoolExecutor | None = None
+
+#: Number of imported modules, and the controller of the libraries that they had loaded.
+_controller: tuple[int, threadpoolctl.ThreadpoolController] | None = None
 
 
 @contextmanager
@@ -27,10 +32,22 @@ def single_blas_thread() -> Iterator[None]:
     """
     _enter()
     try:
-        with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        with _one_thread():
             yield
     finally:
         _leave()
+
+
+def _one_thread() -> Any:
+    """Limit the loaded BLAS libraries to one thread.
+
+    Finding the loaded libraries takes milliseconds, so they are searched again only after another import.
+    """
+    global _controller
+    modules = len(sys.modules)
+    if _controller is None or _controller[0] != modules:
+        _controller = modules, threadpoolctl.ThreadpoolController()
+    return _controller[1].limit(limits=1, user_api="blas")
 
 
 def _enter() -> None:
@@ -56,7 +73,7 @@ def _set() -> None:
     clear = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
-    _limits = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    _limits = _one_thread()
 
 
 def _restore() -> None:

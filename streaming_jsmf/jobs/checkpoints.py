@@ -13,30 +13,32 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_arrays, write_array
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     StorePath,
     child_names,
     group_names,
-    in_threads,
     inside,
     make_directory,
     node_exists,
-    read_text,
+    read_bytes,
     remove_file,
-    remove_tree,
     remove_trees,
     sha256_of,
     write_json,
 )
 
 logger = logging.getLogger(__name__)
+
+#: What a record commits: the result of a part, or a fold of parts.
+Kind: TypeAlias = Literal["part", "fold"]
 
 #: Metadata that a task returns about the files it wrote: JSON values.
 Record: TypeAlias = dict[str, Any]
@@ -69,7 +71,7 @@ def read_record(store: StorePath, name: str, hint: str) -> dict[str, Any] | None
     """
     path = _record_path(store, name) / "zarr.json"
     try:
-        attributes = dict(json.loads(read_text(path))["attributes"])
+        attributes = dict(json.loads(read_bytes(path))["attributes"])
         if not {"arrays", "scalars"} <= attributes.keys():
             raise KeyError("arrays, scalars")
         return unsealed(attributes)
@@ -202,7 +204,7 @@ class Checkpoints:
             # Keep the record: it marks the part as done and has its cost.
             record = self._record("part", part)
             if record is not None and record["attempt"]:
-                remove_tree(self._arrays(record), ignore_errors=True)
+                remove_trees(self._arrays(record))
         for fold in folds:
             for folded, known in self._metadata_in_fold(fold).items():
                 if not self.is_committed(folded):
@@ -215,7 +217,7 @@ class Checkpoints:
         record = self._record("part", key)
         return record is not None and not (record["attempt"] and node_exists(self._arrays(record)))
 
-    def damage(self, kind: str, key: str, *, arrays: bool = True) -> StoreError | None:
+    def damage(self, kind: Kind, key: str, *, arrays: bool = True) -> StoreError | None:
         """Return the error if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
         try:
             if arrays:
@@ -226,12 +228,12 @@ class Checkpoints:
             return error
         return None
 
-    def drop(self, kind: str, key: str) -> None:
+    def drop(self, kind: Kind, key: str) -> None:
         """Remove a ``part`` or ``fold`` in any state, its record first."""
         name = self._name(kind, key)
-        remove_tree(self.store / RECORDS / name, ignore_errors=True)
+        remove_trees(self.store / RECORDS / name)
         for attempt in child_names(self.store / PARTIALS, f"{name}-"):
-            remove_tree(self.store / PARTIALS / attempt, ignore_errors=True)
+            remove_trees(self.store / PARTIALS / attempt)
 
     def drop_damaged_files(self) -> None:
         """Remove parts whose record or ``FILES`` are damaged. Reads each file once."""
@@ -276,22 +278,22 @@ class Checkpoints:
         prefixes = (self._name("part", ""), self._name("fold", ""))
         for group in (self.store / RECORDS, self.store / PARTIALS):
             names = child_names(group, f"{self.stage}-")
-            remove_trees([group / name for name in names if name.startswith(prefixes)])
+            remove_trees(*(group / name for name in names if name.startswith(prefixes)))
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
         """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts."""
-        wanted = [("fold", fold), *(("part", key) for key in parts if self.keep)]
+        wanted: list[tuple[Kind, str]] = [("fold", fold), *(("part", key) for key in parts if self.keep)]
         records = {self._name(*each): self._record(*each) for each in wanted}
         return {name: str(record["attempt"]) for name, record in records.items() if record is not None}
 
-    def _name(self, kind: str, key: str) -> str:
+    def _name(self, kind: Kind, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"
 
-    def _keys(self, kind: str) -> frozenset[str]:
+    def _keys(self, kind: Kind) -> frozenset[str]:
         prefix = self._name(kind, "")
         return frozenset(name.removeprefix(prefix) for name in group_names(self.store / RECORDS, prefix))
 
-    def _record(self, kind: str, key: str) -> dict[str, Any] | None:
+    def _record(self, kind: Kind, key: str) -> dict[str, Any] | None:
         return read_record(self.store, self._name(kind, key), self.hint)
 
     def _arrays(self, record: Mapping[str, Any]) -> StorePath:
@@ -310,7 +312,7 @@ class Checkpoints:
         except (StoreError, FileNotFoundError):
             return False
 
-    def _commit(self, kind: str, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
+    def _commit(self, kind: Kind, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
         # A worker that outlives its scan must not recreate a removed store.
         if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
@@ -325,7 +327,7 @@ class Checkpoints:
         record = {"attempt": attempt.name, "arrays": digests, "scalars": scalars, "note": dict(metadata)}
         write_record(self.store, name, record)
 
-    def _read(self, kind: str, key: str) -> PartialResult:
+    def _read(self, kind: Kind, key: str) -> PartialResult:
         name, record = self._name(kind, key), self._record(kind, key)
         if record is None:
             raise self._missing(kind, key)
@@ -334,12 +336,12 @@ class Checkpoints:
         digests = {array: ArrayDigest.from_fields(fields) for array, fields in record["arrays"].items()}
         return PartialResult(read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"])
 
-    def _missing(self, kind: str, key: str) -> StoreError:
+    def _missing(self, kind: Kind, key: str) -> StoreError:
         return StoreError(f"{self.store}: record {self._name(kind, key)} is missing; {self.hint}")
 
     def _remove_fold(self, key: str) -> None:
         """Remove a fold, its record first: a record must never refer to missing arrays."""
         record = self._record("fold", key)
         if record is not None:
-            remove_tree(self.store / RECORDS / self._name("fold", key), ignore_errors=True)
-            remove_tree(self._arrays(record), ignore_errors=True)
+            remove_trees(self.store / RECORDS / self._name("fold", key))
+            remove_trees(self._arrays(record))

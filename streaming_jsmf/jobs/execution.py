@@ -22,10 +22,16 @@ from dask.utils import format_bytes
 
 from streaming_jsmf.config import ExecutionOptions
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.jobs.cluster import losses_in_one_line, running_scheduler, worker_threads
+from streaming_jsmf.jobs.cluster import (
+    LOCAL_SCHEDULERS,
+    losses_in_one_line,
+    reported,
+    require_report,
+    running_scheduler,
+    worker_threads,
+)
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.performance import LOCAL_SCHEDULERS, reported, require_report
 from streaming_jsmf.process_limits import shortage
 
 #: URL schemes of scheduler addresses supported by distributed.

@@ -26,7 +26,7 @@ from streaming_jsmf.jobs.tasks import (
     commit_part,
     commit_record,
 )
-from streaming_jsmf.storage.paths import in_threads
+from streaming_jsmf.storage.objects import in_threads
 
 logger = logging.getLogger(__name__)
 
@@ -103,19 +103,24 @@ class Job:
 
 
 def map_job(
-    task: Callable[[Any, int], Record],
+    task: Callable[[Any, Any], Record],
     context: Any,
     sizes: Sequence[int],
     checkpoints: Checkpoints,
     unit: str = "bytes",
     part: str = "part",
+    items: Sequence[Any] | None = None,
 ) -> Job:
-    """Return a job that runs ``task(context, number)`` for each of ``sizes``; see ``MapTask``.
+    """Return a job that runs ``task(context, item)`` for each of ``items``, by default the numbers; see ``MapTask``.
 
     The record that a task returns has the hashes of its files (``checkpoints.FILES``).
     """
-    parts = [Part(f"{number:05d}", size, number) for number, size in enumerate(sizes)]
-    return Job(checkpoints, MapTask(checkpoints.stage, task, context), parts, None, unit, part)
+    sources = range(len(sizes)) if items is None else items
+    parts = [
+        Part(f"{number:05d}", size, source)
+        for number, (size, source) in enumerate(zip(sizes, sources, strict=True))
+    ]
+    return Job(checkpoints, MapTask(task, context), parts, None, unit, part)
 
 
 def run_job(job: Job, executor: Executor) -> None:
@@ -124,7 +129,7 @@ def run_job(job: Job, executor: Executor) -> None:
     if job.order is None:  # a fold compares what it reads with its digest
         job.checkpoints.drop_damaged_files()
     sizes = [part.size for part in job.parts]
-    started = StageStarted(job.stage.name, sizes, job.committed(), job.unit, job.part)
+    started = StageStarted(job.checkpoints.stage, sizes, job.committed(), job.unit, job.part)
     if started.done:
         logger.info(
             "%s: %d of %d %ss were committed by an earlier run and are not computed again: %s",
@@ -148,14 +153,13 @@ def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[Non
     Polling the records works with every scheduler. Errors of the listener do not stop the block; the first one is
     raised after it.
     """
-    stop = threading.Event()
-    watch = _Watch(job, started, listener)
+    stop, seen, failures = threading.Event(), set(started.done), list[Exception]()
 
     def loop() -> None:
         pause = POLL_SECONDS
         while not stop.wait(pause):
             before = time.perf_counter()
-            watch.look()
+            _report_new(job, started, listener, seen, failures)
             # Limit requests to object stores, which cost time and money.
             pause = max(POLL_SECONDS, POLL_SHARE * (time.perf_counter() - before))
 
@@ -167,34 +171,27 @@ def watched(job: Job, started: StageStarted, listener: Listener) -> Iterator[Non
     finally:
         stop.set()
         thread.join()
-    watch.look()
-    if watch.failure is not None:
-        raise watch.failure
+    _report_new(job, started, listener, seen, failures)
+    if failures:
+        raise failures[0]
 
 
-class _Watch:
-    """Report each commit once and keep the first failure, which a thread would only print as a traceback."""
-
-    def __init__(self, job: Job, started: StageStarted, listener: Listener) -> None:
-        self.failure: Exception | None = None
-        self._job, self._started, self._listener = job, started, listener
-        self._seen = set(started.done)
-
-    def look(self) -> None:
-        """Report commits since the previous call."""
+def _report_new(
+    job: Job, started: StageStarted, listener: Listener, seen: set[int], failures: list[Exception]
+) -> None:
+    """Report commits that are not ``seen``; collect failures, which a thread would only print."""
+    try:
+        fresh = sorted(job.committed() - seen)
+        seen.update(fresh)
+        costs = in_threads(job.cost, fresh)
+    except Exception as error:
+        failures.append(error)
+        return
+    for index, cost in zip(fresh, costs, strict=True):
         try:
-            fresh = sorted(self._job.committed() - self._seen)
-            self._seen.update(fresh)
-            costs = in_threads(self._job.cost, fresh)
+            listener(PartitionCommitted(started.stage, index, started.sizes[index], cost))
         except Exception as error:
-            self.failure = self.failure or error
-            return
-        for index, cost in zip(fresh, costs, strict=True):
-            try:
-                size = self._started.sizes[index]
-                self._listener(PartitionCommitted(self._started.stage, index, size, cost))
-            except Exception as error:
-                self.failure = self.failure or error
+            failures.append(error)
 
 
 def run_steps(

@@ -27,10 +27,6 @@ Key: TypeAlias = tuple[str, int]
 class Reduction(Protocol):
     """Computes results of parts and folds them. Implementations are small, frozen and sent to workers."""
 
-    @property
-    def name(self) -> str:
-        """Name of the stage in records and messages."""
-
     def compute(self, source: Any, /) -> PartialResult:
         """Read a part and return its contribution. Runs in a worker with one BLAS thread."""
 
@@ -40,13 +36,14 @@ class Reduction(Protocol):
 
 @dataclass(frozen=True)
 class MapTask:
-    """A stage without a reduction: the module-level ``task(context, number)`` writes files and returns a record.
+    """A stage without a reduction: the module-level ``task(context, source)`` writes files and returns a record.
+
+    ``source`` is that of the ``Part``.
 
     After a kill the task may run again and overwrite the files of its first run.
     """
 
-    name: str
-    task: Callable[[Any, int], Record]
+    task: Callable[[Any, Any], Record]
     context: Any
 
 
@@ -101,7 +98,7 @@ def commit_record(checkpoints: Checkpoints, stage: MapTask, part: Part) -> str:
         started = time.perf_counter()
         record = stage.task(stage.context, part.source)
         checkpoints.commit_metadata(part.key, {**record, **_cost_since(started).fields()})
-    return f"{stage.name}-part-{part.key}"
+    return f"{checkpoints.stage}-part-{part.key}"
 
 
 def commit_part(
@@ -112,7 +109,7 @@ def commit_part(
     ``step`` is the fold that takes the part, if any; ``after`` only orders tasks.
     """
     del after
-    token = f"{stage.name}-part-{part.key}"
+    token = f"{checkpoints.stage}-part-{part.key}"
     if checkpoints.is_committed(part.key) or (step is not None and checkpoints.has_fold(step.fold)):
         return token
     if part.source is None:
@@ -154,7 +151,7 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: 
             # A worker that was considered lost may have committed the same fold and removed its inputs.
             if not _is_done(checkpoints, step):
                 raise
-    return f"{stage.name}-fold-{step.fold}"
+    return f"{checkpoints.stage}-fold-{step.fold}"
 
 
 def _is_done(checkpoints: Checkpoints, step: Step) -> bool:

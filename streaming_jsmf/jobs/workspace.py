@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError
 from streaming_jsmf.fingerprint import differences, fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
@@ -113,12 +113,16 @@ class Workspace:
         anything else at this path instead of raising the errors of ``require_same``.
         """
         arrays = arrays or {}
-        if replace and not self._is_same():
+        try:
+            self.require_same()
+        except StreamingJSMFError as error:
+            if not replace:
+                raise
+            if isinstance(error, StoreError):
+                logger.warning("%s: cannot be read and is made again", self.root)
             self.remove()
         if is_free(self.root):
             self._create(arrays)
-        elif not replace:
-            self.require_same()
         return {name: digest(values) for name, values in arrays.items()}
 
     def require_same(self) -> None:
@@ -133,10 +137,11 @@ class Workspace:
         stored = read_attributes(self.root, hint=self.hint) if node_exists(self.root) else {}
         if stored.get("kind") != self.kind:
             raise InputError(
-                f"{self.root} is the place of unfinished work and holds something else; move it away or choose "
+                f"{self.root} is reserved for unfinished work and contains something else; move it away or choose "
                 "another target"
             )
-        if differing := differences(dict(stored["arguments"]), self.arguments):
+        if stored.get("request") != self.request:
+            differing = differences(stored.get("arguments") or {}, self.arguments)
             raise SettingsMismatchError(
                 f"{self.root} holds an {self.kind} that differs in {differing}; finish it with its own command, or "
                 "remove that directory"
@@ -147,8 +152,10 @@ class Workspace:
         remove_store(self.root, ignore_errors=True)
 
     @contextmanager
-    def acquire(self, *, replace: bool = False) -> Iterator[Commit | None]:
-        """Lock the target and start the work; on exit, remove a workspace without committed tasks.
+    def acquire(
+        self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False
+    ) -> Iterator[Commit | None]:
+        """Lock the target and start the work with ``arrays``; on exit, remove a workspace without committed tasks.
 
         Yields
         ------
@@ -174,7 +181,7 @@ class Workspace:
                     return
             if self.exists() and not self.steps_done:
                 self.remove()
-            self.start()
+            self.start(arrays)
             try:
                 yield partial(self._commit, None if exists and replace else self.request, exists)
             finally:
@@ -209,16 +216,6 @@ class Workspace:
                 f"{self.target / others[0]} does not belong to the {self.what}; move it away and run the same command "
                 "again"
             )
-
-    def _is_same(self) -> bool:
-        if not node_exists(self.root):
-            return False
-        try:
-            stored = read_attributes(self.root)
-        except StreamingJSMFError:
-            logger.warning("%s: cannot be read and is made again", self.root)
-            return False
-        return (stored.get("kind"), stored.get("request")) == (self.kind, self.request)
 
     def _create(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         with store_written(self.root) as beside:

@@ -6,39 +6,146 @@ Finishing the store therefore also finishes an interrupted change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
-from streaming_jsmf.corpus.format import Corpus
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.format import Corpus, corpus_root
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.manifest import Manifest, PartitionEntry, with_corpus, with_third_moment
+from streaming_jsmf.moments.manifest import (
+    Manifest,
+    PartitionEntry,
+    with_corpus,
+    with_third_moment,
+    words_digest,
+)
 from streaming_jsmf.moments.memory import require_scan_memory
-from streaming_jsmf.moments.partition import load_partitions
+from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.run import run_stages
-from streaming_jsmf.moments.store import remove_leftovers, replace_manifest, words_digest
+from streaming_jsmf.moments.run import run_stages, switch
 from streaming_jsmf.storage.paths import join, normalise
+
+#: Applies a step to a store; the caller holds its lock.
+Apply: TypeAlias = Callable[..., Moments]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of the manifest: ``apply(store, execution, executor, mark=mark)`` returns the changed store.
+
+    The store keeps ``mark`` of its last step in the manifest, so that a repeated request finds it.
+    """
+
+    mark: str
+    apply: Apply
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
+
+    Attributes
+    ----------
+    remove
+        Paths of corpora, names or hashes of shards.
+    add
+        Paths or URLs of corpora with the same words.
+    merge
+        Paths of moments stores.
+    third_moment
+        With another change: add the third moment of the resulting store, if it has none.
+    rebase
+        Recompute the basis of a store with a sample from all its documents.
+    """
+
+    remove: Sequence[str] = ()
+    add: Sequence[str] = ()
+    merge: Sequence[str] = ()
+    third_moment: bool = False
+    rebase: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something to change besides the third moment."""
+        return bool(self.remove or self.add or self.merge or self.rebase)
+
+    def steps(self, corpus: str) -> tuple[Step, ...]:
+        """The steps of these changes, in order; each is applied atomically."""
+        of_corpora = self.remove or self.add or self.rebase
+        applied: list[Apply] = [partial(change_corpora, changes=self)] if of_corpora else []
+        applied += [partial(merge_stores, other=other) for other in self.merge]
+        asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
+        if self.rebase:
+            asked.append("+ rebase")
+        if self.third_moment:
+            applied.append(add_third_moment)
+            asked.append("+ third moment")
+        return tuple(Step(key_of(*map(str, asked), str(i)), apply) for i, apply in enumerate(applied))
+
+
+def steps_begun(stored: Moments | None, steps: Sequence[Step]) -> int:
+    """Number of steps of an interrupted request that the manifest contains, or 0 to start again.
+
+    The mark of the last step stays in the manifest. If the store is complete and cleared, the same steps are a new
+    request.
+    """
+    if stored is None:
+        return 0
+    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == stored.manifest.change), 0)
+    return begun if begun < len(steps) or not stored.is_cleared() else 0
+
+
+def require_changeable(
+    found: Moments,
+    corpus: str | Path | Corpus,
+    settings: ScanSettings | None,
+    changes: Changes,
+    keep_partitions: bool,
+) -> None:
+    """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
+    # The third moment does not have to match: it is added on request, and never removed.
+    ours = replace(found.settings, third_moment=False)
+    if settings is not None and ours != replace(settings, third_moment=False):
+        raise SettingsMismatchError(
+            f"{found.path}: has settings of its own, which cannot change; omit the options of the scan, or scan "
+            "into another path"
+        )
+    if keep_partitions and not found.manifest.keep_partitions:
+        raise SettingsMismatchError(
+            f"{found.path}: was started without --keep-partitions; scan into another path to keep them"
+        )
+    removed = {normalise(name) for name in changes.remove}
+    place = corpus_root(corpus)
+    fingerprints = {entry.fingerprint for entry in found.manifest.corpora}
+    if place not in removed and opened(corpus).fingerprint not in fingerprints:
+        listed = ", ".join(found.manifest.paths)
+        raise SettingsMismatchError(
+            f"{found.path}: was not made of {place} but of {listed}; give one of these"
+        )
+
+
+def opened(corpus: str | Path | Corpus) -> Corpus:
+    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
 
 
 def change_corpora(
-    store: Moments,
-    names: Sequence[str],
-    corpora: Sequence[Corpus],
-    execution: Execution,
-    executor: Executor,
-    *,
-    mark: str,
-    rebase: bool = False,
+    store: Moments, execution: Execution, executor: Executor, *, changes: Changes, mark: str
 ) -> Moments:
-    """Remove what ``names`` lists, then add ``corpora``, atomically. The caller holds the lock of the store.
+    """Remove corpora and shards, then add corpora, atomically. The caller holds the lock of the store.
 
-    ``names`` are paths of corpora, or paths, names or hashes of shards, of a store that keeps its partitions;
-    ``corpora`` have the words of the store. Scan 1 reads only the new corpora; after a removal the kept results of
-    the remaining parts are folded again. Scan 2 reads all corpora, since the basis has changed. The result has the
-    bits of a store scanned from the same documents at once. A store with a sample keeps its basis when documents are
-    added, and every scan reads only the new corpora, unless ``rebase`` recomputes the basis from all documents.
-    ``mark`` is written to the manifest and identifies the change after an interruption.
+    Removals need a store that keeps its partitions; added corpora have the words of the store. Scan 1 reads only the
+    new corpora; after a removal the kept results of the remaining parts are folded again. Scan 2 reads all corpora,
+    since the basis has changed. The result has the bits of a store scanned from the same documents at once. A store
+    with a sample keeps its basis when documents are added, and every scan reads only the new corpora, unless
+    ``rebase`` recomputes the basis from all documents. ``mark`` is written to the manifest and identifies the change
+    after an interruption.
 
     Raises
     ------
@@ -49,10 +156,11 @@ def change_corpora(
     StoreError
         If the store or one of its corpora is damaged.
     """
+    names, corpora = changes.remove, [open_corpus(path) for path in changes.add]
     if names and not store.manifest.keep_partitions:
         raise InputError(
-            f"{store.path}: does not keep its partitions, so nothing can be taken out; scan what is to stay into "
-            "another store (with --keep-partitions, to remove from that one later)"
+            f"{store.path}: does not keep its partitions, so nothing can be removed; scan what is to stay into "
+            "another store (with --keep-partitions, to remove documents from it later)"
         )
     after = _without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
@@ -64,7 +172,7 @@ def change_corpora(
         after = with_corpus(after, corpus)
     if not after.partitions:
         raise InputError(f"{store.path}: nothing would be left of the store; delete it instead")
-    if rebase:
+    if changes.rebase:
         after = after.with_new_basis()
     elif not names:
         after = after.on_basis_of(store.manifest)
@@ -73,23 +181,15 @@ def change_corpora(
     if not store.is_complete():
         # Finish an earlier interruption first, so that a failed change can fall back on a complete store.
         run_stages(store, executor, corpora)
-    return _switched(store, after, executor, corpora)
-
-
-def _switched(store: Moments, after: Manifest, executor: Executor, corpora: Sequence[Corpus]) -> Moments:
-    """Replace the manifest and run the missing stages; restore the old manifest if the input is bad."""
-    if store.reads_twice:
-        # Detect a moved corpus now, not after scan 1.
-        load_partitions(after, store.path, corpora)
-    before, store = store, replace_manifest(store, after)
+    before, store = store, switch(store, after, corpora)
     try:
         run_stages(store, executor, corpora)
     except (InputError, StoreError):
         # Once scan 1 is committed the input was good, and the change can only be completed.
         if before.has_outcome("range"):
-            replace_manifest(before, before.manifest)
+            before.replace_manifest(before.manifest)
             # Folded parts have lost their arrays, which another folding order would need.
-            remove_leftovers(before)
+            before.remove_leftovers()
         raise
     return store
 
@@ -104,10 +204,7 @@ def add_third_moment(store: Moments, execution: Execution, executor: Executor, *
     """
     after = with_third_moment(store.manifest).changed(change=mark)
     require_scan_memory(after, store.path, execution)
-    if not store.settings.third_moment:
-        # Detect a moved corpus before the store becomes incomplete.
-        load_partitions(after, store.path)
-    store = replace_manifest(store, after)
+    store = switch(store, after)
     run_stages(store, executor)
     return store
 
@@ -152,7 +249,7 @@ def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
                 named.append((number, shard, place))
     if not found and len(named) > 1:
         places = ", ".join(place for *_, place in named)
-        raise InputError(f"{name} could be any of {places}; give the path of the one that is meant")
+        raise InputError(f"{name} could be any of {places}; give the path of one")
     return found or {(number, shard) for number, shard, _ in named}
 
 

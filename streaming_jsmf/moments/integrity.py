@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
-from streaming_jsmf.moments.reader import WORDS, Moments
-from streaming_jsmf.moments.stages.base import Scan, repair_hint
+from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Kind
+from streaming_jsmf.moments.store import WORDS, Scan, Store, repair_hint
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import StorePath
 
 
-@dataclass(frozen=True)
-class DamagedResults:
-    """Damage to the parts and folds of a scan: errors by key, and the keys of intact folds and parts."""
-
-    folds: Mapping[str, StoreError]
-    parts: Mapping[str, StoreError]
-    intact_folds: frozenset[str]
-    intact_parts: frozenset[str]
-
-
-def require_intact(store: Moments) -> None:
-    """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message has the remedy."""
+def require_intact(store: Store) -> None:
+    """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message says what to do."""
     for error in damage(store):
         raise error
 
 
-def damage(store: Moments) -> Iterator[StoreError]:
+def damage(store: Store) -> Iterator[StoreError]:
     """Yield the errors of all damaged results: final arrays, and the folds and parts that a complete store keeps."""
     yield from damage_of_groups(store).values()
     yield from damage_of_outcome(store, WORDS)
@@ -39,11 +27,10 @@ def damage(store: Moments) -> Iterator[StoreError]:
         yield from damage_of_outcome(store, stage.name)
     for stage in store.stages if store.is_complete() else ():
         for scan in stage.scans(store) if stage.keeps_fold(store.settings) else ():
-            found = damage_of_scan(store.checkpoints(stage.name), scan, finished=True)
-            yield from (*found.folds.values(), *found.parts.values())
+            yield from damage_of_scan(store.checkpoints(stage.name), scan, finished=True).values()
 
 
-def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
+def damage_of_outcome(store: Store, stage: str) -> Iterator[StoreError]:
     """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays one at a time.
 
     A missing stage is not damaged, but a missing vocabulary is.
@@ -59,7 +46,7 @@ def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
         yield StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {repair_hint(store.path)}")
 
 
-def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
+def damage_of_word_ids(store: Store) -> Mapping[int, StoreError]:
     """Damage to the word ids of each corpus, by corpus index."""
     errors = {
         number: _error_of(partial(store.word_ids, entry))
@@ -68,42 +55,48 @@ def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
     return {number: error for number, error in errors.items() if error is not None}
 
 
-def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
+def damage_of_groups(store: Store) -> Mapping[StorePath, StoreError]:
     """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
     hint, places = repair_hint(store.path), (store.path / PARTIALS, store.path / RECORDS)
     errors = {place: _error_of(partial(read_attributes, place, hint=hint)) for place in places}
     return {place: error for place, error in errors.items() if error is not None}
 
 
-def damage_of_scan(checkpoints: Checkpoints, scan: Scan, *, finished: bool) -> DamagedResults:
-    """Damage to parts and folds of a scan. Reads the arrays of those that are needed, one result at a time.
+def damage_of_scan(
+    checkpoints: Checkpoints, scan: Scan, *, finished: bool
+) -> dict[tuple[Kind, str], StoreError]:
+    """Damage to parts and folds of a scan, by kind and key. Reads the arrays of those that are needed, one at a time.
 
     ``finished``: whether the stage is complete, so that the last fold and all kept parts must exist. Otherwise only
     folds and parts that are not folded are needed.
     """
     keys, folds, parts = scan.keys, checkpoints.folds(), checkpoints.parts()
-    bad_folds = _damages(checkpoints, "fold", folds)
+    damaged = _damaged(checkpoints, "fold", folds)
     if finished and scan.order.total not in folds:
-        bad_folds[scan.order.total] = _missing(checkpoints.store, "the last fold")
-    intact = folds - bad_folds.keys()
-    folded = {keys[number] for number in scan.order.covered(intact)}
+        damaged["fold", scan.order.total] = _missing(checkpoints.store, "the last fold")
+    folded = {keys[number] for number in scan.order.covered(intact(folds, "fold", damaged))}
     kept = folded if checkpoints.keep and finished else set()
     # Only the record remains of parts that are folded and not kept, and of parts of an earlier state.
     needed = set(keys) - folded | kept
-    bad_parts = _damages(checkpoints, "part", parts & needed)
-    bad_parts |= _damages(checkpoints, "part", parts - needed, arrays=False)
+    damaged |= _damaged(checkpoints, "part", parts & needed)
+    damaged |= _damaged(checkpoints, "part", parts - needed, arrays=False)
     for key in sorted(kept - parts):
-        bad_parts[key] = _missing(checkpoints.store, f"the kept part {key}")
-    return DamagedResults(bad_folds, bad_parts, intact, parts - bad_parts.keys())
+        damaged["part", key] = _missing(checkpoints.store, f"the kept part {key}")
+    return damaged
 
 
-def _damages(
-    checkpoints: Checkpoints, kind: str, keys: frozenset[str] | set[str], *, arrays: bool = True
-) -> dict[str, StoreError]:
+def intact(keys: frozenset[str], kind: Kind, damaged: Collection[tuple[Kind, str]]) -> set[str]:
+    """The keys of parts or folds without those that are damaged."""
+    return {key for key in keys if (kind, key) not in damaged}
+
+
+def _damaged(
+    checkpoints: Checkpoints, kind: Kind, keys: frozenset[str], *, arrays: bool = True
+) -> dict[tuple[Kind, str], StoreError]:
     found = {key: checkpoints.damage(kind, key, arrays=arrays) for key in sorted(keys)}
     # A worker of an earlier run may still be folding; a result that it has just removed is not damaged.
     still = checkpoints.parts() if kind == "part" else checkpoints.folds()
-    return {key: error for key, error in found.items() if error is not None and key in still}
+    return {(kind, key): error for key, error in found.items() if error is not None and key in still}
 
 
 def _missing(store: StorePath, what: str) -> StoreError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from streaming_jsmf.config import ScanSettings
@@ -23,7 +24,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.arrays import digest, read_attributes, verified
 from streaming_jsmf.storage.paths import StorePath, node_exists
 from streaming_jsmf.validation import Strict, explain
 
@@ -37,13 +38,21 @@ ALGORITHM_VERSION = 5
 #: As ``ALGORITHM_VERSION``, for settings with a sample only.
 SAMPLE_VERSION = 3
 
+#: Name prefix of the arrays that ``WordIds`` describes.
+WORD_IDS = "columns-"
+
 
 class WordIds(Strict):
-    """Describes an array with the id in the store of each word of a corpus ."""
+    """Describes an array with the id in the store of each word of a corpus; its name is derived from its values."""
 
     name: str
     sha256: str
     n_words: int
+
+    @classmethod
+    def of(cls, ids: NDArray[np.int64]) -> WordIds:
+        sha256 = digest(ids).sha256
+        return cls(name=f"{WORD_IDS}{sha256[:16]}", sha256=sha256, n_words=len(ids))
 
 
 class CorpusEntry(Strict):
@@ -278,23 +287,20 @@ def read_manifest(path: StorePath) -> Manifest:
         refuse_lost_root(path)
         if isinstance(path, Path) and (path / "manifest.json").exists():
             raise InputError(
-                f"{path}: is a corpus, not a moments store; scan makes one of it, or fit does all at once"
+                f"{path}: is a corpus, not a moments store; make one from it with scan, or use fit for all steps"
             )
         raise InputError(f"{path}: no moments store is here; make one with streaming-jsmf scan CORPUS {path}")
-    attributes = read_attributes(path)
+    attributes, hint = read_attributes(path), "delete the store and scan again"
     if attributes.get("kind") != KIND:
         raise InputError(f"{path}: this is not a moments store; give the path that scan or fit wrote")
-    fields, hint = attributes.get("manifest"), "delete the store and scan again"
-    if not isinstance(fields, dict) or "format_version" not in fields:
-        raise StoreError(f"{path}/zarr.json: the manifest is missing or damaged; {hint}")
-    if fields["format_version"] != FORMAT_VERSION:
-        raise InputError(
-            f"{path}: format version {fields['format_version']} is unknown; this release reads {FORMAT_VERSION}"
-        )
-    if attributes.get("manifest_sha256") != fingerprint(fields):
-        raise StoreError(f"{path}/zarr.json: the manifest differs from its sha256; {hint}")
+    fields = attributes.get("manifest")
+    if not isinstance(fields, dict):
+        raise StoreError(f"{path}/zarr.json: the manifest is missing; {hint}")
+    fields = {**fields, "sha256": attributes.get("manifest_sha256")}
     try:
-        manifest = Manifest.model_validate(fields)
+        manifest = Manifest.model_validate(
+            verified(path, fields, FORMAT_VERSION, what="the fields of the manifest", hint=hint)
+        )
     except ValidationError as error:
         raise StoreError(
             f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); {hint}"
@@ -304,11 +310,16 @@ def read_manifest(path: StorePath) -> Manifest:
     return manifest
 
 
+def words_digest(words: Sequence[str]) -> str:
+    """sha256 of a vocabulary, equal to the digest of its array in a store."""
+    return digest(np.array(words, dtype=object)).sha256
+
+
 def refuse_lost_root(path: StorePath) -> None:
     """Raise ``StoreError`` if ``path`` is a store without its root metadata, the only copy of the manifest."""
     if isinstance(path, Path) and (path / RECORDS).exists() and (path / PARTIALS).exists():
         raise StoreError(
-            f"{path}/zarr.json is missing, and with it what the store was made of; put it back from a copy, or delete "
+            f"{path}/zarr.json is missing, and with it the description of the store; restore it from a copy, or delete "
             "the store and scan again"
         )
 

@@ -13,20 +13,14 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.manifest import Manifest, WordIds
+from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.run import run_stages
 from streaming_jsmf.moments.stages.range import reindex
-from streaming_jsmf.moments.store import (
-    describe_word_ids,
-    replace_manifest,
-    words_digest,
-    write_empty_store,
-    write_word_ids,
-)
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.moments.store import write_empty_store, write_word_ids
+from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.replace import store_written
 
 logger = logging.getLogger(__name__)
@@ -45,9 +39,9 @@ class Union:
 
 
 def merge_stores(
-    store: Moments, other: StorePath, execution: Execution, executor: Executor, *, mark: str
+    store: Moments, execution: Execution, executor: Executor, *, other: str, mark: str
 ) -> Moments:
-    """Merge a complete store into ``store``, after its own parts. Rows are matched by word.
+    """Merge the complete store at ``other`` into ``store``, after its own parts. Rows are matched by word.
 
     The caller holds the lock of ``store``. Scan 1 reads no corpus. If both stores keep their partitions and have the
     same words, the parts are folded in order, and the result has the bits of a single store; otherwise the second
@@ -59,9 +53,9 @@ def merge_stores(
     moved, sketches have different words, or the words differ and the store is at a URL; ``StoreError`` if a store is
     incomplete or damaged.
     """
-    path, second = store.path, read_store(other)
+    path, second = store.path, read_store(store_path(other, "a moments store"))
     if _is_merged(store, second):
-        raise InputError(f"{other} is in {path} already; a document counts once: leave it out")
+        raise InputError(f"{second.path} is in {path} already; a document counts once: leave it out")
     _require_mergeable(store, second)
     _require_complete(store)
     _require_complete(second)
@@ -70,10 +64,10 @@ def merge_stores(
         _require_local(path)
     _require_same_probes(store, second, union)
     word_ids = _word_ids(second, union)
-    described = [None if ids is None else describe_word_ids(ids) for ids in word_ids]
+    described = [None if ids is None else WordIds.of(ids) for ids in word_ids]
     manifest = _merged_manifest(store.manifest, second.manifest, union, described).changed(change=mark)
     if store.manifest.keep_partitions and not manifest.keep_partitions:
-        logger.warning("%s does not keep its partitions any more: %s is one part of it", path, other)
+        logger.warning("%s no longer keeps its partitions: %s is one part of it", path, second.path)
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
         # Detect a moved corpus before anything changes.
@@ -81,7 +75,7 @@ def merge_stores(
     if union.same:
         write_word_ids(path, word_ids)
         _copy_parts(store, second, manifest)
-        merged = replace_manifest(store, manifest)
+        merged = store.replace_manifest(manifest)
     else:
         merged = _rebuilt(store, second, manifest, union, word_ids)
     run_stages(merged, executor)
@@ -157,7 +151,7 @@ def _require_same_probes(store: Moments, second: Moments, union: Union) -> None:
         )
     if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
-            f"{second.path}: has other words than {store.path}, and a sketch hangs on the places of the words; "
+            f"{second.path}: has other words than {store.path}, and a sketch depends on the ids of the words; "
             "scan with --range factors to merge, or ingest both corpora with one vocabulary"
         )
 
@@ -166,20 +160,20 @@ def _require_local(path: StorePath) -> Path:
     """Return a local path; a store with new words replaces the old one by a rename."""
     if not isinstance(path, Path):
         raise InputError(
-            f"{path}: stores with different words are merged by a rename, which object stores lack; merge them in a "
-            "local directory, then copy that"
+            f"{path}: stores with different words are merged by a rename, which object stores do not support; merge "
+            "them in a local directory, then copy the result"
         )
     return path
 
 
 def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
-    places = {word: i for i, word in enumerate(first)}
+    ids = {word: i for i, word in enumerate(first)}
     words = list(first)
     for word in second:
-        if word not in places:
-            places[word] = len(words)
+        if word not in ids:
+            ids[word] = len(words)
             words.append(word)
-    return Union(tuple(words), np.array([places[word] for word in second], np.int64))
+    return Union(tuple(words), np.array([ids[word] for word in second], np.int64))
 
 
 def _copy_parts(store: Moments, second: Moments, manifest: Manifest) -> None:
@@ -203,10 +197,10 @@ def _rebuilt(
 ) -> Moments:
     """A store over the union of the words, written next to the first and then renamed over it."""
     with store_written(_require_local(store.path), overwrite=True) as beside:
-        made = write_empty_store(beside, manifest, union.words)
+        write_empty_store(beside, manifest, union.words)
         own_ids = (store.word_ids(entry) for entry in store.manifest.corpora)
         write_word_ids(beside, [*own_ids, *word_ids])
-        checkpoints, keys = made.checkpoints("range"), manifest.part_keys
+        checkpoints, keys = Moments(beside, manifest).checkpoints("range"), manifest.part_keys
         own = np.arange(store.n_words)
         for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
             fold = source.checkpoints("range").read_fold(source.total)

@@ -1,18 +1,9 @@
-"""A moments store as its readers see it: records, verified arrays, and eigenpairs for any supported K.
-
-Layout::
-
-    MOMENTS/            attributes: kind, manifest
-      word              vocabulary
-      row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
-      records/          one attributes-only group for each commit
-      partials/         partition results that are not folded yet; removed when a stage is complete
-"""
+"""Moments as inference reads them: sums, factor, sample, eigenpairs for any supported K, and the third moment."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,37 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of, read_record
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
-from streaming_jsmf.linalg.panels import each
-from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, read_manifest
-from streaming_jsmf.moments.stages import stage_named, stages_of
-from streaming_jsmf.moments.stages.base import Stage, Variable, repair_hint
-from streaming_jsmf.moments.stages.sample import VARIABLES, factor_of, sample_block
+from streaming_jsmf.moments.manifest import read_manifest
+from streaming_jsmf.moments.stages import stages_of
+from streaming_jsmf.moments.stages.sample import factor_of, read_sample
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.paths import StorePath, store_path
-
-#: Name of the vocabulary's record; the vocabulary is written when the store is created.
-WORDS = "words"
-
-VOCABULARY = {"word": Variable(("word",), "vocabulary")}
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Store):
     """Statistics of a corpus in a moments store. Arrays are read and verified on first access.
 
     ``open_moments`` opens a complete store; ``read_store`` also opens one whose scan is unfinished.
     """
-
-    path: StorePath
-    manifest: Manifest
 
     def __repr__(self) -> str:
         return f"Moments({str(self.path)!r}, {self.n_words} words, up to {self.settings.max_topics} topics)"
@@ -61,109 +40,8 @@ class Moments:
         return str(self.path)
 
     @cached_property
-    def settings(self) -> ScanSettings:
-        return self.manifest.scan_settings
-
-    @property
-    def n_words(self) -> int:
-        """Number of words, N."""
-        return self.manifest.n_words
-
-    @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages of a complete store, in order."""
         return stages_of(self.settings)
-
-    @property
-    def reads_twice(self) -> bool:
-        """Whether any stage after scan 1 reads the corpora."""
-        return sum(stage.reads_corpora for stage in self.stages) > 1
-
-    @cached_property
-    def total(self) -> str:
-        """Key of the last fold of scan 1, which covers all parts of the store."""
-        return self.manifest.order.total
-
-    @property
-    def base(self) -> str:
-        """Key of the fold of scan 1 that the basis is computed from."""
-        return self.manifest.base or self.total
-
-    @property
-    def missing_stages(self) -> tuple[str, ...]:
-        """Names of the stages that are not committed yet."""
-        return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
-
-    def checkpoints(self, stage: str) -> Checkpoints:
-        made = stage_named(stage)
-        keep = self.manifest.keep_partitions and made.keeps_parts
-        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
-
-    def outcome(self, stage: str) -> dict[str, Any] | None:
-        """The committed record of a stage (digests, scalars, history), or None.
-
-        A record that covers other partitions or words than the manifest belongs to an earlier state and is ignored.
-        """
-        record = read_record(self.path, stage, repair_hint(self.path))
-        return record if record is not None and record.get("covers") == self.covers(stage) else None
-
-    def has_outcome(self, stage: str) -> bool:
-        """Whether a stage is committed and its record intact."""
-        try:
-            return self.outcome(stage) is not None
-        except StoreError:
-            return False
-
-    def is_complete(self) -> bool:
-        """Whether all stages are committed and their records intact."""
-        return all(self.has_outcome(stage.name) for stage in self.stages)
-
-    def scalars(self, stage: str) -> Mapping[str, float]:
-        """Scalars of a finished stage."""
-        record = self.outcome(stage)
-        assert record is not None, "stages run in order"
-        scalars: Mapping[str, float] = record["scalars"]
-        return scalars
-
-    def covers(self, stage: str) -> str:
-        """Key of everything that the outcome of a stage is computed from."""
-        if stage == WORDS:
-            return self.manifest.vocabulary
-        made = stage_named(stage)
-        fold = self.base if made.of_base else self.total
-        if not made.inputs:
-            return fold
-        # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
-        found = (self._fields_of(name) for name in made.inputs)
-        return key_of(fold, *("" if fields is None else fields["sha256"] for fields in found))
-
-    @property
-    def covered_fold(self) -> str | None:
-        """Key of the fold that the committed outcome of scan 1 covers, in this manifest or an earlier one."""
-        record = read_record(self.path, "range", repair_hint(self.path))
-        return None if record is None else str(record.get("covers"))
-
-    @property
-    def record_names(self) -> tuple[str, ...]:
-        return (WORDS, *(stage.name for stage in self.stages))
-
-    def _fields_of(self, name: str) -> dict[str, Any] | None:
-        """The committed digest of a final array as stored in its record, or None."""
-        maker = next((stage for stage in self.record_names if name in variables_of(stage)), None)
-        record = None if maker is None else self.outcome(maker)
-        fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
-        return fields
-
-    def array_digest(self, name: str) -> ArrayDigest:
-        """The committed digest of a final array. Raises ``StoreError`` if its stage is not complete."""
-        fields = self._fields_of(name)
-        if fields is None:
-            raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
-        return ArrayDigest.from_fields(fields)
-
-    def read(self, name: str) -> NDArray[Any]:
-        """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
-        return read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -204,19 +82,7 @@ class Moments:
 
     def sample(self) -> csr_array[Any]:
         """H_s of a scan with ``sample`` (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), read on each call."""
-        share = self.manifest.sample_share
-        assert share is not None, "a sampled store"
-        arrays = dict(zip(VARIABLES, each(self.read, VARIABLES), strict=True))
-        return sample_block(arrays, self.n_words, share * self.scalars("range")["total_weight"])
-
-    def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
-        """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
-        known = entry.word_ids
-        if known is None:
-            return None
-        expected = ArrayDigest(known.sha256, (known.n_words,), "int64")
-        ids: NDArray[np.int64] = read_array(self.path, known.name, expected, hint=repair_hint(self.path))
-        return ids
+        return read_sample(self)
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         """sha256 of the arrays by name, which identify these moments; the third moment is included on request."""
@@ -261,7 +127,7 @@ class Moments:
             corpus, *more = self.manifest.paths
             added = f", then --add {', '.join(more)}" if more else ""
             raise TooFewFactorsError(
-                f"{self.path}: this scan carries up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
+                f"{self.path}: this scan supports up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
                 f"scan {corpus} OTHER_MOMENTS --max-topics {n_topics}{added}"
             )
         pairs = self._all_eigenpairs
@@ -386,11 +252,6 @@ def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
             f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
         )
     return store
-
-
-def variables_of(stage: str) -> Mapping[str, Variable]:
-    """The final arrays of a stage, or those of the vocabulary."""
-    return VOCABULARY if stage == WORDS else stage_named(stage).variables
 
 
 def _versions(seen: list[dict[str, str]]) -> dict[str, str]:

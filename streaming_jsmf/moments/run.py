@@ -7,10 +7,11 @@ corpora. The bits are the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate, compress, pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,33 +20,46 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, forget_record
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Kind, forget_record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import Job, run_job
 from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import (
-    DamagedResults,
     damage_of_groups,
     damage_of_outcome,
     damage_of_scan,
     damage_of_word_ids,
+    intact,
 )
-from streaming_jsmf.moments.manifest import Manifest
+from streaming_jsmf.moments.manifest import Manifest, words_digest
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import WORDS, Moments
-from streaming_jsmf.moments.stages.base import Scan, Stage
-from streaming_jsmf.moments.store import commit_stage, remove_leftovers, words_digest, write_word_ids
+from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store, write_word_ids
 from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
+AnyStore = TypeVar("AnyStore", bound=Store)
+
 #: Returns the partitions of a store; the first call locates them.
 Partitions = Callable[[], tuple[Partition, ...]]
 
 
-def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
+def switch(store: AnyStore, after: Manifest, corpora: Sequence[Corpus] = ()) -> AnyStore:
+    """Replace the manifest of a store, and return the store; ``corpora`` as in ``run_stages``.
+
+    If a stage will read all corpora, they are located first: a moved corpus is refused before anything changes.
+    """
+    before = store.manifest
+    new_basis = (before.partitions, before.base) != (after.partitions, after.base)
+    new_tensor = after.scan_settings.third_moment and not store.settings.third_moment
+    if new_tensor or (store.reads_twice and new_basis):
+        load_partitions(after, store.path, corpora)
+    return store if after == before else store.replace_manifest(after)
+
+
+def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
     """Run the missing and damaged stages of a store, then clear leftovers.
 
     Each scan of a stage is one pass over the partitions that are not committed. Corpora that are not in ``corpora``
@@ -64,10 +78,10 @@ def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = (
         if stage.keeps_parts and store.manifest.keep_partitions:
             _compute_kept_parts(store, stage, executor, load)
     # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
-    remove_leftovers(store)
+    store.remove_leftovers()
 
 
-def _run_stage(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _run_stage(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
@@ -78,7 +92,7 @@ def _run_stage(store: Moments, stage: Stage, executor: Executor, load: Partition
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
         history = [note for scan in scans for note in checkpoints.history(scan.keys)]
-        commit_stage(store, stage.name, final.arrays, final.scalars, history)
+        store.commit(stage.name, final.arrays, final.scalars, history)
         if not stage.keeps_fold(store.settings):
             checkpoints.clear()
 
@@ -97,7 +111,7 @@ def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Parti
     )
 
 
-def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
+def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
     """Discard damaged results of a stage; return whether something is lost that running the stage recomputes.
 
     A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
@@ -111,31 +125,34 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
     checkpoints = store.checkpoints(stage.name)
     for scan in stage.scans(store):
         found = damage_of_scan(checkpoints, scan, finished=complete and kept)
-        _refuse_lost_merges(store, scan, found)
-        _warn_each(found.folds.values(), "the fold is taken back")
-        _warn_each(found.parts.values(), "the part is taken back")
-        for kind, keys in (("fold", found.folds), ("part", found.parts)):
-            for key in keys:
-                checkpoints.drop(kind, key)
-        if complete and kept and scan.order.total not in found.intact_folds:
+        _refuse_lost_merges(store, checkpoints, scan, found)
+        for (kind, key), error in found.items():
+            _warn_each([error], f"the {kind} is discarded")
+            checkpoints.drop(kind, key)
+        if complete and kept and ("fold", scan.order.total) in found:
             lost = True
             consequence = "the kept parts are folded again" if checkpoints.keep else "its scan is repeated"
             logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, consequence)
     return lost
 
 
-def _refuse_lost_merges(store: Moments, scan: Scan, found: DamagedResults) -> None:
+def _refuse_lost_merges(
+    store: Store, checkpoints: Checkpoints, scan: Scan, damaged: Collection[tuple[Kind, str]]
+) -> None:
     """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
-    held = scan.order.covered(found.intact_folds)
+    if max(scan.counts) == 1:
+        return
+    parts = intact(checkpoints.parts(), "part", damaged)
+    folded = scan.order.covered(intact(checkpoints.folds(), "fold", damaged))
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
-        if count > 1 and number not in held and key not in found.intact_parts:
+        if count > 1 and number not in folded and key not in parts:
             raise StoreError(
                 f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
                 "one; delete the store and merge its sources again"
             )
 
 
-def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _compute_kept_parts(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
     """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
     checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
     known = checkpoints.parts()
@@ -151,7 +168,7 @@ def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: 
         executor.compute(missing_parts)
 
 
-def repair_words(store: Moments) -> None:
+def repair_words(store: Store) -> None:
     """Recover damaged words and Zarr groups: the words from the corpora, and the word ids of each corpus from both.
 
     Raises ``InputError`` if a corpus has moved, and ``StoreError`` if the corpora have other words now.
@@ -162,7 +179,7 @@ def repair_words(store: Moments) -> None:
         write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
     if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
         words = _words_of_corpora(store)
-        commit_stage(store, WORDS, {"word": np.array(words, dtype=object)}, {})
+        store.commit(WORDS, {"word": np.array(words, dtype=object)}, {})
     for number, error in damage_of_word_ids(store).items():
         _warn_each([error], "the words of the corpus are looked up again")
         ids_of_words = {str(word): i for i, word in enumerate(store.read("word"))}
@@ -172,7 +189,7 @@ def repair_words(store: Moments) -> None:
         store.word_ids(entry)
 
 
-def _words_of_corpora(store: Moments) -> list[str]:
+def _words_of_corpora(store: Store) -> list[str]:
     words = [""] * store.n_words
     for entry in store.manifest.corpora:
         own, ids = open_corpus(entry.path).vocabulary().words, store.word_ids(entry)

@@ -3,102 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
-from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, SettingsMismatchError
-from streaming_jsmf.jobs.checkpoints import RECORDS, key_of
+from streaming_jsmf.fingerprint import differences
+from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.changes import add_third_moment, change_corpora
+from streaming_jsmf.moments.changes import Changes, opened, require_changeable, steps_begun
 from streaming_jsmf.moments.integrity import damage
-from streaming_jsmf.moments.manifest import Manifest, new_manifest, relocate, with_third_moment
-from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
-from streaming_jsmf.moments.merge import merge_stores
-from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import Moments, open_moments, read_store
-from streaming_jsmf.moments.run import repair_words, run_stages
-from streaming_jsmf.moments.store import (
-    create_store,
-    is_cleared,
-    remove_leftovers,
-    replace_manifest,
-    resume_store,
+from streaming_jsmf.moments.manifest import (
+    Manifest,
+    new_manifest,
+    refuse_lost_root,
+    relocate,
+    with_third_moment,
     words_digest,
 )
+from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
+from streaming_jsmf.moments.reader import Moments, open_moments, read_store
+from streaming_jsmf.moments.run import repair_words, run_stages, switch
+from streaming_jsmf.moments.store import write_empty_store
 from streaming_jsmf.storage.lock import recover, sole_writer
-from streaming_jsmf.storage.paths import StorePath, node_exists, normalise, store_path
-from streaming_jsmf.storage.replace import remove_store, require_outside
+from streaming_jsmf.storage.paths import StorePath, is_free, node_exists, store_path
+from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
 
 logger = logging.getLogger(__name__)
-
-StepKind = Literal["corpora", "merge", "third moment"]
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Changes to a store: removals and additions in one step, then the merges in order, then the third moment.
-
-    Attributes
-    ----------
-    remove
-        Paths of corpora, names or hashes of shards.
-    add
-        Paths or URLs of corpora with the same words.
-    merge
-        Paths of moments stores.
-    third_moment
-        With another change: add the third moment of the resulting store, if it has none.
-    rebase
-        Recompute the basis of a store with a sample from all its documents.
-    """
-
-    remove: Sequence[str] = ()
-    add: Sequence[str] = ()
-    merge: Sequence[str] = ()
-    third_moment: bool = False
-    rebase: bool = False
-
-    @property
-    def any(self) -> bool:
-        """Whether there is something to change besides the third moment."""
-        return bool(self.remove or self.add or self.merge or self.rebase)
-
-    def steps(self, corpus: str) -> tuple[Step, ...]:
-        """The steps of these changes, in order; each is applied atomically."""
-        of_corpora = self.remove or self.add or self.rebase
-        kinds: list[tuple[StepKind, str]] = [("corpora", "")] if of_corpora else []
-        kinds += [("merge", other) for other in self.merge]
-        asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
-        if self.rebase:
-            asked.append("+ rebase")
-        if self.third_moment:
-            kinds.append(("third moment", ""))
-            asked.append("+ third moment")
-        return tuple(
-            Step(key_of(*map(str, asked), str(i)), kind, other) for i, (kind, other) in enumerate(kinds)
-        )
-
-
-@dataclass(frozen=True)
-class Step:
-    """A change of the manifest.
-
-    ``mark`` identifies the step in the manifest, so that a repeated request finds it; ``other`` is the store to
-    merge.
-    """
-
-    mark: str
-    kind: StepKind
-    other: str
 
 
 @takes(ScanSettings, Execution)
@@ -147,25 +85,18 @@ def scan(
     stored = read_store(path) if node_exists(path) else None
     changes, settings = _wanted(stored, changes, settings, options)
     execution = settings_of("execution", Execution, execution, options)
-    asked = settings
-    if settings is not None:
-        settings = settings if stored is None else _as_stored(stored, settings, execution)
-        changes = replace(changes, third_moment=changes.any) if settings.third_moment else changes
+    if settings is not None and settings.third_moment:
+        changes = replace(changes, third_moment=changes.any)
     steps = changes.steps(corpus_root(corpus))
-    begun, request = _steps_begun(stored, steps), None
+    begun, request = steps_begun(stored, steps), None
     if stored is None or not changes.any:
-        wanted = settings or ScanSettings()
-        request = _Request.of(_opened(corpus), path, wanted, stored, execution, keep_partitions)
-        try:
-            if request.is_done(execution):
-                return open_moments(path)
-        except SettingsMismatchError:
-            if not overwrite:
-                raise
-            request = _Request.of(_opened(corpus), path, asked or wanted, None, execution, keep_partitions)
-            request = request.replacing(execution)
+        assert settings is not None, "only a change keeps the settings of the store"
+        request = _planned(opened(corpus), path, settings, stored, execution, keep_partitions, overwrite)
+        if request is None:
+            return open_moments(path)
     elif not begun:
-        _require_same(stored, corpus, settings, changes, keep_partitions)
+        settings = None if settings is None else _as_stored(stored, settings, execution)
+        require_changeable(stored, corpus, settings, changes, keep_partitions)
     with sole_writer(path):
         is_new = request is not None and (request.replaces or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
@@ -173,8 +104,28 @@ def scan(
         with execution.executor(listener, on_bad_input=bad_input) as executor:
             store = request.run(executor) if request else _continued(path, begun, execution, executor)
             for step in steps[begun:]:
-                store = _apply(step, store, changes, execution, executor)
+                store = step.apply(store, execution, executor, mark=step.mark)
     return open_moments(path)
+
+
+def _planned(
+    corpus: Corpus,
+    path: StorePath,
+    settings: ScanSettings,
+    stored: Moments | None,
+    execution: Execution,
+    keep_partitions: bool,
+    overwrite: bool,
+) -> _Request | None:
+    """The scan to run, which replaces another store with ``overwrite``; None if the store is complete and intact."""
+    as_stored = settings if stored is None else _as_stored(stored, settings, execution)
+    request = _Request.of(corpus, path, as_stored, stored, execution, keep_partitions)
+    try:
+        return None if request.is_done(execution) else request
+    except SettingsMismatchError:
+        if not overwrite:
+            raise
+    return _Request.of(corpus, path, settings, None, execution, keep_partitions).replacing(execution)
 
 
 @dataclass(frozen=True)
@@ -213,7 +164,7 @@ class _Request:
         Raises ``SettingsMismatchError`` if the store has other settings or another corpus, and ``InputError`` if it is
         not done and the memory budget is too small.
         """
-        store, planned = resume_store(self.path, self.manifest), self.manifest
+        store, planned = _resumed(self.path, self.manifest), self.manifest
         if store is not None:
             _warn_of_other_contents(store, self.corpus)
             planned = self._asked(store)
@@ -235,15 +186,13 @@ class _Request:
         if self.replaces:
             remove_store(self.path)
         # Read the store again: another process may have changed it before the lock was taken.
-        store = resume_store(self.path, self.manifest)
+        store = _resumed(self.path, self.manifest)
         if store is None:
-            store = create_store(self.path, self.manifest, self.corpus.vocabulary().words)
+            with store_written(self.path) as beside:
+                write_empty_store(beside, self.manifest, self.corpus.vocabulary().words)
+            store = Moments(self.path, self.manifest)
         else:
-            asked = self._asked(store)
-            if asked.scan_settings.third_moment and not store.settings.third_moment:
-                # Detect a moved corpus before the store becomes incomplete.
-                load_partitions(asked, self.path, [self.corpus])
-            store = store if asked == store.manifest else replace_manifest(store, asked)
+            store = switch(store, self._asked(store), [self.corpus])
             repair_words(store)
         run_stages(store, executor, [self.corpus])
         return store
@@ -252,6 +201,46 @@ class _Request:
         """The manifest with the current location of the corpus, and with the third moment if requested."""
         manifest = relocate(store.manifest, self.corpus)
         return with_third_moment(manifest) if self.manifest.scan_settings.third_moment else manifest
+
+
+def _resumed(path: StorePath, manifest: Manifest) -> Moments | None:
+    """Return the store at ``path``, complete or not, or None if the path is free.
+
+    Raises ``SettingsMismatchError`` if the store has other settings or another corpus, ``InputError`` if something
+    else exists at ``path``, and ``StoreError`` if the store is damaged.
+    """
+    if is_free(path):
+        return None
+    if not node_exists(path):
+        refuse_lost_root(path)
+        raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
+    store = read_store(path)
+    _require_request(store, manifest)
+    return store
+
+
+def _require_request(store: Moments, wanted: Manifest) -> None:
+    stored = store.manifest
+    # The third moment does not count as a difference: it can be added later.
+    if stored.range_key != wanted.range_key:
+        ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
+        detail = differences(ours, asked_for) or "algorithm version"
+        raise SettingsMismatchError(
+            f"{store.path}: made with other settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
+            f"asked {wanted.range_key[:12]}); give another path, or --overwrite to replace the store"
+        )
+    asked = wanted.corpora[0]
+    if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
+        raise SettingsMismatchError(
+            f"{store.path}: made with another corpus ({', '.join(stored.paths)}; "
+            f"fingerprint stored {stored.corpora[0].fingerprint[:12]}, asked {asked.fingerprint[:12]}); "
+            "give another path, --overwrite to replace the store, or --add to add the corpus to it"
+        )
+    if wanted.keep_partitions and not stored.keep_partitions:
+        raise SettingsMismatchError(
+            f"{store.path}: was started without --keep-partitions; scan into another path to keep them, or "
+            "--overwrite to replace the store"
+        )
 
 
 def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> Moments:
@@ -263,18 +252,6 @@ def _continued(path: StorePath, begun: int, execution: Execution, executor: Exec
             require_scan_memory(store.manifest, path, execution)
         run_stages(store, executor)
     return store
-
-
-def _apply(step: Step, store: Moments, changes: Changes, execution: Execution, executor: Executor) -> Moments:
-    if step.kind == "corpora":
-        added = [open_corpus(path) for path in changes.add]
-        return change_corpora(
-            store, changes.remove, added, execution, executor, mark=step.mark, rebase=changes.rebase
-        )
-    if step.kind == "merge":
-        other = store_path(step.other, "a moments store")
-        return merge_stores(store, other, execution, executor, mark=step.mark)
-    return add_third_moment(store, execution, executor, mark=step.mark)
 
 
 def _discard_unusable(path: StorePath) -> None:
@@ -299,22 +276,6 @@ def _wanted(
     return changes, ScanSettings(third_moment=changes.third_moment)
 
 
-def _opened(corpus: str | Path | Corpus) -> Corpus:
-    return corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-
-
-def _steps_begun(stored: Moments | None, steps: Sequence[Step]) -> int:
-    """Number of steps of an interrupted request that the manifest contains, or 0 to start again.
-
-    The mark of the last step stays in the manifest. If the store is complete and cleared, the same steps are a new
-    request.
-    """
-    if stored is None:
-        return 0
-    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == stored.manifest.change), 0)
-    return begun if begun < len(steps) or not is_cleared(stored) else 0
-
-
 def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> ScanSettings:
     """The requested settings with the choices of an existing store where they leave a choice.
 
@@ -328,47 +289,18 @@ def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> Sc
         wanted = replace(wanted, partition_nonzeros=stored.partition_nonzeros)
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
-    logger.info("%s: this scan carries up to %d topics and is used as it is", store.path, stored.max_topics)
+    logger.info("%s: this scan supports up to %d topics and is used as it is", store.path, stored.max_topics)
     return stored
-
-
-def _require_same(
-    found: Moments,
-    corpus: str | Path | Corpus,
-    settings: ScanSettings | None,
-    changes: Changes,
-    keep_partitions: bool,
-) -> None:
-    """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
-    # The third moment does not have to match: it is added on request, and never removed.
-    ours = replace(found.settings, third_moment=False)
-    if settings is not None and ours != replace(settings, third_moment=False):
-        raise SettingsMismatchError(
-            f"{found.path}: has settings of its own, which cannot change; leave the options of the scan out, or scan "
-            "into another path"
-        )
-    if keep_partitions and not found.manifest.keep_partitions:
-        raise SettingsMismatchError(
-            f"{found.path}: was begun without --keep-partitions; scan into another path to have them kept"
-        )
-    removed = {normalise(name) for name in changes.remove}
-    place = corpus_root(corpus)
-    fingerprints = {entry.fingerprint for entry in found.manifest.corpora}
-    if place not in removed and _opened(corpus).fingerprint not in fingerprints:
-        listed = ", ".join(found.manifest.paths)
-        raise SettingsMismatchError(
-            f"{found.path}: was not made of {place} but of {listed}; give one of these"
-        )
 
 
 def _clear_leftovers(store: Moments) -> None:
     """Remove what a killed process left in or next to a complete store; leave the files of a running process."""
-    if not is_cleared(store):
+    if not store.is_cleared():
         # Clearing is optional: leftovers stay on a read-only medium.
         with suppress(InputError, OSError), sole_writer(store.path):
             found = read_store(store.path)
             if found.is_complete():
-                remove_leftovers(found)
+                found.remove_leftovers()
 
 
 def _warn_of_other_contents(store: Moments, corpus: Corpus) -> None:

@@ -1,183 +1,375 @@
-"""Writes a moments store: its manifest, the records that commit final arrays, and the removal of leftovers."""
+"""A moments store: its manifest, its records and verified arrays, and what a stage of its scan has to provide.
+
+Layout::
+
+    MOMENTS/            attributes: kind, manifest
+      word              vocabulary
+      row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
+      records/          one attributes-only group for each commit
+      partials/         partition results that are not folded yet; removed when a stage is complete
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.fingerprint import differences
-from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, forget_record, write_record
-from streaming_jsmf.moments.manifest import Manifest, WordIds, refuse_lost_root, root_attributes
-from streaming_jsmf.moments.reader import WORDS, Moments, read_store, variables_of
-from streaming_jsmf.moments.stages.base import Variable
-from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, replace_attributes, write_array
-from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import (
-    StorePath,
-    child_names,
-    is_free,
-    node_exists,
-    remove_trees,
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.checkpoints import (
+    PARTIALS,
+    RECORDS,
+    Checkpoints,
+    PartialResult,
+    forget_record,
+    key_of,
+    read_record,
+    write_record,
 )
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.order import FoldOrder
+from streaming_jsmf.jobs.tasks import Reduction
+from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, WordIds, root_attributes
+from streaming_jsmf.storage.arrays import (
+    ArrayDigest,
+    Variable,
+    create_group,
+    read_array,
+    replace_attributes,
+    write_array,
+    write_arrays,
+)
+from streaming_jsmf.storage.lock import is_left
+from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
 from streaming_jsmf.storage.provenance import package_versions, utc_now
-from streaming_jsmf.storage.replace import store_written
 
-#: Name prefix of the arrays that map the words of a corpus to ids in the store.
-WORD_IDS = "columns-"
-
-
-def create_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> Moments:
-    """Create a store with its manifest and vocabulary, atomically."""
-    with store_written(path) as beside:
-        write_empty_store(beside, manifest, words)
-    return Moments(path, manifest)
+#: Name of the vocabulary's record; the vocabulary is written when the store is created.
+WORDS = "words"
 
 
-def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> Moments:
+def repair_hint(store: StorePath) -> str:
+    """The end of a message about damage that can be repaired."""
+    return f"run its scan again to repair it: streaming-jsmf scan CORPUS {store}"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan over the partitions.
+
+    ``order`` holds the keys of its parts and folds in the checkpoints, which hash everything that determines their
+    bits. ``counts`` are the partitions of each part: 1, or all of a store that was merged as one part.
+    """
+
+    reduction: Reduction
+    order: FoldOrder
+    counts: tuple[int, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.order.keys
+
+    @classmethod
+    def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
+        """A scan with one part per partition; ``salts`` are its dependencies besides the partition content."""
+        keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
+        counts = (1,) * len(keys)
+        return cls(reduction, store.manifest.order_of(keys, counts, store.base), counts)
+
+
+class Stage(ABC):
+    """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
+
+    Attributes
+    ----------
+    variables
+        Its final arrays.
+    inputs
+        Final arrays of earlier stages that its own depend on; if they change, its results are stale.
+    part_axes
+        Axes of part arrays that are not (word, rank).
+    keeps_parts
+        Whether a store that keeps its partitions keeps the parts of this stage.
+    of_base
+        Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
+        added.
+    """
+
+    name: ClassVar[str]
+    variables: ClassVar[Mapping[str, Variable]]
+    inputs: ClassVar[tuple[str, ...]] = ()
+    part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    reads_corpora: ClassVar[bool] = True
+    keeps_parts: ClassVar[bool] = False
+    of_base: ClassVar[bool] = False
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """Whether a store with these settings has the stage; True by default."""
+        del settings
+        return True
+
+    def keeps_fold(self, settings: ScanSettings) -> bool:
+        """Whether the last fold is kept, so that changes and repairs can start from it; False by default."""
+        del settings
+        return False
+
+    @abstractmethod
+    def scans(self, store: Store) -> tuple[Scan, ...]:
+        """Its scans over the partitions, in order; empty if it depends only on earlier stages."""
+
+    @abstractmethod
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+        """The final arrays by name, and scalars for the record, from the last fold of each scan.
+
+        The folds are read lazily. Runs with one BLAS thread.
+        """
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Peak bytes of a task besides its partition."""
+        del n_words, settings
+        return 0
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Peak bytes of ``final``, if they can exceed those of the tasks."""
+        del n_words, settings
+        return 0
+
+    def require_memory(
+        self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
+    ) -> None:
+        """Raise ``InputError`` if the stage exceeds the memory budget or the machine."""
+        del n_words, settings, path, execution
+
+
+VOCABULARY = {"word": Variable(("word",), "vocabulary")}
+
+
+@dataclass(frozen=True)
+class Store(ABC):
+    """A store as its scan and its stages see it, complete or not. Arrays are verified when they are read."""
+
+    path: StorePath
+    manifest: Manifest
+
+    @cached_property
+    def settings(self) -> ScanSettings:
+        return self.manifest.scan_settings
+
+    @property
+    def n_words(self) -> int:
+        """Number of words, N."""
+        return self.manifest.n_words
+
+    @property
+    @abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of a complete store, in order."""
+
+    @property
+    def reads_twice(self) -> bool:
+        """Whether any stage after scan 1 reads the corpora."""
+        return sum(stage.reads_corpora for stage in self.stages) > 1
+
+    @cached_property
+    def order(self) -> FoldOrder:
+        """Folding order of scan 1."""
+        return self.manifest.order
+
+    @property
+    def total(self) -> str:
+        """Key of the last fold of scan 1, which covers all parts of the store."""
+        return self.order.total
+
+    @property
+    def base(self) -> str:
+        """Key of the fold of scan 1 that the basis is computed from."""
+        return self.manifest.base or self.total
+
+    @property
+    def missing_stages(self) -> tuple[str, ...]:
+        """Names of the stages that are not committed yet."""
+        return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
+
+    def checkpoints(self, stage: str) -> Checkpoints:
+        made = self._named(stage)
+        keep = self.manifest.keep_partitions and made.keeps_parts
+        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
+
+    def outcome(self, stage: str) -> dict[str, Any] | None:
+        """The committed record of a stage (digests, scalars, history), or None.
+
+        A record that covers other partitions or words than the manifest belongs to an earlier state and is ignored.
+        """
+        record = read_record(self.path, stage, repair_hint(self.path))
+        return record if record is not None and record.get("covers") == self.covers(stage) else None
+
+    def has_outcome(self, stage: str) -> bool:
+        """Whether a stage is committed and its record intact."""
+        try:
+            return self.outcome(stage) is not None
+        except StoreError:
+            return False
+
+    def is_complete(self) -> bool:
+        """Whether all stages are committed and their records intact."""
+        return all(self.has_outcome(stage.name) for stage in self.stages)
+
+    def scalars(self, stage: str) -> Mapping[str, float]:
+        """Scalars of a finished stage."""
+        record = self.outcome(stage)
+        assert record is not None, "stages run in order"
+        scalars: Mapping[str, float] = record["scalars"]
+        return scalars
+
+    def covers(self, stage: str) -> str:
+        """Key of everything that the outcome of a stage is computed from."""
+        if stage == WORDS:
+            return self.manifest.vocabulary
+        made = self._named(stage)
+        fold = self.base if made.of_base else self.total
+        if not made.inputs:
+            return fold
+        # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
+        found = (self._fields_of(name) for name in made.inputs)
+        return key_of(fold, *("" if fields is None else fields["sha256"] for fields in found))
+
+    @property
+    def covered_fold(self) -> str | None:
+        """Key of the fold that the committed outcome of scan 1 covers, in this manifest or an earlier one."""
+        record = read_record(self.path, "range", repair_hint(self.path))
+        return None if record is None else str(record.get("covers"))
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        return (WORDS, *(stage.name for stage in self.stages))
+
+    def _named(self, stage: str) -> Stage:
+        return next(each for each in self.stages if each.name == stage)
+
+    def _variables(self, stage: str) -> Mapping[str, Variable]:
+        return VOCABULARY if stage == WORDS else self._named(stage).variables
+
+    def _fields_of(self, name: str) -> dict[str, Any] | None:
+        """The committed digest of a final array as stored in its record, or None."""
+        maker = next((stage for stage in self.record_names if name in self._variables(stage)), None)
+        record = None if maker is None else self.outcome(maker)
+        fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
+        return fields
+
+    def array_digest(self, name: str) -> ArrayDigest:
+        """The committed digest of a final array. Raises ``StoreError`` if its stage is not complete."""
+        fields = self._fields_of(name)
+        if fields is None:
+            raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
+        return ArrayDigest.from_fields(fields)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
+        return read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path))
+
+    def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
+        """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
+        known = entry.word_ids
+        if known is None:
+            return None
+        expected = ArrayDigest(known.sha256, (known.n_words,), "int64")
+        ids: NDArray[np.int64] = read_array(self.path, known.name, expected, hint=repair_hint(self.path))
+        return ids
+
+    def replace_manifest(self, manifest: Manifest) -> Self:
+        """Replace the manifest of the store atomically. Stages that cover another state become missing."""
+        replace_attributes(self.path, root_attributes(manifest))
+        return replace(self, manifest=manifest)
+
+    def commit(
+        self,
+        stage: str,
+        arrays: Mapping[str, NDArray[Any]],
+        scalars: Mapping[str, float],
+        history: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Write the final arrays of a stage, then the record that commits them.
+
+        The record of an earlier state is deleted first, since its arrays are overwritten. The record of the current
+        state, whose arrays are damaged, stays until it is replaced. Its history is kept if it is longer: the records
+        of the parts may be gone.
+        """
+        if self.has_outcome(stage):
+            known = self.outcome(stage)
+            assert known is not None
+            history = max(history, known["history"], key=len)
+        else:
+            forget_record(self.path, stage)
+        _commit(self.path, stage, self.covers(stage), self._variables(stage), arrays, scalars, history)
+
+    def leftovers(self) -> list[StorePath]:
+        """Paths in a complete store that are not part of it: partial results and results of earlier states.
+
+        The last fold of scan 1 is kept, and so are the parts in the manifest if the store keeps its partitions. A
+        store with a sample also keeps the last fold of each sum. Lists three directories.
+        """
+        kept: dict[str, str] = {}
+        for stage in self.stages:
+            for scan in stage.scans(self) if stage.keeps_fold(self.settings) else ():
+                kept |= self.checkpoints(stage.name).kept(scan.order.total, scan.keys)
+        ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
+        made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
+        staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
+            (self.path / RECORDS, made, kept.keys()),
+            (self.path / PARTIALS, made, kept.values()),
+            (self.path, (WORD_IDS,), ids),
+        )
+        return [
+            group / name
+            for group, prefixes, names in staying
+            for name in child_names(group)
+            if name.startswith(prefixes) and name not in names
+        ]
+
+    def is_cleared(self) -> bool:
+        """Whether the store is complete, without leftovers, and not locked by a running or killed process."""
+        try:
+            return self.is_complete() and not (is_left(self.path) or self.leftovers())
+        except StoreError:
+            return False
+
+    def remove_leftovers(self) -> None:
+        """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
+        remove_trees(*self.leftovers())
+
+
+def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> None:
     """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
-    made = Moments(path, manifest)
-    commit_stage(made, WORDS, {"word": np.array(words, dtype=object)}, {})
+    arrays = {"word": np.array(words, dtype=object)}
+    _commit(path, WORDS, manifest.vocabulary, VOCABULARY, arrays, {}, ())
     create_group(path, root_attributes(manifest))
-    return made
 
 
-def replace_manifest(store: Moments, manifest: Manifest) -> Moments:
-    """Replace the manifest of a store atomically. Stages that cover another state become missing."""
-    replace_attributes(store.path, root_attributes(manifest))
-    return Moments(store.path, manifest)
-
-
-def words_digest(words: Sequence[str]) -> str:
-    """sha256 of a vocabulary, equal to the digest of its array in a store."""
-    return digest(np.array(words, dtype=object)).sha256
-
-
-def resume_store(path: StorePath, manifest: Manifest) -> Moments | None:
-    """Return the store at ``path``, complete or not, or None if the path is free.
-
-    Raises ``SettingsMismatchError`` if the store has other settings or another corpus, ``InputError`` if something
-    else exists at ``path``, and ``StoreError`` if the store is damaged.
-    """
-    if is_free(path):
-        return None
-    if not node_exists(path):
-        refuse_lost_root(path)
-        raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
-    store = read_store(path)
-    _require_same(store, manifest)
-    return store
-
-
-def _require_same(store: Moments, wanted: Manifest) -> None:
-    stored = store.manifest
-    # The third moment does not count as a difference: it can be added later.
-    if stored.range_key != wanted.range_key:
-        ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
-        detail = differences(ours, asked_for) or "algorithm version"
-        raise SettingsMismatchError(
-            f"{store.path}: made with other settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
-            f"asked {wanted.range_key[:12]}); give another path, or --overwrite to replace the store"
-        )
-    asked = wanted.corpora[0]
-    if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
-        raise SettingsMismatchError(
-            f"{store.path}: made with another corpus ({', '.join(stored.paths)}; "
-            f"fingerprint stored {stored.corpora[0].fingerprint[:12]}, asked {asked.fingerprint[:12]}); "
-            "give another path, --overwrite to replace the store, or --add to add the corpus to it"
-        )
-    if wanted.keep_partitions and not stored.keep_partitions:
-        raise SettingsMismatchError(
-            f"{store.path}: was begun without --keep-partitions; scan into another path to have them kept, or "
-            "--overwrite to replace the store"
-        )
-
-
-def commit_stage(
-    store: Moments,
-    stage: str,
+def _commit(
+    path: StorePath,
+    name: str,
+    covers: str,
+    variables: Mapping[str, Variable],
     arrays: Mapping[str, NDArray[Any]],
     scalars: Mapping[str, float],
-    history: Sequence[Mapping[str, Any]] = (),
+    history: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write the final arrays of a stage, then the record that commits them.
-
-    The record of an earlier state is deleted first, since its arrays are overwritten. The record of the current
-    state, whose arrays are damaged, stays until it is replaced. Its history is kept if it is longer: the records
-    of the parts may be gone.
-    """
-    if store.has_outcome(stage):
-        known = store.outcome(stage)
-        assert known is not None
-        history = max(history, known["history"], key=len)
-    else:
-        forget_record(store.path, stage)
-    variables = variables_of(stage)
-    digests = {name: _write(store, name, variables[name], a).fields() for name, a in arrays.items()}
     record = {
-        "covers": store.covers(stage),
-        "arrays": digests,
+        "covers": covers,
+        "arrays": write_arrays(path, arrays, variables),
         "scalars": dict(scalars),
         "history": list(history),
         # Differs between runs, so it must not enter any digest or fingerprint.
         "made": {"committed": utc_now(), "versions": package_versions()},
     }
-    write_record(store.path, stage, record)
-
-
-def _write(store: Moments, name: str, variable: Variable, values: NDArray[Any]) -> ArrayDigest:
-    symbol = {"symbol": variable.symbol} if variable.symbol else {}
-    attributes = {"long_name": variable.meaning, **symbol}
-    return write_array(store.path, name, values, variable.dimensions, attributes)
-
-
-def leftovers(store: Moments) -> list[StorePath]:
-    """Paths in a complete store that are not part of it: partial results and results of earlier states.
-
-    The last fold of scan 1 is kept, and so are the parts in the manifest if the store keeps its partitions. A
-    store with a sample also keeps the last fold of each sum. Lists three directories.
-    """
-    kept: dict[str, str] = {}
-    for stage in store.stages:
-        for scan in stage.scans(store) if stage.keeps_fold(store.settings) else ():
-            kept |= store.checkpoints(stage.name).kept(scan.order.total, scan.keys)
-    ids = {entry.word_ids.name for entry in store.manifest.corpora if entry.word_ids is not None}
-    made = tuple(f"{stage.name}-{kind}-" for stage in store.stages for kind in ("part", "fold"))
-    staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
-        (store.path / RECORDS, made, kept.keys()),
-        (store.path / PARTIALS, made, kept.values()),
-        (store.path, (WORD_IDS,), ids),
-    )
-    return [
-        group / name
-        for group, prefixes, names in staying
-        for name in child_names(group)
-        if name.startswith(prefixes) and name not in names
-    ]
-
-
-def is_cleared(store: Moments) -> bool:
-    """Whether the store is complete, without leftovers, and not locked by a running or killed process."""
-    try:
-        return store.is_complete() and not (is_left(store.path) or leftovers(store))
-    except StoreError:
-        return False
-
-
-def remove_leftovers(store: Moments) -> None:
-    """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
-    remove_trees(leftovers(store))
-
-
-def describe_word_ids(ids: NDArray[np.int64]) -> WordIds:
-    """The manifest entry of an array of ids; its name is derived from its values."""
-    sha256 = digest(ids).sha256
-    return WordIds(name=f"{WORD_IDS}{sha256[:16]}", sha256=sha256, n_words=len(ids))
+    write_record(path, name, record)
 
 
 def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:
@@ -185,5 +377,5 @@ def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) 
     for ids in arrays:
         if ids is not None:
             # Corpora have different numbers of words, and xarray requires one length per dimension name.
-            name = describe_word_ids(ids).name
+            name = WordIds.of(ids).name
             write_array(path, name, ids, [f"{name}-word"])

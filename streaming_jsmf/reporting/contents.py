@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.evaluation.choice import Choice
+from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.reporting.topics import Topic
 
@@ -36,51 +38,18 @@ class WordLists:
 
 
 class Document(NamedTuple):
-    """A document with a large share of a topic: id, share, and values of the metadata columns."""
+    """A document: its id, its share of a topic or its gain, and the values of the metadata columns."""
 
     name: str
-    share: float
+    value: float
     values: tuple[str, ...]
 
 
 class Documents(NamedTuple):
-    """Names of the metadata columns, and for each topic the documents with the largest shares in descending order."""
+    """Names of the metadata columns, and lists of documents: the first of each topic, or the outliers."""
 
     columns: tuple[str, ...]
-    of_topic: tuple[tuple[Document, ...], ...]
-
-
-class Outliers(NamedTuple):
-    """Names of the metadata columns, and the documents that the topics explain least, with ``gain`` as ``share``."""
-
-    columns: tuple[str, ...]
-    documents: tuple[Document, ...]
-
-
-class Change(NamedTuple):
-    """Changes of topics (K,) over the groups up to ``last``, see ``over_time.changes``, and their standard errors."""
-
-    last: int
-    values: Floats
-    errors: Floats
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Mean topic shares of G groups of documents, defined by the values of ``column`` (or ``year of date``).
-
-    ``names`` and ``documents`` are the value and size of each group; ``shares`` and standard ``errors`` are (G, K),
-    with error 0 for a single document. ``ordered``: values are numbers or times, which a line may connect; then
-    ``change`` says by how much topics rose or fell.
-    """
-
-    column: str
-    names: tuple[str, ...]
-    documents: tuple[int, ...]
-    ordered: bool
-    shares: Floats
-    errors: Floats
-    change: Change | None = None
+    lists: tuple[tuple[Document, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -122,15 +91,6 @@ class Section(NamedTuple):
     facts: tuple[Fact, ...]
 
 
-class Metric(NamedTuple):
-    """A row of the table of metrics: path, value as text, better direction, and meaning."""
-
-    name: str
-    value: str
-    better: str
-    meaning: str
-
-
 class Stage(NamedTuple):
     """Cost of an inference stage; ``peak_memory`` is the peak of the process so far, in bytes."""
 
@@ -159,9 +119,10 @@ class Contents:
     n_documents: int | None
     topics: tuple[Topic, ...]
     affinity: Floats
+    lists: WordLists
     topic_topic: Floats | None = None
     warnings: tuple[str, ...] = ()
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[Row, ...] = ()
     metrics_note: str = ""
     certificates: tuple[Fact, ...] = ()
     making: tuple[Section, ...] = ()
@@ -169,11 +130,10 @@ class Contents:
     checks: tuple[Check, ...] = ()
     corpus: str = ""
     date: str = ""
-    lists: WordLists | None = None
     documents: Documents | None = None
     groups: Groups | None = None
     levels: Levels | None = None
-    outliers: Outliers | None = None
+    outliers: Documents | None = None
 
     def __post_init__(self) -> None:
         expected = (len(self.topics), len(self.topics))

@@ -16,7 +16,6 @@ from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
 from streaming_jsmf.moments.stages.sample import LENGTHS
-from streaming_jsmf.moments.store import leftovers
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import left_behind
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
@@ -118,7 +117,7 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
         "provenance": store.provenance(),
     }
     if not missing:
-        described["leftovers"] = leftovers(store)
+        described["leftovers"] = store.leftovers()
     for stage in missing:
         checkpoints = store.checkpoints(stage)
         held = store.manifest.order.covered(checkpoints.folds()) if stage == "range" else ()

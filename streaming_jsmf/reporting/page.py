@@ -20,12 +20,11 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable
-from streaming_jsmf.documents.over_time import NORMAL, thirds
+from streaming_jsmf.documents.groups import NORMAL, Groups
 from streaming_jsmf.evaluation.choice import Choice
 from streaming_jsmf.reporting.contents import (
     Contents,
     Floats,
-    Groups,
     Levels,
     WordLists,
     memory_text,
@@ -79,7 +78,6 @@ def render(contents: Contents) -> str:
     script = f'\n/*\n{part("LICENSE.txt", "d3")}*/\n{library}\n(() => {{\n"use strict";\n{ours}}})();\n'
     topic_map = draw_map(contents.affinity, np.array([topic.share for topic in contents.topics]))
     levels = contents.levels
-    changed = _changed(contents)
     columns = ("label", "anchor", "strength", "duplicate_of", "npmi", "characteristic")
     return _fill(
         "page.html.j2",
@@ -90,8 +88,7 @@ def render(contents: Contents) -> str:
         shown={
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
         },
-        risen=[row for row in changed if row["change"] > 0][:CHANGED],
-        fallen=[row for row in reversed(changed) if row["change"] < 0][:CHANGED],
+        **_changes(contents),
         rows=sorted(enumerate(contents.topics), key=lambda row: -row[1].share),
         map=topic_map,
         data=_page_data(contents, topic_map),
@@ -100,24 +97,25 @@ def render(contents: Contents) -> str:
     )
 
 
-def _changed(contents: Contents) -> list[dict[str, Any]]:
-    """Mean shares in the first and last third, and changes of the topics, by falling change; empty if unknown."""
-    groups = contents.groups
-    if groups is None or groups.change is None:
-        return []
-    periods = slice(0, groups.change.last + 1)
-    means = thirds(np.array(groups.documents[periods])) @ groups.shares[periods]
-    rows = [
-        {
-            "topic": topic,
+def _changes(contents: Contents) -> dict[str, Any]:
+    """The topics that rose and fell most, with mean shares in the first and last third of the ``periods``, if known."""
+    if contents.groups is None or not contents.groups.ordered:
+        return {"risen": [], "fallen": [], "periods": None}
+    periods = contents.groups.known
+    change, error = periods.change
+    means = periods.thirds @ periods.shares
+
+    def row(index: int) -> dict[str, Any]:
+        return {
+            "topic": contents.topics[index],
             "first": means[0, index],
             "last": means[1, index],
-            "change": groups.change.values[index],
-            "error": NORMAL * groups.change.errors[index],
+            "change": change[index],
+            "error": NORMAL * error[index],
         }
-        for index, topic in enumerate(contents.topics)
-    ]
-    return sorted(rows, key=lambda row: -row["change"])
+
+    risen, fallen = ([], []) if np.isnan(error).any() else periods.risen_and_fallen(CHANGED)
+    return {"risen": [*map(row, risen)], "fallen": [*map(row, fallen)], "periods": periods}
 
 
 def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
@@ -157,7 +155,7 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
     tree = topic_tree(contents.affinity)
     values = {
         "topics": [_topic(topic, index) for index, topic in enumerate(contents.topics)],
-        "words": _words(contents.lists or _own_lists(contents.topics)),
+        "words": _words(contents.lists),
         "map": {
             "x": _rounded(topic_map.points[:, 0]),
             "y": _rounded(topic_map.points[:, 1]),
@@ -174,8 +172,8 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
         and {
             "columns": contents.documents.columns,
             "of_topic": [
-                [[document.name, float(f"{document.share:.4g}"), *document.values] for document in listed]
-                for listed in contents.documents.of_topic
+                [[document.name, float(f"{document.value:.4g}"), *document.values] for document in listed]
+                for listed in contents.documents.lists
             ],
         },
         "groups": contents.groups and _groups(contents.groups),
@@ -200,20 +198,6 @@ def _topic(topic: Topic, index: int) -> dict[str, Any]:
         "words": [word.text for word in topic.words],
     }
     return {name: value for name, value in values.items() if value not in (None, ())}
-
-
-def _own_lists(topics: tuple[Topic, ...]) -> WordLists:
-    numbers: dict[str, int] = {}
-    ids = [[numbers.setdefault(word.text, len(numbers)) for word in topic.words] for topic in topics]
-    probability = np.zeros(len(numbers))
-    for topic, own in zip(topics, ids, strict=True):
-        np.add.at(probability, own, [word.probability * topic.share for word in topic.words])
-    return WordLists(
-        tuple(numbers),
-        probability,
-        tuple(np.array(own, dtype=np.int64) for own in ids),
-        tuple(np.array([word.probability for word in topic.words]) for topic in topics),
-    )
 
 
 def _words(lists: WordLists) -> dict[str, Any]:
@@ -241,10 +225,10 @@ def _groups(groups: Groups) -> dict[str, Any]:
     return {
         "column": groups.column,
         "names": groups.names,
-        "documents": groups.documents,
+        "documents": groups.documents.tolist(),
         "ordered": groups.ordered,
         "shares": packed_probabilities(groups.shares.ravel()),
-        "errors": packed_probabilities(groups.errors.ravel()),
+        "errors": packed_probabilities(np.nan_to_num(groups.errors).ravel()),
     }
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streaming_jsmf.documents.merged_shares import shown_shares_of
+from streaming_jsmf.documents.groups import Groups
+from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import Contents, Floats, Groups
+from streaming_jsmf.reporting.contents import Contents, Floats
 from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree
 from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.read_documents import groups_of
@@ -88,7 +89,7 @@ def plot_over_time(
     ``InputError`` if a topic or column does not exist, the shares are from another model, or matplotlib is missing.
     """
     contents = _contents(model)
-    groups = groups_of(shown_shares_of(model, shares), by)
+    groups = groups_of(ModelShares.open(model, shares).of_shown, by)
     if groups is None:
         raise InputError(f"{shares}: no column holds a year or a date of few enough years; name one by by=")
     deviation = groups.shares.std(axis=0)
@@ -219,7 +220,7 @@ def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) ->
     positions = np.arange(len(groups.names))
     for line, number in enumerate(topics):
         colour, dash = COLOURS[line % len(COLOURS)], DASHES[line // len(COLOURS) % len(DASHES)]
-        share, error = 100 * groups.shares[:, number], 100 * groups.errors[:, number]
+        share, error = 100 * groups.shares[:, number], 100 * np.nan_to_num(groups.errors[:, number])
         name = _topic_name(contents.topics[number])
         if groups.ordered:
             axes.plot(positions, share, dash, color=colour, label=name)

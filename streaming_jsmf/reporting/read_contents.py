@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.choice import Choice, choice_of
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
 from streaming_jsmf.evaluation.gather import completion_of
-from streaming_jsmf.evaluation.metrics import LINES, Unavailable, evaluate_topics, lookup, number_text
+from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics, rows_of
 from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.simplex import simplex_least_squares
@@ -23,15 +24,14 @@ from streaming_jsmf.reporting.contents import (
     Floats,
     Level,
     Levels,
-    Metric,
     Section,
     Stage,
     facts_of,
 )
 from streaming_jsmf.reporting.read_words import read_word_topic
-from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, edited_topics, topics_of
-from streaming_jsmf.storage.paths import StorePath, read_text
-from streaming_jsmf.topics.edits import read_edited_topics, read_edits, require_word_count
+from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, topics_of
+from streaming_jsmf.storage.paths import StorePath, read_bytes
+from streaming_jsmf.topics.edits import TopicEdits, require_word_count, shown_topics
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model, read_model_panels
 
 #: Optional arrays of a model used by a page.
@@ -59,7 +59,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
     model or its counts are damaged.
     """
     count = require_word_count(words)
-    shown = read_edited_topics(path, NEEDED, SHOWN)
+    shown = shown_topics(path, NEEDED, SHOWN)
     model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
     with single_blas_thread():
         listed = shown.listed_words(count)
@@ -67,7 +67,7 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
         metrics = _metrics(shown.stored, counts)
     npmi = (metrics["npmi"] or {}).get("per_topic")
-    topics = edited_topics(shown, listed, word_topic.listed, counts, npmi, word_topic.affinity)
+    topics = topics_of(shown, listed, word_topic.listed, counts, npmi, word_topic.affinity)
     arrays = model.arrays
     return Contents(
         engine=model.engine,
@@ -75,10 +75,11 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         n_documents=model.metrics.get("n_documents"),
         topics=topics,
         affinity=word_topic.affinity,
+        lists=word_topic.lists,
         # Correlations by document shares if polish computed them, otherwise those recovered by the engine.
         topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
         warnings=tuple(warnings_of(model.metrics, shares.size)),
-        metrics=_metric_rows(metrics),
+        metrics=rows_of(metrics),
         metrics_note=_note(model, counts),
         certificates=facts_of(model.metrics),
         making=_making(model),
@@ -89,7 +90,6 @@ def read_contents(path: StorePath, words: int | None = None) -> Contents:
         checks=(*checks_of(model.metrics), _check_of_topics(topics)),
         corpus=_corpus_name(model.provenance),
         date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
-        lists=word_topic.lists,
     )
 
 
@@ -110,15 +110,6 @@ def _metrics(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
         completion=completion,
     )
     return metrics
-
-
-def _metric_rows(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
-    values = [(line, lookup(metrics, line.path)) for line in LINES]
-    return tuple(
-        Metric(line.path, number_text(value), line.better, line.meaning)
-        for line, value in values
-        if value is not None
-    )
 
 
 def _note(model: Model, counts: StoredCounts | None) -> str:
@@ -171,15 +162,13 @@ def read_levels(root: StorePath, paths: Sequence[StorePath], own: int) -> Levels
 
 
 def _read_level(path: StorePath) -> Level:
-    model = read_model(path, NEEDED, OPTIONAL)
-    labels = read_edits(path, model).labels
-    counts = read_training_counts(path, model, COUNTS)
-    listed = model.arrays["prominent_words"][:, :3]
-    topics = topics_of(model, listed, np.zeros(listed.shape), counts)
+    shown = shown_topics(path, NEEDED, OPTIONAL)
+    model, stored = shown.stored, TopicEdits(shown.edits.n_topics, shown.edits.labels)
+    metrics = rows_of(_metrics(model, read_training_counts(path, model, COUNTS)))
     return Level(
-        tuple(labels.get(topic.number, topic.name) for topic in topics),
+        replace(shown, edits=stored).names,
         model.arrays["topic_probability"],
-        tuple((row.name, row.value) for row in _metric_rows(_metrics(model, counts))),
+        tuple((row.path, row.value) for row in metrics),
     )
 
 
@@ -187,7 +176,7 @@ def _read_choice(root: StorePath) -> tuple[Choice | None, Mapping[str, str]]:
     """The result of ``choose_k``, if there is one, and why columns are empty."""
     path = root / COMPARISON
     try:
-        return choice_of(json.loads(read_text(path)))
+        return choice_of(json.loads(read_bytes(path)))
     except FileNotFoundError:
         return None, {}
     except ValueError as error:

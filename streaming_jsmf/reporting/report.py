@@ -6,17 +6,19 @@ import html
 import tempfile
 import webbrowser
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import ReportRequest, takes
-from streaming_jsmf.documents.merged_shares import shown_shares_of
+from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of, outliers_of
 from streaming_jsmf.storage.lock import is_left, write_alone
-from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, require_suffix, store_path
+from streaming_jsmf.storage.paths import StorePath, read_bytes, require_suffix, store_path
+from streaming_jsmf.storage.replace import require_free
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
@@ -48,10 +50,10 @@ def report(
     source, target = model_path(model), store_path(out, "a report")
     require_suffix(target, "a report", (".html", ".htm"))
     _require_place(source, target)
+    free = partial(require_free, target, "a report", _require_report, overwrite=overwrite)
     if not is_left(target):
-        _require_free(target, overwrite)
-    page = _page(source, options)
-    write_alone(target, page.encode(), lambda: _require_free(target, overwrite))
+        free()
+    write_alone(target, _page(source, options).encode(), free)
     return target
 
 
@@ -110,10 +112,10 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
     if len(paths) > 1:
         contents = replace(contents, levels=read_levels(model, paths, own))
     if wanted.shares is not None:
-        found = shown_shares_of(paths[own], wanted.shares)
-        contents = replace(contents, groups=groups_of(found, wanted.by), documents=documents_of(found))
-        if wanted.corpus is not None:
-            contents = replace(contents, outliers=outliers_of(paths[own], wanted.shares, wanted.corpus))
+        found = ModelShares.open(paths[own], wanted.shares)
+        groups, documents = groups_of(found.of_shown, wanted.by), documents_of(found.of_shown)
+        outliers = None if wanted.corpus is None else outliers_of(found, wanted.corpus)
+        contents = replace(contents, groups=groups, documents=documents, outliers=outliers)
     return render(contents)
 
 
@@ -138,12 +140,8 @@ def _require_place(model: StorePath, target: StorePath) -> None:
             raise InputError(f"{target}: lies inside the model; give a path outside of it")
 
 
-def _require_free(target: StorePath, overwrite: bool) -> None:
-    """Refuse to replace anything but a report, and that only with ``overwrite``."""
-    if is_free(target):
-        return
-    if not overwrite:
-        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace a report")
+def _require_report(target: StorePath) -> None:
+    """Raise ``InputError`` unless a file is a report; it is never replaced by one otherwise."""
     try:
         is_report = read_bytes(target).startswith(FIRST_LINES.encode())
     except FileNotFoundError:  # a URL may have only objects below it

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import DEFAULT_WORDS
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
-from streaming_jsmf.evaluation.verdicts import Frequency, topic_warnings
-from streaming_jsmf.inference.words import longer_lists
-from streaming_jsmf.topics.edits import EditedTopics, read_edited_topics, require_word_count
-from streaming_jsmf.topics.labels import topic_labels, unlike
-from streaming_jsmf.topics.store import AnyModel, Model, model_path
+from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings
+from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
+from streaming_jsmf.topics.labels import unlike
+from streaming_jsmf.topics.store import AnyModel, Model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +94,9 @@ class Topic:
         return ", ".join(self.name_words)
 
 
-def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool = True) -> tuple[Topic, ...]:
+def read_topics(
+    model: AnyModel, words: int | None = None, *, probabilities: bool = True
+) -> tuple[Topic, ...]:
     """Read the topics of a model of any engine with edits applied, by number. No pass over documents.
 
     Characteristic words use exact rows of C if ``evaluate`` counted the training corpus. ``words`` is the number of
@@ -104,14 +104,14 @@ def read_topics(path: AnyModel, words: int | None = None, *, probabilities: bool
     are NaN. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if it is damaged.
     """
     count = require_word_count(words)
-    shown = read_edited_topics(model_path(path), NEEDED, OPTIONAL)
+    shown = shown_topics(model, NEEDED, OPTIONAL)
     listed = shown.listed_words(count)
     counts = read_training_counts(shown.path, shown.stored, ("characteristic_words",))
     known = shown.probabilities(listed) if probabilities else np.full(listed.shape, np.nan)
-    return edited_topics(shown, listed, known, counts)
+    return topics_of(shown, listed, known, counts)
 
 
-def edited_topics(
+def topics_of(
     shown: EditedTopics,
     listed: NDArray[np.int64],
     probability: NDArray[np.float64],
@@ -119,52 +119,15 @@ def edited_topics(
     npmi: Sequence[float] | None = None,
     affinity: NDArray[np.float64] | None = None,
 ) -> tuple[Topic, ...]:
-    """``topics_of`` the edited topics with warnings; ``counts`` and ``npmi`` refer to the stored topics.
+    """Topics with the words ``listed`` and their ``probability``, both (K', n), and with warnings.
 
-    ``affinity`` (K', K') as in ``topic_warnings``.
+    ``counts`` and ``npmi`` refer to the stored topics; ``affinity`` (K', K') is as in ``topic_warnings``.
     """
+    arrays = {**shown.model.arrays, "listed": listed}
     if counts is not None and counts.characteristic_words is not None:
-        counts = replace(counts, characteristic_words=shown.rows(counts.characteristic_words, -1))
-    scores = None if npmi is None else shown.rows(np.array(npmi, dtype=float), np.nan)
-    topics = topics_of(shown.model, listed, probability, counts, scores)
-    arrays = shown.model.arrays
-    warnings = topic_warnings(
-        [[str(word) for word in words] for words in arrays["word"][arrays["prominent_words"]]],
-        arrays["topic_probability"],
-        affinity,
-        frequency=Frequency.of(arrays, shown.model.metrics.get("n_documents")),
-        npmi=[topic.npmi for topic in topics],
-        numbers=shown.numbers,
-    )
-    return tuple(
-        replace(topic, number=number, label=label, warnings=found)
-        for topic, number, label, found in zip(topics, shown.numbers, shown.labels, warnings, strict=True)
-    )
-
-
-def doubts_of(topics: Sequence[Topic]) -> list[str]:
-    """A sentence on each topic that has warnings."""
-    return [
-        f"topic {topic.number} ({topic.name}): {'; '.join(topic.warnings)}"
-        for topic in topics
-        if topic.warnings
-    ]
-
-
-def topics_of(
-    model: Model,
-    listed: NDArray[np.int64],
-    probability: NDArray[np.float64],
-    counts: StoredCounts | None = None,
-    npmi: NDArray[np.float64] | None = None,
-) -> tuple[Topic, ...]:
-    """Topics of a model in memory, with the words ``listed`` and their ``probability``, both (K, n)."""
-    arrays = {**model.arrays, "prominent_words": listed}
-    if counts is not None and counts.characteristic_words is not None:
-        arrays["characteristic_words"] = counts.characteristic_words
+        arrays["characteristic_words"] = shown.rows(counts.characteristic_words, -1)
     if npmi is not None:
-        arrays["npmi"] = npmi
-    labels = topic_labels(model.arrays)
+        arrays["npmi"] = shown.rows(np.array(npmi, dtype=float), np.nan)
 
     def words(name: str, topic: int) -> tuple[str, ...]:
         ids = np.atleast_1d(arrays[name][topic])[: listed.shape[1]] if name in arrays else ()
@@ -174,22 +137,38 @@ def topics_of(
         value = float(arrays[name][topic]) if name in arrays else np.nan
         return None if np.isnan(value) else value
 
+    scores = [number("npmi", topic) for topic in range(len(listed))]
+    warnings = topic_warnings(
+        [[str(word) for word in row] for row in arrays["word"][arrays["prominent_words"]]],
+        arrays["topic_probability"],
+        affinity,
+        frequency=Frequency.of(arrays, shown.model.metrics.get("n_documents")),
+        npmi=scores,
+        numbers=shown.numbers,
+    )
+
     def row(topic: int) -> Topic:
         larger = int(arrays["duplicate_of"][topic]) if "duplicate_of" in arrays else -1
         return Topic(
-            topic,
+            shown.numbers[topic],
             float(arrays["topic_probability"][topic]),
-            tuple(map(Word, words("prominent_words", topic), probability[topic].tolist())),
+            tuple(map(Word, words("listed", topic), probability[topic].tolist())),
             words("characteristic_words", topic),
-            labels[topic],
+            shown.labels[topic],
             next(iter(words("anchors", topic)), None),
             number("alpha", topic),
             number("lambda", topic),
             None if larger < 0 else larger,
-            number("npmi", topic),
+            scores[topic],
+            warnings[topic],
         )
 
-    return tuple(row(topic) for topic in range(arrays["topic_probability"].size))
+    return tuple(map(row, range(len(listed))))
+
+
+def doubts_of(topics: Sequence[Topic]) -> list[str]:
+    """A sentence on each topic that has warnings."""
+    return [doubt(topic.number, topic.name, topic.warnings) for topic in topics if topic.warnings]
 
 
 def by_share(topics: Sequence[Topic]) -> list[Topic]:
@@ -197,29 +176,23 @@ def by_share(topics: Sequence[Topic]) -> list[Topic]:
     return sorted(topics, key=lambda topic: (-topic.share, topic.number))
 
 
-def topic_frame(model: Model, words: int = DEFAULT_WORDS) -> pd.DataFrame:
-    """Topics of a model in memory as a table, see ``frame_of``; raises ``InputError`` if ``words`` is below 1."""
-    count = require_word_count(words)
-    listed = np.asarray(model.arrays["prominent_words"][:, :count])
-    if count > listed.shape[1]:
-        listed = longer_lists(listed, [model.arrays["word_topic"]], count)
-    probability = np.take_along_axis(model.arrays["word_topic"].T, listed, axis=1)
-    return frame_of(topics_of(model, listed, probability))
+def topic_frame(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
+    """The shown topics of a model as a table by descending share; errors as ``read_topics``.
 
-
-def frame_of(topics: Sequence[Topic]) -> pd.DataFrame:
-    """Topics as a table by descending share; ``words`` are pairs of a word and p(word | topic)."""
+    ``words`` are pairs of a word and p(word | topic).
+    """
     import pandas as pd
 
-    ordered = by_share(topics)
-    return pd.DataFrame(
-        {
-            "topic": [topic.number for topic in ordered],
-            "share": [topic.share for topic in ordered],
-            "label": [topic.name for topic in ordered],
-            "words": [[tuple(word) for word in topic.words] for topic in ordered],
-        }
-    )
+    count = require_word_count(words)
+    shown = shown_topics(model, NEEDED, OPTIONAL)
+    listed = shown.listed_words(count)
+    vocabulary, shares = shown.stored.arrays["word"], shown.model.arrays["topic_probability"]
+    pairs = [
+        [*zip(map(str, vocabulary[row]), known.tolist(), strict=True)]
+        for row, known in zip(listed, shown.probabilities(listed), strict=True)
+    ]
+    columns = {"topic": shown.numbers, "share": shares, "label": shown.names, "words": pairs}
+    return pd.DataFrame(columns).sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 
 def topic_text(topics: Sequence[Topic], *, characteristic: bool = False) -> str:

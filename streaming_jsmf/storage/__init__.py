@@ -1,4 +1,4 @@
 """Local files and objects behind URLs: naming, listing, atomic writes, locks, and Zarr arrays with digests.
 
-``paths`` handles both kinds of paths; ``objects`` provides atomic writes on object stores, which lack renames.
+``paths`` handles single files of both kinds, ``replace`` whole stores, and ``objects`` connects to object stores.
 """

@@ -21,13 +21,26 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
 from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath, inside, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
 CHUNK_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Description of a stored array: its dimensions, its meaning, and its symbol in the papers if it has one."""
+
+    dimensions: tuple[str, ...]
+    meaning: str
+    symbol: str = ""
+
+    def attributes(self) -> dict[str, str]:
+        """Attributes of the array in xarray."""
+        return {"long_name": self.meaning, **({"symbol": self.symbol} if self.symbol else {})}
 
 
 @dataclass(frozen=True)
@@ -120,23 +133,43 @@ def sealed_as(kind: str, version: int, attributes: Mapping[str, Any]) -> dict[st
     return sealed({"kind": kind, "format_version": version, **attributes})
 
 
-def read_sealed(path: StorePath, kind: str, version: int, *, what: str, hint: str) -> dict[str, Any]:
+def read_sealed(
+    path: StorePath, kind: str, version: int, *, what: str, hint: str, other_kind: str | None = None
+) -> dict[str, Any]:
     """Return the attributes of a group that were made by ``sealed_as``.
 
     Raises ``StoreError`` if they were changed, are damaged, or have another kind or version. The message names
-    ``what`` is damaged and ends with ``hint``.
+    ``what`` is damaged and ends with ``hint``. If users name the group, another kind or version is an ``InputError``,
+    whose message for another kind is ``other_kind``.
     """
-    try:
-        attributes = unsealed(read_attributes(path))
-        if attributes["kind"] != kind:
-            raise ValueError(f"its kind is {attributes['kind']!r}")
-    except (StoreError, KeyError, ValueError) as error:
-        raise StoreError(f"{path}/zarr.json: {what} are damaged; {hint}") from error
-    if attributes["format_version"] != version:
-        raise StoreError(
-            f"{path}: format version {attributes['format_version']} is unknown; this release reads {version}; {hint}"
+    attributes = read_attributes(path, hint=hint)
+    if attributes.get("kind") != kind:
+        if other_kind is not None:
+            raise InputError(f"{path}: {other_kind}")
+        raise StoreError(f"{path}/zarr.json: {what} are damaged; {hint}")
+    error = StoreError if other_kind is None else InputError
+    return verified(path, attributes, version, what=what, hint=hint, other_version=error)
+
+
+def verified(
+    path: StorePath,
+    sealed: Mapping[str, Any],
+    version: int,
+    *,
+    what: str,
+    hint: str,
+    other_version: type[StreamingJSMFError] = InputError,
+) -> dict[str, Any]:
+    """Return sealed values of the group at ``path``; errors as ``read_sealed``."""
+    # Values without a version are damaged, which their sha256 shows.
+    if sealed.get("format_version", version) != version:
+        raise other_version(
+            f"{path}: format version {sealed['format_version']} is unknown; this release reads {version}; {hint}"
         )
-    return attributes
+    try:
+        return unsealed(sealed)
+    except ValueError as error:
+        raise StoreError(f"{path}/zarr.json: {what} are damaged ({error}); {hint}") from error
 
 
 def write_array(
@@ -159,6 +192,24 @@ def write_array(
     for panel in _panels(values.shape, itemsize):
         array[panel] = values[panel]
     return digest(values)
+
+
+def write_arrays(
+    group: StorePath,
+    arrays: Mapping[str, NDArray[Any]],
+    variables: Mapping[str, Variable],
+    *,
+    compress: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Write described arrays of a group; return the fields of their digests by name."""
+    digests = {}
+    for name, values in arrays.items():
+        described = variables[name]
+        written = write_array(
+            group, name, values, described.dimensions, described.attributes(), compress=compress
+        )
+        digests[name] = written.fields()
+    return digests
 
 
 def write_panels(

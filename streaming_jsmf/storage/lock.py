@@ -167,7 +167,7 @@ def sole_writer(store: StorePath) -> Iterator[str]:
         return
     place = lock_path(store)
     place.parent.mkdir(parents=True, exist_ok=True)
-    _remove_what_is_no_file(place)
+    _remove_non_file(place)
     file = _LockFile(store)
     lock = FileLock(place, PATIENCE, thread_local=False, fallback_to_soft=False, on_acquired=file.take)
     try:
@@ -199,7 +199,7 @@ def _clear(store: Path, left: Owner | None) -> None:
         remove_store(work)
         leftovers.append(work)
     for path in leftovers:
-        logger.info("%s: removed; a run that was killed had left it", path)
+        logger.info("%s: removed; it was left by a run that was killed", path)
 
 
 class _LockFile:
@@ -232,16 +232,16 @@ class _LockFile:
                 place.unlink()
 
 
-def _remove_what_is_no_file(place: Path) -> None:
+def _remove_non_file(place: Path) -> None:
     """Delete a link or pipe in place of the lock file, which would redirect or block writes."""
     try:
         mode = place.lstat().st_mode
     except FileNotFoundError:
         return
     if stat.S_ISDIR(mode):
-        raise InputError(f"{place}: a directory is in the place of a lock; move it away")
+        raise InputError(f"{place}: a directory with the name of a lock; move it away")
     if not stat.S_ISREG(mode):
-        logger.warning("%s: is no file, so no lock, and is deleted", place)
+        logger.warning("%s: is not a file, so it is no lock and is deleted", place)
         place.unlink(missing_ok=True)
 
 

@@ -1,33 +1,29 @@
-"""Stores behind URLs, where only objects exist: no directories and no renames, but atomic writes of single objects.
-
-Data are written under their final names; the record or root ``zarr.json`` that makes them valid is written last. Until
-then an object named ``MARK`` identifies unfinished writes of ours. Listings are never cached, because other processes
-may commit.
-"""
+"""Connections to file systems behind URLs, and their errors in one line. Listings of stores are never cached."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
 
-#: Without a ``zarr.json`` next to it, marks an unfinished write of ours.
-MARK = ".unfinished"
+#: Threads of ``in_threads``, which wait for I/O rather than compute.
+FILE_THREADS = 16
 
-#: Object that makes a store valid; without it the other objects are leftovers.
-ROOT = "zarr.json"
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 #: fsspec option that controls the caching of listings.
 _UNCACHED = "use_listings_cache"
 
 
-def file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
+def url_file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
     """Return the fsspec file system of a URL, with the options of a ``UPath``, and the path inside it.
 
     Raises ``InputError`` if the scheme is unknown, its package is not installed, or a login fails.
@@ -64,13 +60,13 @@ def open_url(place: str | UPath, what: str) -> UPath:
     except (ValueError, ImportError, NotImplementedError, TypeError) as error:
         raise InputError(f"{url}: cannot be opened ({first_line(error)})") from error
     if not path.name:
-        raise InputError(f"{url}: names no more than a bucket; give {what} a name in it")
+        raise InputError(f"{url}: names only a bucket; give {what} a name in it")
     try:
         path.exists()
     except Exception as error:
         pass_on_machine(error)
         raise InputError(
-            f"{url}: does not answer ({first_line(error)}); check address, credentials and network"
+            f"{url}: does not respond ({first_line(error)}); check address, credentials and network"
         ) from error
     return path
 
@@ -90,109 +86,7 @@ def reaching(place: object) -> Iterator[None]:
         ) from error
 
 
-def put(path: UPath, data: bytes) -> None:
-    """Write one object atomically in one request; raise ``StoreError`` if that fails."""
-    try:
-        with reaching(path):
-            path.fs.pipe_file(path.path, data)
-    except FileNotFoundError as error:
-        raise StoreError(f"{path}: cannot be written ({first_line(error)}); is the bucket there?") from error
-
-
-def get(path: str | PathLike[str] | UPath) -> bytes:
-    """Read one object; raise ``FileNotFoundError`` if it is missing, ``StoreError`` if it cannot be read."""
-    fs, inner = file_system(path)
-    with reaching(path):
-        # With start=0, because some packages request the size first if no range is given.
-        return bytes(fs.cat_file(inner, start=0))
-
-
-def has(path: UPath) -> bool:
-    """Whether a nonempty object exists; one request, whereas ``found`` also looks for objects below it."""
-    try:
-        with reaching(path):
-            path.fs.cat_file(path.path, start=0, end=1)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def found(path: UPath) -> bool:
-    """Whether an object, or objects below it, exist."""
-    with reaching(path):
-        return bool(path.exists())
-
-
-def delete(path: UPath) -> None:
-    """Delete one object if it exists."""
-    with suppress(FileNotFoundError), reaching(path):
-        path.fs.rm_file(path.path)
-
-
-def names_below(path: UPath) -> list[str]:
-    """Return the sorted names of all objects below ``path``, relative to it; one listing."""
-    root = path.path.rstrip("/") + "/"
-    try:
-        with reaching(path):
-            return sorted(str(name).removeprefix(root) for name in path.fs.find(path.path))
-    except FileNotFoundError:
-        return []
-
-
-def child_names(path: UPath) -> list[str]:
-    """Return the sorted names of objects and prefixes directly below ``path``; one listing."""
-    try:
-        with reaching(path):
-            return sorted(
-                str(name).rstrip("/").rsplit("/", 1)[-1] for name in path.fs.ls(path.path, detail=False)
-            )
-    except FileNotFoundError:
-        return []
-
-
-def delete_tree(path: UPath) -> None:
-    """Delete all objects below ``path`` with one listing and bulk requests."""
-    root, names = path.path.rstrip("/"), names_below(path)
-    if names:
-        with suppress(FileNotFoundError), reaching(path):
-            path.fs.rm([f"{root}/{name}" for name in names])
-
-
-def delete_store(path: UPath) -> None:
-    """Delete a store, its root first, so that readers never see a partial store."""
-    if has(path / ROOT):
-        put(path / MARK, b"")
-        delete(path / ROOT)
-    delete_tree(path)
-
-
-def is_leftover(path: UPath) -> bool:
-    """Whether ``path`` has an unfinished or incompletely deleted store of ours."""
-    return found(path / MARK) and not has(path / ROOT)
-
-
-@contextmanager
-def written_in_place(target: UPath, *, overwrite: bool) -> Iterator[UPath]:
-    """Yield ``target``; the block writes below it and ends with the ``zarr.json`` that makes it a store.
-
-    Leftovers and, with ``overwrite``, an existing store are deleted first: objects cannot be renamed, so no store
-    exists during the write. On an error everything written is deleted. Raises ``InputError`` if the bucket does not
-    exist.
-    """
-    if overwrite or is_leftover(target):
-        delete_store(target)
-    try:
-        with reaching(target):
-            target.fs.pipe_file((target / MARK).path, b"")
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{target}: cannot be written ({first_line(error)}); make the bucket first"
-        ) from error
-    try:
-        yield target
-        delete(target / MARK)
-    except BaseException:
-        # Report the original error, not one of the cleanup.
-        with suppress(StoreError):
-            delete_store(target)
-        raise
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Apply ``function`` to all items in threads; returns results, or raises the first failure, in order."""
+    with ThreadPoolExecutor(max_workers=FILE_THREADS) as pool:
+        return list(pool.map(function, items))

@@ -2,6 +2,10 @@
 
 Sources and corpora are strings (``normalise``): absolute local paths or fsspec URLs, including chains. Stores are
 ``StorePath`` objects (``store_path``). Read functions accept both. Writes to a store are atomic.
+
+Object stores have neither directories nor renames, but write single objects atomically: data are written under their
+final names, and the ``ROOT`` or record that makes them valid is written last. Until then an object named ``MARK``
+identifies unfinished writes of ours.
 """
 
 from __future__ import annotations
@@ -10,13 +14,10 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -25,8 +26,8 @@ from urllib.parse import unquote
 from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
-from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage import objects as object_store
+from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.objects import in_threads, open_url, reaching, url_file_system
 from streaming_jsmf.validation import stays_inside
 
 #: User-supplied path: a local path, or a URL as a string.
@@ -35,14 +36,15 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 #: Path of a store: a local directory, or a URL, where neither directories nor renames exist.
 StorePath: TypeAlias = Path | UPath
 
+#: Object that makes a store valid; without it the other objects are leftovers.
+ROOT = "zarr.json"
+
+#: Without a ``ROOT`` next to it, marks an unfinished write of ours to an object store.
+MARK = ".unfinished"
+
 _LOCAL_SCHEMES = ("file://", "local://")
 
-#: Threads of ``in_threads``, which wait for I/O rather than compute.
-FILE_THREADS = 16
-
 Place = TypeVar("Place", Path, StorePath)
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def is_url(path: AnyPath | UPath) -> bool:
@@ -71,26 +73,6 @@ def inside(root: Place, name: str) -> Place:
     return root / name
 
 
-def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
-    """Return the path of a local file that a spec names below ``directory``; the file may be missing.
-
-    Raises ``InputError`` if the name or a link points outside the directory, or the file is not regular or has more
-    than ``most`` bytes.
-    """
-    path = inside(directory, name)
-    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
-        raise InputError(f"{path} is a link out of {directory}; copy the file to this place")
-    try:
-        found = path.stat()
-    except OSError:  # reading the file will raise a clearer error
-        return path
-    if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{path} is not a regular file; put a file in its place")
-    if most is not None and found.st_size > most:
-        raise InputError(f"{path} has {found.st_size} bytes, and {most} are allowed; shorten the file")
-    return path
-
-
 def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     """Return the store at a user's path or URL, checking once that a URL responds.
 
@@ -100,7 +82,7 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
         return path
     text = _text_of(path, what)
     if is_url(text):
-        return object_store.open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
+        return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith(_LOCAL_SCHEMES):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
     return Path(_without_scheme(text))
@@ -157,10 +139,10 @@ def _on_disk(path: AnyPath | UPath) -> Path | None:
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL and the path inside it; errors as ``objects.file_system``."""
+    """Return the fsspec file system of a path or URL and the path inside it; errors as ``url_file_system``."""
     local = _on_disk(path)
     # fsspec would interpret a local path with :: as a chain.
-    return (LocalFileSystem(), str(local)) if local is not None else object_store.file_system(path)
+    return (LocalFileSystem(), str(local)) if local is not None else url_file_system(path)
 
 
 def is_chain(path: AnyPath) -> bool:
@@ -180,20 +162,20 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
         with local.open("rb") as stream:
             yield stream
     else:
-        fs, inner = object_store.file_system(path)
+        fs, inner = url_file_system(path)
         with fs.open(inner, "rb") as stream:
             yield stream
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
-    """Read a whole file; errors as ``read_text``."""
+    """Read a small file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     local = _on_disk(path)
-    return local.read_bytes() if local is not None else object_store.get(path)
-
-
-def read_text(path: AnyPath | UPath) -> str:
-    """Read a small UTF-8 file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
-    return read_bytes(path).decode()
+    if local is not None:
+        return local.read_bytes()
+    fs, inner = url_file_system(path)
+    with reaching(path):
+        # With start=0, because some packages request the size first if no range is given.
+        return bytes(fs.cat_file(inner, start=0))
 
 
 def sha256_of(path: AnyPath) -> str:
@@ -222,8 +204,8 @@ def exists(path: AnyPath) -> bool:
     local = _on_disk(path)
     if local is not None:
         return local.exists()
-    fs, inner = object_store.file_system(path)
-    with object_store.reaching(path):
+    fs, inner = url_file_system(path)
+    with reaching(path):
         return bool(fs.exists(inner))
 
 
@@ -241,8 +223,8 @@ def is_file(path: AnyPath) -> bool:
     local = _on_disk(path)
     if local is not None:
         return local.is_file()
-    fs, inner = object_store.file_system(path)
-    with object_store.reaching(path):
+    fs, inner = url_file_system(path)
+    with reaching(path):
         return bool(fs.isfile(inner))
 
 
@@ -251,7 +233,7 @@ def file_size(path: AnyPath) -> int:
     local = _on_disk(path)
     if local is not None:
         return local.stat().st_size
-    fs, inner = object_store.file_system(path)
+    fs, inner = url_file_system(path)
     return int(fs.info(inner)["size"])
 
 
@@ -260,18 +242,12 @@ def file_names(directory: AnyPath) -> list[str]:
     folder = _on_disk(directory)
     if folder is not None:
         return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
-    fs, inner = object_store.file_system(directory)
+    fs, inner = url_file_system(directory)
     if not fs.isdir(inner):
         return []
     fs.invalidate_cache(inner)  # a cached listing would miss shards written since then
     entries = fs.ls(inner, detail=True)
     return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
-
-
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Apply ``function`` to all items in threads; returns results, or raises the first failure, in order."""
-    with ThreadPoolExecutor(max_workers=FILE_THREADS) as pool:
-        return list(pool.map(function, items))
 
 
 def fsync_directory(path: Path) -> None:
@@ -283,12 +259,6 @@ def fsync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def fsync_file(path: Path) -> None:
-    """Make a file written by another library durable."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def write_json(path: StorePath, value: Any) -> None:
@@ -304,7 +274,13 @@ def json_bytes(value: Any) -> bytes:
 def write_bytes(path: StorePath, data: bytes) -> None:
     """Write or replace a file atomically: temporary file, fsync and rename; for a URL a single object write."""
     if not isinstance(path, Path):
-        object_store.put(path, data)
+        try:
+            with reaching(path):
+                path.fs.pipe_file(path.path, data)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{path}: cannot be written ({first_line(error)}); is the bucket there?"
+            ) from error
         return
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -321,15 +297,30 @@ def write_bytes(path: StorePath, data: bytes) -> None:
 
 def node_exists(path: StorePath) -> bool:
     """Whether ``path`` has a Zarr group or array; raise ``StoreError`` if an object store does not respond."""
-    node = path / object_store.ROOT
-    return node.exists() if isinstance(node, Path) else object_store.has(node)
+    node = path / ROOT
+    if isinstance(node, Path):
+        return node.exists()
+    try:
+        # One small read, whereas ``UPath.exists`` also looks for objects below the path.
+        with reaching(node):
+            node.fs.cat_file(node.path, start=0, end=1)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def is_free(path: StorePath) -> bool:
     """Whether a store can be created at ``path``: nothing exists there, or only our leftovers in an object store."""
     if isinstance(path, Path):
         return not path.exists()
-    return not object_store.found(path) or object_store.is_leftover(path)
+    with reaching(path):
+        return not path.exists() or is_unfinished(path)
+
+
+def is_unfinished(path: UPath) -> bool:
+    """Whether an object store has an unfinished or incompletely deleted store of ours at ``path``."""
+    with reaching(path):
+        return (path / MARK).exists() and not node_exists(path)
 
 
 def make_directory(path: StorePath) -> None:
@@ -343,41 +334,52 @@ def child_names(path: StorePath, prefix: str = "") -> list[str]:
     """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
     if isinstance(path, Path):
         return [child.name for child in path.glob(f"{prefix}*")]
-    return [name for name in object_store.child_names(path) if name.startswith(prefix)]
+    try:
+        with reaching(path):
+            names = [str(name).rstrip("/").rsplit("/", 1)[-1] for name in path.fs.ls(path.path, detail=False)]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.startswith(prefix))
 
 
 def group_names(path: StorePath, prefix: str = "") -> list[str]:
     """As ``child_names``, but only names of directories that have a ``zarr.json``."""
     if isinstance(path, Path):
-        return [found.parent.name for found in path.glob(f"{prefix}*/zarr.json")]
-    names = (name.split("/") for name in object_store.names_below(path))
-    return [parts[0] for parts in names if parts[1:] == ["zarr.json"] and parts[0].startswith(prefix)]
+        return [found.parent.name for found in path.glob(f"{prefix}*/{ROOT}")]
+    root = path.path.rstrip("/") + "/"
+    names = (name.removeprefix(root).split("/") for name in _objects_below(path))
+    return [parts[0] for parts in names if parts[1:] == [ROOT] and parts[0].startswith(prefix)]
+
+
+def _objects_below(path: UPath) -> list[str]:
+    try:
+        with reaching(path):
+            return sorted(map(str, path.fs.find(path.path)))
+    except FileNotFoundError:
+        return []
 
 
 def remove_file(path: StorePath) -> None:
     """Delete a file if it exists."""
     if isinstance(path, Path):
         path.unlink(missing_ok=True)
-    else:
-        object_store.delete(path)
-
-
-def remove_trees(paths: Sequence[StorePath]) -> None:
-    """Delete many directories (in parallel on object stores), ignoring errors."""
-    if all(isinstance(path, Path) for path in paths):
-        for path in paths:
-            remove_tree(path, ignore_errors=True)
-    else:
-        in_threads(partial(remove_tree, ignore_errors=True), paths)
-
-
-def remove_tree(path: StorePath, *, ignore_errors: bool = False) -> None:
-    """Delete a directory, or all objects with this prefix; on errors some may remain."""
-    if isinstance(path, Path):
-        shutil.rmtree(path, ignore_errors=ignore_errors)
         return
-    try:
-        object_store.delete_tree(path)
-    except StoreError:
-        if not ignore_errors:
-            raise
+    with suppress(FileNotFoundError), reaching(path):
+        path.fs.rm_file(path.path)
+
+
+def remove_trees(*paths: StorePath) -> None:
+    """Delete directories, or all objects with these prefixes, as far as possible; errors are ignored."""
+    for path in paths:
+        if isinstance(path, Path):
+            shutil.rmtree(path, ignore_errors=True)
+    if urls := [path for path in paths if not isinstance(path, Path)]:
+        with suppress(StoreError):
+            in_threads(remove_objects, urls)
+
+
+def remove_objects(path: UPath) -> None:
+    """Delete all objects with a prefix in bulk requests; on errors some may remain."""
+    if names := _objects_below(path):
+        with suppress(FileNotFoundError), reaching(path):
+            path.fs.rm(names)

@@ -11,13 +11,27 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage import objects as object_store
-from streaming_jsmf.storage.paths import StorePath, fsync_directory
+from upath import UPath
+
+from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.objects import reaching
+from streaming_jsmf.storage.paths import (
+    MARK,
+    ROOT,
+    StorePath,
+    fsync_directory,
+    is_free,
+    is_unfinished,
+    node_exists,
+    remove_file,
+    remove_objects,
+    write_bytes,
+)
 
 #: Temporary files that are renamed after writing: ours (``paths.write_bytes``) and Zarr's.
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
@@ -76,6 +90,22 @@ def require_outside(target: Path) -> None:
         raise InputError(f"{target}: is the working directory and cannot be replaced; run from another one")
 
 
+def require_free(
+    target: StorePath, what: str, require_own: Callable[[Any], object], *, overwrite: bool
+) -> None:
+    """Refuse an existing path, except one of ours outside the working directory with ``overwrite``.
+
+    ``what`` names its kind, and ``require_own`` raises ``InputError`` if the path holds something else.
+    """
+    if is_free(target):
+        return
+    if not overwrite:
+        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace {what}")
+    require_own(target)
+    if isinstance(target, Path):
+        require_outside(target)
+
+
 def put_in_place(made: Path, target: Path) -> None:
     """Rename a file or directory to ``target``; an existing target is removed after the rename."""
     place = real_path(target)
@@ -124,25 +154,49 @@ def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterat
 def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
     """Yield where to write a new store, which appears at ``target`` complete when the block succeeds.
 
-    The block writes the ``zarr.json`` of the root last. Local stores use ``directory_written_beside``, stores behind
-    URLs ``objects.written_in_place``. Raises ``InputError`` if the bucket does not exist.
+    The block writes the ``zarr.json`` of the root last. A local store is written next to the target
+    (``directory_written_beside``), objects under their final names: leftovers and, with ``overwrite``, an existing
+    store are deleted first, and on an error everything written. Raises ``InputError`` if the bucket does not exist.
     """
     if isinstance(target, Path):
         with directory_written_beside(target, overwrite=overwrite) as beside:
             yield beside
-    else:
-        with object_store.written_in_place(target, overwrite=overwrite) as place:
-            yield place
+        return
+    if overwrite or is_unfinished(target):
+        _remove_object_store(target)
+    try:
+        with reaching(target):
+            target.fs.pipe_file((target / MARK).path, b"")
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{target}: cannot be written ({first_line(error)}); make the bucket first"
+        ) from error
+    try:
+        yield target
+        remove_file(target / MARK)
+    except BaseException:
+        # Report the original error, not one of the cleanup.
+        with suppress(StoreError):
+            _remove_object_store(target)
+        raise
 
 
 def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
     """Delete a store or directory; readers first see it disappear, then its contents are deleted."""
     with suppress(*(OSError, StoreError) if ignore_errors else ()):
         if not isinstance(path, Path):
-            object_store.delete_store(path)
+            _remove_object_store(path)
             return
         place = real_path(path)
         if os.path.lexists(_new(place)):
             _remove(_new(place))
         place.rename(_new(place))
         _remove(_new(place))
+
+
+def _remove_object_store(path: UPath) -> None:
+    """Delete a store behind a URL, its root first, so that readers never see a partial store."""
+    if node_exists(path):
+        write_bytes(path / MARK, b"")
+        remove_file(path / ROOT)
+    remove_objects(path)

@@ -29,6 +29,10 @@ KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
 #: Group of a model that contains the edits.
 EDITS = "edits"
 
+#: Arrays of every model that ``shown_topics`` needs, and those that name the topics.
+NEEDED = ("topic_probability",)
+NAMED = ("word", "prominent_words", "label_words", "characteristic_words")
+
 #: Maximum length of a label.
 MOST_CHARACTERS = 200
 
@@ -116,6 +120,12 @@ class TopicEdits:
         """Show these topics again; by default all topics."""
         shown = {self._checked(topic) for topic in topics} or set(self.hidden)
         return replace(self, hidden=tuple(topic for topic in self.hidden if topic not in shown))
+
+    def only(self, topic: int) -> TopicEdits:
+        """Show this topic, hidden or not, and no other."""
+        shown = self._checked(topic)
+        others = (group[0] for group in self.unhide().groups)
+        return replace(self, hidden=tuple(other for other in others if other != shown))
 
     def changed(self, changes: TopicChanges) -> TopicEdits:
         """All changes as one: merged topics are separated first, and labels come last."""
@@ -255,7 +265,8 @@ class EditedTopics:
 
     def panels(self) -> Iterator[NDArray[Any]]:
         """Yield p(word | topic), N x K', in panels of words; see ``read_model_panels``."""
-        panels = read_model_panels(self.path, "word_topic")
+        known = self.stored.arrays.get("word_topic")
+        panels = read_model_panels(self.path, "word_topic") if known is None else iter([known])
         if self._is_unchanged:
             return panels
         weights = self._weights()
@@ -311,20 +322,18 @@ class EditedTopics:
         return found
 
 
-def read_edited_topics(
-    path: StorePath, names: tuple[str, ...], optional: tuple[str, ...] = ()
+def shown_topics(
+    model: AnyModel | Model, names: tuple[str, ...] = NEEDED, optional: tuple[str, ...] = NAMED
 ) -> EditedTopics:
-    """Read a model and its edits, as ``read_model``; ``names`` must include ``topic_probability``."""
-    model = read_model(path, names, optional)
-    return EditedTopics(path, model, read_edits(path, model))
+    """Read the shown topics of a model, as ``read_model``; a model in memory has no edits.
 
-
-def shown_topics(model: AnyModel | Model) -> EditedTopics:
-    """Read the shown topics of a model with their ``names``; a model in memory has no edits."""
+    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``.
+    """
     if isinstance(model, Model):
         return EditedTopics(Path(), model, TopicEdits(int(model.arrays["topic_probability"].size)))
-    optional = ("word", "prominent_words", "label_words", "characteristic_words")
-    return read_edited_topics(model_path(model), ("topic_probability",), optional)
+    path = model_path(model)
+    stored = read_model(path, names, optional)
+    return EditedTopics(path, stored, read_edits(path, stored))
 
 
 def require_word_count(words: int | None) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,19 +57,22 @@ class TopicParameters:
         """sha256 of the words and topics, which determine the meaning of topic numbers."""
         return _fingerprint(self.words, self.word_topic)
 
-    def ids(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Ids of ``words`` in this model, matched as strings; -1 for missing words."""
-        return word_ids(words, self.words)
-
     def ids_of_corpus(self, corpus: Corpus) -> NDArray[np.int64]:
-        """``ids`` of the words of a corpus; raises ``InputError`` if none of them is in the model."""
-        ids = self.ids(corpus.vocabulary().words)
-        if not (ids >= 0).any():
-            raise InputError(
-                f"{corpus.root} has none of the {len(self.words)} words of the model; give a corpus with the same kind "
-                "of words"
-            )
-        return ids
+        """Ids of the words of a corpus in this model; see ``ids_of_corpus``."""
+        return ids_of_corpus(corpus, self.words)
+
+
+def ids_of_corpus(corpus: Corpus, words: Any) -> NDArray[np.int64]:
+    """Ids of the words of a corpus in ``words`` of a model, matched as strings; -1 for missing words.
+
+    Raises ``InputError`` if the model has none of the words.
+    """
+    ids = word_ids(corpus.vocabulary().words, words)
+    if not (ids >= 0).any():
+        raise InputError(
+            f"{corpus.root} has none of the {len(words)} words of the model; give a corpus with the same kind of words"
+        )
+    return ids
 
 
 def _fingerprint(words: tuple[str, ...], *arrays: Floats) -> str:

@@ -23,7 +23,7 @@ from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, li
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import Step, first_topics, next_topics, over_relaxed
+from streaming_jsmf.inference.polish import Step, StepSums, first_topics
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, key_of
@@ -39,6 +39,7 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
+    ALGORITHM_VERSION,
     Counts,
     DrawReduction,
     Inputs,
@@ -48,6 +49,7 @@ from streaming_jsmf.topics.polish_tasks import (
     StepReduction,
     block_of,
     longest_of,
+    topics_after,
 )
 from streaming_jsmf.topics.store import (
     AnyModel,
@@ -107,7 +109,7 @@ def polish(
     target = store_path(out, "a model")
     require_free_model(target, overwrite)
     source = model_path(model)
-    opened = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    opened = open_corpus(corpus)
     with sole_writer(target) as committed:
         start = read_model(source)
         wanted = polished_fingerprint(_start_fingerprint(start, target, committed), opened, settings)
@@ -166,8 +168,9 @@ def polish_model(
 
 
 def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
-    """sha256 of the fingerprint of the start, the corpus and the settings, which determine a polished model."""
-    return fingerprint({"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()})
+    """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
+    fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
 def _n_documents(found: PartialResult) -> int:
@@ -292,18 +295,9 @@ class _Run:
         sums = fold_partitions(
             checkpoints, reduction, keys, self.partitions, self.store.request, self.executor
         )
-        topics = next_topics(sums.arrays["tokens"], last=last)
-        if step.relaxed:
-            topics = over_relaxed(topics, before.arrays["word_topic"])
-        log_likelihood = sums.scalars["log_likelihood"] / max(sums.scalars["n_tokens"], 1.0)
-        arrays = {
-            "word_topic": topics,
-            "shares": sums.arrays["shares"],
-            "pairs": sums.arrays["pairs"],
-            "log_likelihood": np.array([log_likelihood]),
-        }
         checkpoints.clear()
-        return PartialResult(arrays, {"n_documents": sums.scalars["n_documents"]})
+        total = StepSums(**sums.arrays, **sums.scalars)  # type: ignore[arg-type]
+        return topics_after(total, before.arrays["word_topic"], step, last=last)
 
     def _watched(self, before: PartialResult, found: PartialResult, held_out: Counts) -> PartialResult:
         """Add the history of earlier moves to the result of a move, and report its steps."""
@@ -324,7 +318,7 @@ class _Run:
         if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
             return ()
         given = self.request.topics
-        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out, method="cvb0")
+        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out)
         return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
 
     def _keys(self, salt: str) -> list[str]:

@@ -189,6 +189,18 @@ def block_of(drawn: PartialResult, name: str, n_words: int) -> Counts:
     return csr_array(parts, shape=(lengths.size, n_words))
 
 
+def topics_after(sums: StepSums, before: NDArray[np.float64], step: Step, *, last: bool) -> PartialResult:
+    """The topics after a step from those ``before`` (N, K), and what the step found of the documents."""
+    topics = next_topics(sums.tokens, last=last)
+    arrays = {
+        "word_topic": over_relaxed(topics, before) if step.relaxed else topics,
+        "shares": sums.shares,
+        "pairs": sums.pairs,
+        "log_likelihood": np.array([sums.log_likelihood / max(sums.n_tokens, 1.0)]),
+    }
+    return PartialResult(arrays, {"n_documents": sums.n_documents})
+
+
 @dataclass(frozen=True)
 class SampledReduction:
     """All sampled steps, as one part; ``last`` if no full steps follow."""
@@ -205,7 +217,7 @@ class SampledReduction:
         topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
         drawn = self.drawn()
         sample, longest = block_of(drawn, "sample", self.inputs.n_words), longest_of(drawn)
-        log_likelihood = []
+        results: list[PartialResult] = []
         for number, step in enumerate(steps):
             last = self.last and number + 1 == len(steps)
             used = in_sample(drawn.arrays["sample_draws"], number, step.share)
@@ -218,17 +230,10 @@ class SampledReduction:
                 with_pairs=last,
                 threads=self.threads,
             )
-            before, topics = topics, next_topics(sums.tokens, last=last)
-            if step.relaxed:
-                topics = over_relaxed(topics, before)
-            log_likelihood.append(sums.log_likelihood / max(sums.n_tokens, 1.0))
-        arrays = {
-            "word_topic": topics,
-            "shares": sums.shares,
-            "pairs": sums.pairs,
-            "log_likelihood": np.array(log_likelihood),
-        }
-        return PartialResult(arrays, {"n_documents": sums.n_documents})
+            results.append(topics_after(sums, topics, step, last=last))
+            topics = results[-1].arrays["word_topic"]
+        history = np.concatenate([result.arrays["log_likelihood"] for result in results])
+        return PartialResult({**results[-1].arrays, "log_likelihood": history}, results[-1].scalars)
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """There is only one part."""
@@ -264,11 +269,9 @@ class StepReduction:
             )
             total = sums if total is None else total + sums
         assert total is not None, "a partition has units"
-        scalars = ("log_likelihood", "n_tokens", "n_documents")
-        return PartialResult(
-            {"tokens": total.tokens, "shares": total.shares, "pairs": total.pairs},
-            {name: getattr(total, name) for name in scalars},
-        )
+        fields = vars(total)
+        arrays = {name: fields[name] for name in ("tokens", "shares", "pairs")}
+        return PartialResult(arrays, {name: value for name, value in fields.items() if name not in arrays})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""

@@ -8,7 +8,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zarr
@@ -16,14 +15,15 @@ from numpy.typing import NDArray
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
+    Variable,
     create_group,
     read_arrays,
-    read_attributes,
     read_panels,
-    write_array,
+    read_sealed,
+    write_arrays,
     zarr_store,
 )
 from streaming_jsmf.storage.lock import announce_commit, is_left, work_place
@@ -37,8 +37,8 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.provenance import utc_now
-from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
-from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES, Variable
+from streaming_jsmf.storage.replace import remove_store, require_free, store_written
+from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
@@ -181,13 +181,7 @@ def require_free_model(path: StorePath, overwrite: bool) -> None:
 
 
 def _require_free(path: StorePath, overwrite: bool) -> None:
-    if is_free(path):
-        return
-    if not overwrite:
-        raise InputError(f"{path}: exists already; give another path, or --overwrite to replace a model")
-    _read_attributes(path)
-    if isinstance(path, Path):
-        require_outside(path)
+    require_free(path, "a model", _read_attributes, overwrite=overwrite)
 
 
 def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:
@@ -226,14 +220,8 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
     ``overwrite`` is set.
     """
     _require_free(path, overwrite)
-    variables = model.variables()
     with store_written(path, overwrite=overwrite) as group:
-        digests = {}
-        for name, values in model.arrays.items():
-            variable = variables[name]
-            described = variable.attributes()
-            written = write_array(group, name, values, variable.dimensions, described, compress=True)
-            digests[name] = written.fields()
+        digests = write_arrays(group, model.arrays, model.variables(), compress=True)
         attributes = {**model.attributes(), "digests": digests}
         attributes["provenance"]["committed"] = utc_now()
         create_group(group, sealed(attributes))
@@ -248,18 +236,8 @@ def _read_attributes(path: StorePath) -> dict[str, Any]:
             else similar_names(path) or "fit and infer make one"
         )
         raise InputError(f"{path}: no model is here; {hint}")
-    attributes = read_attributes(path)
-    if attributes.get("kind") != KIND:
-        raise InputError(f"{path}: this is not a model; give a path that infer or fit wrote")
-    # Metadata without a version are damaged, which their sha256 shows.
-    if attributes.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
-        raise InputError(
-            f"{path}: format version {attributes['format_version']} is unknown; this release reads {FORMAT_VERSION}"
-        )
-    try:
-        return unsealed(attributes)
-    except ValueError as error:
-        raise StoreError(f"{path}/zarr.json: metadata differ from their sha256; run infer again") from error
+    other = "this is not a model; give a path that infer or fit wrote"
+    return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", other_kind=other)
 
 
 def read_model(

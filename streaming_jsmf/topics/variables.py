@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Variable:
-    """An array of a model store; ``symbol`` is empty if the papers have none."""
-
-    dimensions: tuple[str, ...]
-    symbol: str
-    meaning: str
-
-    def attributes(self) -> dict[str, str]:
-        """Attributes of the array in xarray."""
-        return {"long_name": self.meaning, **({"symbol": self.symbol} if self.symbol else {})}
+from streaming_jsmf.storage.arrays import Variable
 
 
 def _variable(dimensions: str, symbol: str, meaning: str) -> Variable:
-    return Variable(tuple(dimensions.split()), symbol, meaning)
+    return Variable(tuple(dimensions.split()), meaning, symbol)
 
 
 #: Arrays of every engine; ``alpha`` of LR-JSMF and ``topic_topic_of_documents`` exist only after polish.

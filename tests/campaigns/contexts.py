@@ -1,4 +1,4 @@
-"""A pytest plugin for ``mutations record``: which test executes which line, and how long each takes.
+"""A pytest plugin for ``mutations record``: which test executes which line, and the CPU time of each test.
 
 It sets the context of coverage.py to the test, or to a fixture shared by several tests. Child processes inherit it in
 their environment.
@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
 import coverage
@@ -17,6 +18,11 @@ import pytest
 
 #: Prefix of the contexts of fixtures.
 FIXTURE = "fixture "
+
+#: Property of a report: CPU seconds of the test, with its fixtures and the processes it has waited for.
+SECONDS = "CPU seconds"
+
+_started = pytest.StashKey[float]()
 
 
 def _write(name: str, value: Any) -> None:
@@ -33,13 +39,27 @@ def _name(context: str) -> str:
     return former
 
 
+def _cpu_seconds() -> float:
+    """User and system time of this process and of its children that have ended."""
+    usages = map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     _name(item.nodeid)
+    item.stash[_started] = _cpu_seconds()
     try:
         return (yield)
     finally:
         _name("")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
+    if call.when == "teardown":
+        item.user_properties.append((SECONDS, _cpu_seconds() - item.stash[_started]))
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,7 +80,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class Results:
-    """Seconds of passed tests, and names of failed ones."""
+    """CPU seconds of passed tests, and names of failed ones."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -69,7 +89,8 @@ class Results:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome != "passed":
             self.failed.add(report.nodeid)
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+        if report.when == "teardown":
+            self.seconds[report.nodeid] = dict(report.user_properties)[SECONDS]
 
     def pytest_sessionfinish(self) -> None:
         passed = {name: seconds for name, seconds in self.seconds.items() if name not in self.failed}

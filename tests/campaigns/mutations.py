@@ -5,12 +5,14 @@
                                             [--seed 0] [--number 40] [--seconds 120] [--jobs 1]
 
 ``record`` runs the default tests of a tree once under coverage.py and stores which test executes which line, also in
-child processes, and how long it takes. ``run`` draws mutants (see ``mutants``) and runs, for each, the tests that reach
-it, fastest first, until one fails. Both use copies of TREE, such as a git worktree, which may have other tests than
-this one. To compare two trees, use the same seed and number: mutants are spread evenly over the lines of each.
+child processes, and the CPU time of each test. ``run`` draws mutants (see ``mutants``) and runs, for each, the tests
+that reach it, fastest first, until one fails. Both use copies of TREE, such as a git worktree, which may have other
+tests than this one. To compare two trees, use the same seed and number: mutants are spread evenly over the lines of
+each. Linux is needed.
 
-- A mutant is tested for at most ``--seconds``, by tests that took at most half of that in total. If they exceed the
-  time, the mutant counts as killed: usually a loop no longer ends.
+- A mutant is tested by tests that took at most half of ``--seconds`` of CPU time in total. If a process exceeds
+  ``--seconds`` of CPU time, or all of them ten times that on the clock, the mutant counts as killed: usually a loop no
+  longer ends, or a process waits for another one forever. Other programs on the machine do not change the result.
 - Lines executed on import are reached by all tests that execute any line of the file; lines of compiled functions,
   which tracers do not see, by tests that execute a line with a call. Compiling kernels gets additional time.
 - A test that kills a mutant must pass without it. Tests that fail under coverage.py are omitted.
@@ -27,6 +29,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -48,8 +51,11 @@ from tests.campaigns.mutants import Mutant, draw, places
 
 PACKAGE = "streaming_jsmf"
 
-#: Maximum seconds to compile a kernel and its callers.
+#: Maximum CPU seconds to compile a kernel and its callers.
 COMPILATION = 240
+
+#: Seconds on the clock per CPU second, before a mutant counts as never ending.
+PATIENCE = 10
 
 SETTINGS = """[run]
 data_file = {folder}/data/lines
@@ -72,9 +78,12 @@ def copied(tree: Path) -> Iterator[Path]:
 
 
 def tests_of(
-    copy: Path, arguments: Sequence[str], seconds: float | None, **environment: str
+    copy: Path, arguments: Sequence[str], seconds: int | None, **environment: str
 ) -> tuple[int | None, str]:
-    """Run pytest in a copy; returns the exit code (None after a timeout) and output."""
+    """Run pytest in a copy with a limit of CPU seconds per process.
+
+    Returns the exit code (None if it exceeded the limit, or ``PATIENCE`` times that on the clock) and the output.
+    """
     # Workers of pytest-xdist pass their variables to child processes, which would then act as workers too.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=_scratch()) as scratch:
@@ -90,7 +99,9 @@ def tests_of(
             start_new_session=True,
         )
         try:
-            out = process.communicate(timeout=seconds)[0]
+            if seconds is not None:
+                resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+            out = process.communicate(timeout=None if seconds is None else seconds * PATIENCE)[0]
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # so that tests end the processes that they started
             with suppress(subprocess.TimeoutExpired):
@@ -100,7 +111,7 @@ def tests_of(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return process.returncode, out
+    return None if process.returncode == -signal.SIGXCPU else process.returncode, out
 
 
 def _scratch() -> str | None:
@@ -119,19 +130,18 @@ def record(tree: Path, file: Path, workers: int, chosen: Sequence[str] = ()) -> 
         (folder / "coveragerc").write_text(SETTINGS.format(folder=folder, tree=copy), encoding="utf-8")
         shutil.copy(Path(__file__).with_name("contexts.py"), folder / "mutation_contexts.py")
         parallel = ["-n", str(workers)] if workers > 1 else []
-        code, out = tests_of(
-            copy,
-            ["-p", "mutation_contexts", *parallel, *chosen],
-            None,
-            PYTHONPATH=f"{copy}{os.pathsep}{folder}",
-            COVERAGE_PROCESS_START=str(folder / "coveragerc"),
-            MUTATIONS_FOLDER=str(folder),
-        )
+        environment = {
+            "PYTHONPATH": f"{copy}{os.pathsep}{folder}",
+            "COVERAGE_PROCESS_START": str(folder / "coveragerc"),
+            "MUTATIONS_FOLDER": str(folder),
+        }
+        started = [sys.executable, "-c", "import coverage, sys; sys.exit(not coverage.Coverage.current())"]
+        if subprocess.run(started, env={**os.environ, **environment}, check=False).returncode:
+            sys.exit("coverage.py does not start with Python; coverage>=7.13 in this environment is needed")
+        code, out = tests_of(copy, ["-p", "mutation_contexts", *parallel, *chosen], None, **environment)
         print(out[-2000:])
-        if code not in (0, 1) or not any((folder / "data").iterdir()):
-            sys.exit(
-                f"pytest ended with {code}, or coverage.py did not start with it: coverage>=7.13 is needed"
-            )
+        if code not in (0, 1):
+            sys.exit(f"pytest ended with {code}")
         found = _contexts(copy, folder)
     with gzip.open(file, "wt", encoding="utf-8") as stream:
         json.dump(found, stream)
@@ -258,7 +268,7 @@ def chosen_of(reached: Sequence[tuple[str, float]], seconds: float) -> list[str]
     return [name for tests in files for name, _ in tests]
 
 
-def verdict(mutant: Mutant, reach: Reach, copy: Path, seconds: float) -> Verdict:
+def verdict(mutant: Mutant, reach: Reach, copy: Path, seconds: int) -> Verdict:
     """Apply a mutant to a copy, run its tests, and revert it."""
     reached = reach.of(mutant)
     chosen = chosen_of(reached, seconds / 2)
@@ -276,7 +286,7 @@ def verdict(mutant: Mutant, reach: Reach, copy: Path, seconds: float) -> Verdict
 
 
 def _tried(
-    mutant: Mutant, copy: Path, chosen: Sequence[str], seconds: float, *, kernels: bool
+    mutant: Mutant, copy: Path, chosen: Sequence[str], seconds: int, *, kernels: bool
 ) -> tuple[str, str]:
     """Status of the tests with a mutant, and the test that fails."""
     path = copy / mutant.file

@@ -75,6 +75,12 @@ def test_the_fastest_tests_are_chosen_file_by_file() -> None:
     assert mutations.chosen_of(reached, 1.0) == ["b::1", "b::2", "a::1", "a::2"]
 
 
+@pytest.mark.slow
+def test_a_loop_that_does_not_end_exceeds_its_cpu_seconds(tmp_path: Path) -> None:
+    (tmp_path / "test_loop.py").write_text("def test_loop():\n    while True:\n        pass\n")
+    assert mutations.tests_of(tmp_path, ["test_loop.py"], 5)[0] is None
+
+
 CODE = """
 def larger(a, b):
     if a > b:

@@ -33,7 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.values import invalid_rows
+from streaming_jsmf.ingestion.readers.values import utf8_faults
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -129,25 +129,27 @@ class BagSource(RecordFiles, Source):
     def vocabulary(self) -> Sequence[str]:
         return read_vocabulary(self.vocabulary_path)[0].words
 
-    def units(self) -> Sequence[Unit]:
-        return [unit for path in self.files for unit in _units(path)]
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Return runs of row groups of about ``UNIT_NONZEROS`` pairs."""
+        with open_parquet_source(path) as file:
+            metadata = file.metadata
+            leaf = leaf_columns(metadata).get("ids", 0)
+            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
+        return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        n_words = len(self.vocabulary)
+        n_words, columns = len(self.vocabulary), self.columns
         row = 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
-            found = BagColumns.of(file.schema_arrow, self.columns.id)
-            if found != self.columns:
-                raise UnreadableError(f"its columns are {found}, those of the first file {self.columns}")
+            found = BagColumns.of(file.schema_arrow, columns.id)
+            if found != columns:
+                raise UnreadableError(f"its columns are {found}, those of the first file {columns}")
             for g in range(unit.start, unit.stop):
                 for batch in _batches(file, g):
-                    reasons = dict(_bad_rows(batch, n_words, self.columns, 0))
-                    for name in filter(None, (self.columns.id, *self.columns.metadata)):
-                        if not pa.types.is_binary(batch.column(name).type):
-                            for i in invalid_rows(batch.column(name)):
-                                reasons.setdefault(i, f"{name} holds bytes that are not UTF-8")
+                    reasons = utf8_faults(batch, [], filter(None, [columns.id, *columns.metadata]))
+                    reasons |= dict(_bad_rows(batch, n_words, columns, 0))
                     good, rows = drop_bad_rows(batch, reasons, row, bad)
-                    yield _convert(good, n_words, self.columns, rows)
+                    yield _convert(good, n_words, columns, rows)
                     row += batch.num_rows
 
 
@@ -157,17 +159,6 @@ def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
             return BagColumns.of(file.schema_arrow, wanted)
 
     return of_first_readable(files, read, "give Parquet files of bags of words")
-
-
-def _units(path: str) -> list[Unit]:
-    try:
-        with open_parquet_source(path) as file:
-            metadata = file.metadata
-            leaf = leaf_columns(metadata).get("ids", 0)
-            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
-            return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
-    except UnreadableError:
-        return [Unit(path)]
 
 
 def _batches(file: Any, g: int) -> Iterator[Any]:

@@ -185,9 +185,21 @@ class Reader(ABC):
         """The words if the source defines them; None if they are collected while reading."""
         return None
 
-    @abstractmethod
     def units(self) -> Sequence[Unit]:
         """Return all units in corpus order. Raises InputError if there is nothing to read."""
+        if not self.files:
+            raise InputError("there are no files to read; give at least one")
+        units: list[Unit] = []
+        for path in self.files:
+            try:
+                units += self.parts(path)
+            except UnreadableError:
+                units.append(Unit(path))  # reading reports the reason
+        return units
+
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Return the units of a file. Raises UnreadableError."""
+        return [Unit(path)]
 
     @abstractmethod
     def place(self, unit: Unit, row: int) -> str:

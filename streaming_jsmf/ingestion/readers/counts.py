@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.files import size_of
-from streaming_jsmf.storage.paths import is_file, is_url, join, normalise
+from streaming_jsmf.ingestion.readers.files import find_beside, size_of
 
 _WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
@@ -36,8 +34,6 @@ class CountFiles(Source):
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
-        if not self.files:
-            raise InputError("there are no files of counts to read; give at least one")
         first, words = self.files[0], self.words_of(self.files[0])
         for path in self.files[1:]:
             others = self.words_of(path)
@@ -53,6 +49,20 @@ class CountFiles(Source):
     def words_of(self, path: str) -> tuple[str, ...]:
         return read_vocabulary(self.word_list(path))[0].words
 
+    def units(self) -> Sequence[Unit]:
+        """Return the units of all files. Raises InputError if a file is missing or unreachable, or words differ."""
+        for path in self.files:
+            try:
+                size_of(path)
+            except DamagedError as error:
+                raise InputError(f"{path}: {error}") from error
+        units = super().units()
+        _ = self.vocabulary
+        return units
+
+    def parts(self, path: str) -> Sequence[Unit]:
+        return [Unit(path, size=size_of(path))]
+
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, row {unit.start + row} from 0"
 
@@ -62,12 +72,8 @@ class CountFiles(Source):
     def word_list(self, path: str) -> str:
         """Return the path of a file's word list. Raises InputError if it is missing."""
         wanted = self.options.vocabulary
-        folder = path.rsplit("/", 1)[0] if is_url(path) else str(Path(path).parent)
         names = self.usual_word_lists(path) if wanted is None else [wanted]
-        candidates = [join(folder, name) for name in names]
-        if wanted is not None and (is_url(wanted) or Path(wanted).expanduser().is_absolute()):
-            candidates = [normalise(wanted)]
-        found = next((candidate for candidate in candidates if is_file(candidate)), None)
+        found = find_beside(path, names)
         if found is None:
             raise InputError(
                 f"{path} has no word list ({' or '.join(names)}); set the option vocabulary to its path"
@@ -77,14 +83,6 @@ class CountFiles(Source):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exclude the words to keep tasks small; each task reads them itself.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
-
-
-def whole_file(path: str) -> Unit:
-    """Return a file as one unit. Raises InputError if it is missing or unreachable."""
-    try:
-        return Unit(path, size=size_of(path))
-    except DamagedError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,66 +119,71 @@ def merge_entries(entries: Entries, n_words: int) -> Entries:
     return Entries(entries.document[first], entries.word[first], total, line[first])
 
 
+def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
+    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
+    weight = np.arange(len(indptr))
+    weight += indptr
+    cuts = [0]
+    while cuts[-1] < len(indptr) - 1:
+        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
+        cuts.append(max(fitting, cuts[-1] + 1))
+    return cuts
+
+
 def too_large(total: float, word: str) -> str:
     return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"
 
 
-class BagBuilder:
-    """Build batches of bags from entries in ascending order of documents, whose numbers are ids if ``numbered``.
+def bags_of_entries(
+    blocks: Iterable[tuple[Entries, int, int]],
+    n_words: int,
+    bad: BadRecords,
+    *,
+    numbered: bool,
+    most_empty: int,
+) -> Iterator[SourceBatch]:
+    """Yield the bags of entries in ascending order of documents, including those of documents without entries.
 
-    Raises UnreadableError if more than ``most_empty`` documents have no entries.
+    Each block comes with the number of documents that are complete after it, and the line that follows it.
+    ``numbered``: the numbers of documents are their ids. Raises UnreadableError if more than ``most_empty`` documents
+    have no entries.
     """
-
-    def __init__(
-        self, n_words: int, count_type: Any, numbered: bool, most_empty: int, bad: BadRecords
-    ) -> None:
-        self._n_words = n_words
-        self._numbered = numbered
-        empty = np.empty(0, np.int64)
-        # Entries of the last document, which may continue in the next block.
-        self._open = Entries(empty, empty, np.empty(0, count_type), empty)
-        self._most_empty = most_empty
-        self._bad = bad
-        self._next = 0  # first document not returned
-        self._empty = 0  # documents without entries
-
-    def add(self, entries: Entries) -> Iterator[SourceBatch]:
-        """Yield the documents before the last one, including those without entries."""
-        if len(entries.document) == 0:
-            return
-        together = merge_entries(self._open.followed_by(entries), self._n_words)
-        last = int(together.document[-1])
-        cut = int(np.searchsorted(together.document, last))
-        self._open = together.take(slice(cut, None))
-        yield from self._emit(together.take(slice(0, cut)), last, int(self._open.line[0]))
-
-    def close(self, n_documents: int | None, end: int) -> Iterator[SourceBatch]:
-        """Yield the remaining documents, to ``n_documents`` or the last one with entries; ``end`` is the next line."""
-        seen = int(self._open.document[-1]) + 1 if len(self._open.document) else 0
-        yield from self._emit(self._open, seen if n_documents is None else n_documents, end)
-
-    def _emit(self, entries: Entries, stop: int, end: int) -> Iterator[SourceBatch]:
-        self._empty += stop - self._next - int(np.count_nonzero(np.diff(entries.document, prepend=-1)))
-        if self._empty > self._most_empty:
+    held: Entries | None = None  # of documents that may continue in the next block
+    start = empty = 0
+    for entries, stop, end in blocks:
+        together = merge_entries(entries if held is None else held.followed_by(entries), n_words)
+        del entries
+        cut = int(np.searchsorted(together.document, stop))
+        complete, held = together.take(slice(0, cut)), together.take(slice(cut, None))
+        empty += stop - start - int(np.count_nonzero(np.diff(complete.document, prepend=-1)))
+        if empty > most_empty:
             raise UnreadableError(
-                f"{self._empty} documents up to number {stop} have no counts, more than {self._most_empty} "
-                "for its size; correct the numbers or leave such documents out"
+                f"{empty} documents up to number {stop} have no counts, more than {most_empty} for its size; correct "
+                "the numbers or leave such documents out"
             )
-        large = entries.count > LARGEST_COUNT
-        for i in np.flatnonzero(large):
-            self._bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
-        kept = entries.take(~large)
-        lines = np.append(kept.line, end)
-        # There may be millions of empty documents in a row.
-        for start in range(self._next, stop, limits.BATCH_VALUES):
-            documents = np.arange(start, min(start + limits.BATCH_VALUES, stop) + 1)
-            bounds = np.searchsorted(kept.document, documents)
-            inside = kept.take(slice(bounds[0], bounds[-1]))
-            yield SourceBatch(
-                indptr=bounds - bounds[0],
-                codes=inside.word.astype(np.int32),
-                counts=narrow_counts(inside.count),
-                rows=lines[bounds[:-1]],
-                document_id=pa.array(documents[1:]) if self._numbered else None,
-            )
-        self._next = stop
+        next_line = int(held.line[0]) if len(held.line) else end
+        yield from _bags(complete, range(start, stop), next_line, bad, numbered)
+        start = stop
+
+
+def _bags(
+    entries: Entries, documents: range, end: int, bad: BadRecords, numbered: bool
+) -> Iterator[SourceBatch]:
+    """Yield the bags of a range of documents; ``end`` is the line after their entries."""
+    large = entries.count > LARGEST_COUNT
+    for i in np.flatnonzero(large):
+        bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
+    kept = entries.take(~large)
+    lines = np.append(kept.line, end)
+    # There may be millions of empty documents in a row.
+    for first in documents[:: limits.BATCH_VALUES]:
+        numbers = np.arange(first, min(first + limits.BATCH_VALUES, documents.stop) + 1)
+        bounds = np.searchsorted(kept.document, numbers)
+        inside = kept.take(slice(bounds[0], bounds[-1]))
+        yield SourceBatch(
+            indptr=bounds - bounds[0],
+            codes=inside.word.astype(np.int32),
+            counts=narrow_counts(inside.count),
+            rows=lines[bounds[:-1]],
+            document_id=pa.array(numbers[1:]) if numbered else None,
+        )

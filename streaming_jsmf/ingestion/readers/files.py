@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -29,7 +28,9 @@ from streaming_jsmf.storage.paths import (
     file_size,
     file_system,
     is_chain,
+    is_file,
     is_url,
+    join,
     normalise,
     open_file,
     similar_names,
@@ -42,21 +43,15 @@ PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 _MOST_ROWS = 100_000
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a source: path or URL, and posix name relative to the source."""
-
-    path: str
-    name: str
-
-
 def list_files(source: AnyPath) -> tuple[str, ...]:
     """Return the sorted paths of the files of a source; see ``find_files``."""
-    return tuple(file.path for file in find_files(source))
+    return tuple(find_files(source))
 
 
-def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
-    """Return the sorted files of a source: a file, a directory (recursively) or a glob; local or a URL.
+def find_files(source: AnyPath) -> dict[str, str]:
+    """Return the names of the files of a source, relative to it and with slashes, by path or URL in sorted order.
+
+    A source is a file, a directory (read recursively) or a glob; local or a URL.
 
     Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
@@ -64,7 +59,7 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     try:
         fs, inner = file_system(root)
         if fs.isfile(inner):
-            return (SourceFile(root, inner.rsplit("/", 1)[-1]),)
+            return {root: inner.rsplit("/", 1)[-1]}
         # A directory name may contain a glob character.
         is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
         found = fs.glob(inner) if is_glob else fs.find(inner)
@@ -78,15 +73,11 @@ def find_files(source: AnyPath) -> tuple[SourceFile, ...]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    kept = [
-        SourceFile(_address(fs, root, inner, path), name)
-        for path, name in names.items()
-        if not is_hidden(name)
-    ]
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
         why = "" if fs.exists(inner) or is_glob else ": no such file"
         raise InputError(f"there are no files at {root}{why}; {similar_names(root) or 'check the path'}")
-    return tuple(kept)
+    return kept
 
 
 def is_hidden(name: str) -> bool:
@@ -110,6 +101,24 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
     # Keep the start of the URL if possible: some file systems drop the host and the user.
     head = root.removesuffix(base)
     return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))
+
+
+def find_beside(path: str, names: Sequence[str]) -> str | None:
+    """Return the first existing file: ``names`` are absolute, URLs, or relative to ``path`` or its archive's root."""
+    link, *archive = path.split("::") if is_chain(path) else [path]
+    folder = link.rpartition("/")[0]
+    for name in names:
+        if is_url(name) or Path(name).expanduser().is_absolute():
+            found = [normalise(name)]
+        elif archive:
+            root = link.partition("://")[0] + ":/"
+            found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]
+        else:
+            found = [join(folder, name)]
+        for candidate in found:
+            if is_file(candidate):
+                return candidate
+    return None
 
 
 @contextmanager
@@ -283,12 +292,18 @@ class RecordFiles(Reader):
         """Return whether each line of the file is a record, so that it can be split at any line."""
         return True
 
-    def units(self) -> Sequence[Unit]:
-        """Return runs of row groups, byte ranges of lines, or whole files that cannot be split."""
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Return runs of row groups, byte ranges of lines, or a file as a whole that cannot be split."""
+        if is_parquet(path):
+            with open_parquet_source(path) as file:
+                groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+                return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
+        size, step = size_of(path), limits.UNIT_BYTES
+        if not self.splittable(path) or is_compressed(path) or size <= step:
+            return [Unit(path, size=size)]
         return [
-            unit
-            for path in self.files
-            for unit in (parquet_units(path) if is_parquet(path) else self._line_units(path))
+            Unit(path, start, min(start + step, size), min(step, size - start))
+            for start in range(0, size, step)
         ]
 
     def first_row(self, unit: Unit) -> int:
@@ -316,31 +331,9 @@ class RecordFiles(Reader):
                 row -= rows
         return unit.path
 
-    def _line_units(self, path: str) -> list[Unit]:
-        try:
-            size = size_of(path)
-        except DamagedError:
-            return [Unit(path)]  # reading reports the reason
-        if not self.splittable(path) or is_compressed(path) or size <= limits.UNIT_BYTES:
-            return [Unit(path, 0, 0, size)]
-        return [
-            Unit(path, start, min(start + limits.UNIT_BYTES, size), min(limits.UNIT_BYTES, size - start))
-            for start in range(0, size, limits.UNIT_BYTES)
-        ]
-
 
 def is_parquet(path: str) -> bool:
     return bare_suffix(path) in PARQUET_SUFFIXES
-
-
-def parquet_units(path: str) -> list[Unit]:
-    """Return runs of row groups of about ``UNIT_BYTES``; one unit if the footer is unreadable (reported later)."""
-    try:
-        with open_parquet_source(path) as file:
-            sizes = [file.metadata.row_group(g).total_byte_size for g in range(file.metadata.num_row_groups)]
-    except UnreadableError:
-        return [Unit(path)]
-    return group_units(path, sizes, limits.UNIT_BYTES)
 
 
 def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:

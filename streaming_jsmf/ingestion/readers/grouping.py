@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +19,32 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT
 from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
+from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
-from streaming_jsmf.ingestion.readers.hashing import hash_values
+from streaming_jsmf.ingestion.readers.counts import row_cuts
 
 MAX_BUCKETS = 4096
-_FLUSH_BYTES = 64 << 20  # of words held before they are written
+_WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
 _KEY = b"n_buckets"
 
 
 def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
 
-    Each million rows or so are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
+    The rows of each piece are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
     belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document`` (dictionary of
     int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     writer: Any = None
     try:
-        for batches in filter(None, _batched(pieces)):
-            rows, ends = _sort_by_bucket(batches, n_buckets)
-            writer = writer or _open_writer(beside, rows.schema, n_buckets)
-            for start, stop in zip([0, *ends], ends, strict=False):
-                writer.write_batch(rows.slice(start, stop - start))
-            del rows
+        for piece in pieces:
+            for part in _bounded(piece):
+                rows, ends = _sort_by_bucket(part, n_buckets)
+                writer = writer or _open_writer(beside, rows.schema, n_buckets)
+                for start, stop in zip([0, *ends], ends, strict=False):
+                    writer.write_batch(rows.slice(start, stop - start))
         writer = writer or _open_writer(beside, pa.schema([]), n_buckets)
         writer.close()
         beside.replace(target)
@@ -56,27 +58,9 @@ def _open_writer(path: Path, schema: Any, n_buckets: int) -> Any:
     return pa.ipc.new_file(str(path), schema.with_metadata({_KEY: str(n_buckets).encode()}))
 
 
-def _batched(pieces: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield lists of record batches of about ``BATCH_VALUES`` rows and at most ``_FLUSH_BYTES`` of words."""
-    batches: list[Any] = []
-    n_rows = n_bytes = 0
-    for piece in pieces:
-        for batch, size in _bounded(piece):
-            if n_rows + batch.num_rows > limits.BATCH_VALUES or n_bytes + size > _FLUSH_BYTES:
-                yield batches
-                batches, n_rows, n_bytes = [], 0, 0
-            batches.append(batch)
-            n_rows += batch.num_rows
-            n_bytes += size
-    yield batches
-
-
-def _sort_by_bucket(batches: list[Any], n_buckets: int) -> tuple[Any, list[int]]:
-    """Return one batch without dictionaries, sorted by bucket, and the end of each bucket; empties the list."""
-    table = pa.Table.from_batches(batches)
-    batches.clear()
-    documents, words, counts = (column.combine_chunks() for column in table.columns)
-    del table
+def _sort_by_bucket(batch: Any, n_buckets: int) -> tuple[Any, list[int]]:
+    """Return the rows without dictionaries, sorted by bucket, and the end of each bucket."""
+    documents, words, counts = batch.columns
     codes = np.asarray(documents.indices)
     # NumPy uses radix sort for 16-bit integers.
     buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
@@ -89,16 +73,16 @@ def _sort_by_bucket(batches: list[Any], n_buckets: int) -> tuple[Any, list[int]]
     return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
 
 
-def _bounded(batch: Any) -> Iterator[tuple[Any, int]]:
-    """Split a batch until words fit; yield parts with the bytes of their words, which may far exceed their codes."""
+def _bounded(batch: Any) -> Iterator[Any]:
+    """Split a batch until the words of its rows fit in memory, which may take far more than their dictionary."""
     words = batch.column("word")
     size = int(np.asarray(pc.binary_length(words.dictionary))[np.asarray(words.indices)].sum(dtype=np.int64))
-    if size > _FLUSH_BYTES and batch.num_rows > 1:
+    if size > _WORD_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
         yield from _bounded(batch.slice(0, half))
         yield from _bounded(batch.slice(half))
     elif batch.num_rows:
-        yield batch, size
+        yield batch
 
 
 def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
@@ -182,10 +166,7 @@ def _as_batches(
 ) -> Iterator[SourceBatch]:
     indptr = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
     present = rows[indptr[:-1]]
-    start = 0
-    while start < len(present):
-        fitting = np.searchsorted(indptr, indptr[start] + limits.BATCH_VALUES, side="right") - 1
-        stop = max(start + 1, int(fitting))
+    for start, stop in pairwise(row_cuts(indptr, limits.BATCH_VALUES)):
         low, high = indptr[start], indptr[stop]
         occurs = np.zeros(len(words), bool)
         occurs[codes[low:high]] = True
@@ -197,4 +178,3 @@ def _as_batches(
             document_id=documents.take(pa.array(present[start:stop])),
             dictionary=words.filter(pa.array(occurs)),
         )
-        start = stop

@@ -5,7 +5,6 @@ Guesses become ordinary options, so readers do not depend on this module.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 import re
@@ -30,11 +29,11 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.json_records import records_of
-from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, split_fields
+from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
+from streaming_jsmf.ingestion.readers.text_records import check_codecs
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 
@@ -103,13 +102,10 @@ class _Table:
         self.delimiter: str | None = None
         if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
             return
-        for codec in self.encoding.split(","):
-            try:
-                codecs.lookup(codec.strip())
-            except LookupError as error:
-                raise InputError(
-                    f"there is no encoding {codec!r}; give one such as utf-8 or cp1252"
-                ) from error
+        try:
+            check_codecs(self.encoding)
+        except ValueError as error:
+            raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
         usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
         if "delimiter" in given:
             self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
@@ -119,7 +115,7 @@ class _Table:
     def columns(self) -> dict[str, Any]:
         """Return the Arrow types of the columns of a Parquet or delimited file by name."""
         if self.delimiter is not None:
-            return dict.fromkeys(_csv_header(self.files[0], self.delimiter, self.encoding), pa.string())
+            return dict.fromkeys(_csv_header(self.files, self.delimiter, self.encoding), pa.string())
 
         def read(path: str) -> dict[str, Any]:
             with open_parquet_source(path) as file:
@@ -216,7 +212,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         found = ", ".join(sorted(suffixes)) or "no files but a word list"
         raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
-    return _BY_SUFFIX.get(suffix) or _by_options(read or {}) or _by_content(files, suffix, read or {})
+    return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
 
 
 def _is_folder(root: str) -> bool:
@@ -227,21 +223,16 @@ def _name(path: str) -> str:
     return path.rsplit("/", 1)[-1].lower()
 
 
-def _by_options(read: Mapping[str, Any]) -> ReaderName | None:
-    """Return the first table reader that accepts all given options; None if no options are given."""
+def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    """Return the first reader that has all given options, or else one by the columns."""
     keys = set(read) - {"path"}
-    known = (
-        reader for reader in _OF_TABLES if keys and keys <= set(READERS[reader].options_type.model_fields)
-    )
-    return next(known, None)
-
-
-def _by_content(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+    for reader in _OF_TABLES if keys else ():
+        if keys <= set(READERS[reader].options_type.model_fields):
+            return reader
     if suffix in JSON_SUFFIXES:
         return "text"
-    table = _Table(files, read)
     if is_parquet(files[0]) or suffix in CSV_SUFFIXES:
-        return _by_columns(table)
+        return _by_columns(_Table(files, read))
     raise InputError(
         f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
         "each document: give their folder)"
@@ -309,7 +300,7 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
     delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
-    header = _csv_header(file, delimiter, str(given.get("names_encoding", "utf-8")))
+    header = _csv_header([file], delimiter, str(given.get("names_encoding", "utf-8")))
     for key, known in (("names_item", _ITEM_NAMES), ("names_name", _TITLE_NAMES)):
         name = None if key in given else _column(header, known)
         if name is not None:
@@ -357,16 +348,18 @@ def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
     return usual
 
 
-def _csv_header(path: str, delimiter: str, encoding: str) -> list[str]:
-    try:
+def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str]:
+    """Return the header of the first file that has one."""
+
+    def read(path: str) -> list[str]:
         with open_text(path, encoding, "replace") as text:
             line = text.readline(1 << 20)
         if not line.strip():
-            raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
-        quote = '"' if len(delimiter) == 1 else ""
-        names = split_fields(line.strip().encode(), delimiter, quote)
-    except UnreadableError as error:
-        raise InputError(f"{path}: {error}") from error
-    except BadValue as error:
-        raise InputError(f"{path}, line 1: {error}; correct the header, or {_ASK}") from error
-    return [name.strip() for name in names]
+            raise UnreadableError(EMPTY)
+        try:
+            return split_fields(line.strip().encode(), delimiter, '"' if len(delimiter) == 1 else "")
+        except BadValue as error:
+            raise UnreadableError(f"line 1: {error}") from error
+
+    hint = f"give a file with a header that can be read, or {_ASK}"
+    return [name.strip() for name in of_first_readable(files, read, hint)]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.counts import CountFiles, whole_file
+from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
-from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, row_cuts, row_units
+from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, checked_indptr, row_units
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.validation import Strict
 
@@ -75,18 +75,10 @@ class H5adSource(CountFiles):
             )
         return names
 
-    def units(self) -> list[Unit]:
-        """Split each file by rows. Reads ``indptr``: 16 bytes per cell."""
-        whole = [whole_file(path) for path in self.files]
-        _ = self.vocabulary
-        units = []
-        for path, unit in zip(self.files, whole, strict=True):
-            try:
-                with _open_cells(path, self.options) as cells:
-                    units += row_units(path, cells.indptr(0, cells.n_cells))
-            except UnreadableError:
-                units.append(unit)  # reading reports the reason
-        return units
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Split a file by rows. Reads ``indptr``: 16 bytes per cell."""
+        with _open_cells(path, self.options) as cells:
+            return row_units(path, cells.indptr(0, cells.n_cells))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""
@@ -214,10 +206,9 @@ class _Cells:
         """Return the start of rows start..stop-1 among the values, and the end of the last row."""
         if self._dense:
             return np.arange(start, stop + 1, dtype=np.int64) * self.n_genes
-        ends = np.asarray(self._stored["indptr"][start : stop + 1]).astype(np.int64)
-        last = self._n_values if stop == self.n_cells else ends[-1]
-        if not 0 <= ends[0] <= ends[-1] == last <= self._n_values or (np.diff(ends) < 0).any():
-            raise UnreadableError("its indptr falls or leaves the matrix; write the file again")
+        ends = checked_indptr(np.asarray(self._stored["indptr"][start : stop + 1]), self._n_values)
+        if stop == self.n_cells and ends[-1] != self._n_values:
+            raise UnreadableError("indptr does not end with the number of values; write the matrix again")
         return ends
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
@@ -227,9 +218,9 @@ class _Cells:
             if self._dense:
                 filled = part != 0
                 ends = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
-                yield Rows(a, ends, np.nonzero(filled)[1], part[filled])
+                yield a, ends, np.nonzero(filled)[1], part[filled]
             else:
-                yield Rows(a, part.indptr, part.indices, part.data)
+                yield a, part.indptr, part.indices, part.data
 
     def names(self, table: str, start: int, stop: int | None) -> Any:
         """Return the index of ``obs`` or ``var`` from ``start`` to before ``stop`` as Arrow strings."""

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 #: Bytes of text held at once: enough for Arrow and numba to be fast, but small compared with the vocabulary.
 BATCH_BYTES = 8 << 20
-#: Numbers (document, word, count) held at once.
+#: Rows (document, word, count) held at once.
 BATCH_VALUES = 1_000_000
-#: Rows of a Parquet table held at once.
-BATCH_ROWS = 1 << 18
 #: Bytes per task of a file that can be split.
 UNIT_BYTES = 64 << 20
 #: Bytes of a line or characters of a CSV field. The longest books are below 10 MB; longer lines lack line ends.

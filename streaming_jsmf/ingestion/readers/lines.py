@@ -1,4 +1,4 @@
-"""Lines of a file, one by one within a byte range or in blocks, and the fields of delimited text.
+"""Lines of a file, one by one within a byte range or in blocks, elements of a JSON array, and fields of delimited text.
 
 A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter or the end of the
 record may follow.
@@ -9,15 +9,20 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe, open_stream
+from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
 from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
 
 EMPTY = "the file is empty"
@@ -25,7 +30,14 @@ QUOTE = '"'
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
+#: Strings, brackets and commas; last, the start of a string that goes on in the next block.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
+_DEEPER = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+_BLOCK = 1 << 20
+
 Record = TypeVar("Record")
+#: Yields the records of a stream that belong to a unit.
+Split = Callable[[Any, Unit], Iterator[bytes]]
 
 
 def too_long() -> str:
@@ -36,7 +48,7 @@ def read_lines(
     unit: Unit,
     parse: Callable[[bytes], Record | None],
     bad: BadRecords,
-    split: Callable[[Any, Unit], Iterator[bytes]] | None = None,
+    split: Split | None = None,
 ) -> Iterator[tuple[int, Record]]:
     """Yield row and parsed record of each line that starts within a unit; skip lines that ``parse`` maps to None.
 
@@ -79,6 +91,57 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
         yield line
 
 
+def is_array(path: str) -> bool:
+    """Whether a file is named .json and starts as an array of objects, rather than JSON lines.
+
+    False if it cannot be read.
+    """
+    if bare_suffix(path) != ".json":
+        return False
+    try:
+        with open_stream(path) as stream:
+            return bool(re.match(rb"\s*\[\s*[{\]]", stream.read(1000).removeprefix(BYTE_ORDER_MARK)))
+    except UnreadableError:
+        return False
+
+
+def records_of(path: str) -> Split:
+    """How a JSON file is divided into records: by lines, or by the elements of its array."""
+    return _elements_of if is_array(path) else lines_of
+
+
+def _elements_of(stream: Any, unit: Unit) -> Iterator[bytes]:  # noqa: ARG001
+    """Yield the elements of a JSON array one at a time; DamagedError if it breaks off, or something follows it."""
+    held, scanned, depth = b"", 0, 0
+    while block := stream.read(_BLOCK):
+        held += block
+        start = 0
+        for token in _TOKEN.finditer(held, scanned):
+            mark = token[0]
+            if mark == b'"':
+                scanned = token.start()
+                break
+            scanned = token.end()
+            depth += _DEEPER.get(mark, 0)
+            ends = (mark == b"," and depth == 1) or (mark == b"]" and depth == 0)
+            if ends and (element := held[start : token.start()].strip()):
+                yield element
+            if ends or (mark == b"[" and depth == 1):
+                start = scanned
+            if depth == 0:
+                _require_end(held[scanned:] + stream.read(_BLOCK))
+                return
+        held, scanned = held[start:], scanned - start
+        if len(held) > limits.LONGEST_LINE:
+            raise DamagedError(f"an element of the JSON array has more than {limits.LONGEST_LINE:,} bytes")
+    raise DamagedError("the JSON array breaks off")
+
+
+def _require_end(rest: bytes) -> None:
+    if rest.strip():
+        raise DamagedError("something follows the JSON array; give one array, or one object per line")
+
+
 def text_of(line: bytes, encoding: str = "utf-8", hint: str = "") -> str:
     """Decode a line of ``lines_of`` without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
@@ -100,20 +163,8 @@ def _skip_line(stream: Any) -> int:
     return length
 
 
-@dataclass(frozen=True)
-class LineBlock:
-    """Whole lines of a file; ``first`` is the number of the first line, ``stop`` that of the line after the last."""
-
-    first: int
-    data: bytes
-
-    @property
-    def stop(self) -> int:
-        return self.first + n_lines(self.data)
-
-
-def line_blocks(stream: Any, first: int = 0) -> Iterator[LineBlock]:
-    """Yield the lines of a stream in blocks of about ``BATCH_BYTES``, numbered from ``first``.
+def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``.
 
     Raises DamagedError after the lines before the damage, with the part of the line at which the stream breaks off.
     """
@@ -134,12 +185,47 @@ def line_blocks(stream: Any, first: int = 0) -> Iterator[LineBlock]:
             damage = too_long()
         ended = ended or bool(damage)
         cut = len(data) if ended and not damage else data.rfind(b"\n") + 1
-        block, rest = LineBlock(first, data[:cut]), data[cut:]
-        if block.data:
-            yield block
-            first = block.stop
+        block, rest = data[:cut], data[cut:]
+        if block:
+            yield first, block
+            first += n_lines(block)
     if damage:
         raise DamagedError(damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None)
+
+
+def parse_lines(
+    block: bytes, types: Mapping[str, Any], delimiter: str, quote: str, **convert: Any
+) -> Any | None:
+    """Return the table that Arrow reads from a block; None unless each line is one row of these columns."""
+    try:
+        table = pa_csv.read_csv(
+            pa.BufferReader(block),
+            pa_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(types)),
+            pa_csv.ParseOptions(delimiter=delimiter, quote_char=quote or False),
+            pa_csv.ConvertOptions(column_types=types, **convert),
+        )
+    except pa.ArrowInvalid:
+        return None
+    # Arrow skips empty lines, and joins lines if a quote is open at a line end.
+    return table if table.num_rows == n_lines(block) else None
+
+
+def parse_each_line(
+    block: bytes, parse: Callable[[bytes], Sequence[Record]]
+) -> tuple[NDArray[np.int64], list[Sequence[Record]], dict[int, str]]:
+    """Parse the lines of a block one by one, which is slow but locates the bad ones; no fields mean a blank line.
+
+    Returns the numbers of the good lines in the block, their fields, and why ``parse`` raised BadValue for the others.
+    """
+    rows, values, faults = [], [], {}
+    for row, line in enumerate(block.split(b"\n")):
+        try:
+            if fields := parse(line.removesuffix(b"\r")):
+                rows.append(row)
+                values.append(fields)
+        except BadValue as error:
+            faults[row] = str(error)
+    return np.array(rows, np.int64), values, faults
 
 
 def header_line(stream: Any) -> bytes | None:

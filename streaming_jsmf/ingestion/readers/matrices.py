@@ -24,40 +24,31 @@ from streaming_jsmf.ingestion.readers.counts import (
     CountFiles,
     Entries,
     merge_entries,
+    row_cuts,
     too_large,
-    whole_file,
 )
-from streaming_jsmf.ingestion.readers.files import open_raw, read_as
+from streaming_jsmf.ingestion.readers.files import open_raw, read_as, size_of
 from streaming_jsmf.validation import Strict
 
 #: Batches of values per task.
 BATCHES_PER_UNIT = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """m unchecked CSR rows, from row ``first`` of the unit; shapes (m + 1,), (nonzeros,), (nonzeros,)."""
-
-    first: int
-    indptr: NDArray[Any]
-    words: NDArray[Any]
-    counts: NDArray[Any]
+#: m unchecked CSR rows: the number of the first one in its unit, ``indptr`` (m + 1,), words and counts (nonzeros,).
+Rows = tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
-    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
-    weight = np.arange(len(indptr))
-    weight += indptr
-    cuts = [0]
-    while cuts[-1] < len(indptr) - 1:
-        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
-        cuts.append(max(fitting, cuts[-1] + 1))
-    return cuts
+def checked_indptr(indptr: NDArray[Any], n_values: int) -> NDArray[np.int64]:
+    """Return a part of an ``indptr`` as int64. Raises UnreadableError if it falls or leaves the values."""
+    ends = indptr.astype(np.int64)
+    if ends[0] < 0 or ends[-1] > n_values or (np.diff(ends) < 0).any():
+        raise UnreadableError("its indptr falls or leaves the matrix; write the matrix again")
+    return ends
 
 
 def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
     """Split a matrix into units of about ``BATCHES_PER_UNIT`` batches of values."""
-    size, cuts = whole_file(path).size, row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
+    size, cuts = size_of(path), row_cuts(indptr, BATCHES_PER_UNIT * limits.BATCH_VALUES)
     share = size / max(int(indptr[-1]) - int(indptr[0]), 1)
     units = [Unit(path, a, b, int(share * int(indptr[b] - indptr[a]))) for a, b in pairwise(cuts)]
     return units or [Unit(path, size=size)]
@@ -68,32 +59,31 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
 
     Drops zeros and sums duplicate words. Integer and boolean counts become int32, others float32.
     """
-    m, whole = len(rows.indptr) - 1, rows.counts.dtype.kind in "iub"
-    document = np.repeat(np.arange(m), np.diff(rows.indptr))
-    counts = rows.counts.astype(np.float64) if rows.counts.dtype.kind == "f" else rows.counts
+    first, indptr, words, stored = rows
+    m, whole = len(indptr) - 1, stored.dtype.kind in "iub"
+    document = np.repeat(np.arange(m), np.diff(indptr))
+    counts = stored.astype(np.float64) if stored.dtype.kind == "f" else stored
     kept = np.ones(m, bool)
 
     def refuse(documents: NDArray[Any], wrong: NDArray[np.bool_], explain: Callable[[int], str]) -> None:
         positions = np.flatnonzero(wrong)
         for row, i in zip(*np.unique(documents[positions], return_index=True), strict=True):
             kept[row] = False
-            inside = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
-            pairs = zip(rows.words[inside], rows.counts[inside], strict=True)
-            bad.refuse(
-                rows.first + int(row), explain(int(positions[i])), " ".join(f"{w}:{c}" for w, c in pairs)
-            )
+            inside = slice(int(indptr[row]), int(indptr[row + 1]))
+            record = " ".join(f"{w}:{c}" for w, c in zip(words[inside], stored[inside], strict=True))
+            bad.refuse(first + int(row), explain(int(positions[i])), record)
 
     def explain_entry(i: int) -> str:
-        if 0 <= rows.words[i] < n_words:
-            return f"count {rows.counts[i]} is not in (0, {LARGEST_COUNT}], as every count must be"
-        return f"word {rows.words[i]} (from 0) is not in the vocabulary of {n_words} words"
+        if 0 <= words[i] < n_words:
+            return f"count {stored[i]} is not in (0, {LARGEST_COUNT}], as every count must be"
+        return f"word {words[i]} (from 0) is not in the vocabulary of {n_words} words"
 
     # Comparisons with NaN are false, so NaN is refused as well.
     good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
-    refuse(document, ~good | (rows.words < 0) | (rows.words >= n_words), explain_entry)
+    refuse(document, ~good | (words < 0) | (words >= n_words), explain_entry)
     chosen = kept[document] & (counts != 0)
     document, added = document[chosen], counts[chosen].astype(np.int64 if whole else np.float64)
-    sums = merge_entries(Entries(document, rows.words[chosen].astype(np.int64), added, document), n_words)
+    sums = merge_entries(Entries(document, words[chosen].astype(np.int64), added, document), n_words)
     refuse(
         sums.document,
         sums.count > LARGEST_COUNT,
@@ -101,9 +91,11 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
     )
     sums = sums.take(kept[sums.document])
     lengths = np.bincount(sums.document, minlength=m)[kept]
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return SourceBatch(
-        indptr, sums.word.astype(np.int32), narrow_counts(sums.count), rows.first + np.flatnonzero(kept)
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        sums.word.astype(np.int32),
+        narrow_counts(sums.count),
+        first + np.flatnonzero(kept),
     )
 
 
@@ -126,10 +118,10 @@ class NpzSource(CountFiles):
     def usual_word_lists(self, path: str) -> Sequence[str]:
         return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
 
-    def units(self) -> list[Unit]:
-        """Split each file by rows. Reads ``indptr`` (16 bytes per document) of files that can be split."""
-        _ = self.vocabulary
-        return [unit for path in self.files for unit in _units_of(path)]
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Split a file by rows if it is not compressed. Reads its ``indptr``, 16 bytes per document."""
+        with _open_matrix(path) as matrix:
+            return row_units(path, matrix.indptr()) if matrix.stored else super().parts(path)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         n_words = len(self.words_of(unit.path))
@@ -141,15 +133,6 @@ class NpzSource(CountFiles):
                 )
             for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
                 yield bags_of_rows(rows, n_words, bad)
-
-
-def _units_of(path: str) -> list[Unit]:
-    whole = whole_file(path)
-    try:
-        with _open_matrix(path) as matrix:
-            return row_units(path, matrix.indptr()) if matrix.stored else [whole]
-    except UnreadableError:
-        return [whole]  # reading reports the reason
 
 
 @contextmanager
@@ -188,6 +171,7 @@ class _Matrix:
         lengths = {name: array.length for name, array in self._arrays.items()}
         if lengths["indptr"] != self.n_rows + 1 or lengths["indices"] != lengths["data"]:
             raise UnreadableError(f"its arrays do not fit together (lengths {lengths}); write it again")
+        self._n_values = lengths["data"]
 
     @property
     def stored(self) -> bool:
@@ -195,27 +179,22 @@ class _Matrix:
         return all(array.member.compress_type == zipfile.ZIP_STORED for array in self._arrays.values())
 
     def indptr(self) -> NDArray[np.int64]:
-        return self._checked(self._reader("indptr", 0)(self.n_rows + 1))
+        return checked_indptr(self._reader("indptr", 0)(self.n_rows + 1), self._n_values)
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
         """Yield rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
         indptr = self._reader("indptr", start)
-        last = self._checked(indptr(1))
+        last = checked_indptr(indptr(1), self._n_values)
         words, counts = self._reader("indices", int(last[0])), self._reader("data", int(last[0]))
         for first in range(start, stop, limits.BATCH_VALUES):
-            ends = self._checked(np.concatenate([last, indptr(min(limits.BATCH_VALUES, stop - first))]))
+            following = indptr(min(limits.BATCH_VALUES, stop - first))
+            ends = checked_indptr(np.concatenate([last, following]), self._n_values)
             last = ends[-1:]
             for a, b in pairwise(row_cuts(ends, limits.BATCH_VALUES)):
                 n = int(ends[b] - ends[a])
-                yield Rows(first - start + a, ends[a : b + 1] - ends[a], words(n), counts(n))
-        if stop == self.n_rows and last[0] != self._arrays["data"].length:
+                yield first - start + a, ends[a : b + 1] - ends[a], words(n), counts(n)
+        if stop == self.n_rows and last[0] != self._n_values:
             raise UnreadableError("indptr does not end with the number of values; write the matrix again")
-
-    def _checked(self, indptr: NDArray[Any]) -> NDArray[np.int64]:
-        ends = indptr.astype(np.int64)
-        if ends[0] < 0 or ends[-1] > self._arrays["data"].length or (np.diff(ends) < 0).any():
-            raise UnreadableError("its indptr falls or leaves the matrix; write the matrix again")
-        return ends
 
     def _reader(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
         """Return a function that reads the next n values of an array, starting at ``first``."""

@@ -6,11 +6,11 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
@@ -23,9 +23,15 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.counts import BagBuilder, CountFiles, Entries, whole_file
+from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries
 from streaming_jsmf.ingestion.readers.files import compressed, is_compressed, open_stream
-from streaming_jsmf.ingestion.readers.lines import LineBlock, header_line, line_blocks, n_lines
+from streaming_jsmf.ingestion.readers.lines import (
+    header_line,
+    line_blocks,
+    n_lines,
+    parse_each_line,
+    parse_lines,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.validation import Strict
 
@@ -91,11 +97,6 @@ class NumberFiles(CountFiles):
     bag; ``rows`` are the lines, from 0, at which documents start.
     """
 
-    def units(self) -> list[Unit]:
-        units = [whole_file(path) for path in self.files]
-        _ = self.vocabulary
-        return units
-
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, line {row + 1}"
 
@@ -110,24 +111,10 @@ class NumberFiles(CountFiles):
             header, n_words = self.header(stream), len(self.words_of(unit.path))
             if header.n_words != n_words:
                 raise UnreadableError(f"{header.words_said}, the word list {listed} has {n_words} words")
-            parser = EntryParser(header, bad)
-            builder = BagBuilder(
-                n_words, header.count_type or np.int64, header.numbered, _most_empty(unit), bad
+            blocks = _entries(stream, header, bad)
+            yield from bags_of_entries(
+                blocks, n_words, bad, numbered=header.numbered, most_empty=_most_empty(unit)
             )
-            end = header.size_line + 1
-            try:
-                for block in line_blocks(stream, end):
-                    end = block.stop
-                    yield from builder.add(parser.parse(block))
-            except DamagedError as error:
-                # Nothing is known about further documents, not even that they are empty.
-                yield from builder.close(None, end)
-                bad.refuse(error.line, str(error), error.record)
-                return
-            if parser.n_lines != header.n_entries:
-                found = f"the file has {parser.n_lines} lines of counts"
-                bad.refuse(header.size_line, f"the header says NNZ = {header.n_entries}, {found}")
-            yield from builder.close(header.n_documents, end)
 
 
 class DocwordOptions(Strict):
@@ -240,113 +227,106 @@ def _most_empty(unit: Unit) -> int:
     return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
-class EntryParser:
-    """Parser of blocks of lines that refuses bad lines; ``n_lines`` counts all lines read except blank ones."""
+def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int, int]]:
+    """Yield the good lines after a header, as ``bags_of_entries`` takes them; the others go to ``bad``."""
+    end, reached, n_found = header.size_line + 1, 0, 0
+    none = np.empty(0, np.int64)
+    nothing = Entries(none, none, none.astype(header.count_type or np.int64), none)
+    try:
+        for first, block in line_blocks(stream, end):
+            entries, reached, n_lines_of_block = _good_entries(block, first, reached, header, bad)
+            n_found += n_lines_of_block
+            end = first + n_lines(block)
+            if len(entries.document):
+                yield entries, reached - 1, end
+    except DamagedError as error:
+        # Nothing is known about further documents, not even that they are empty.
+        yield nothing, reached, end
+        bad.refuse(error.line, str(error), error.record)
+        return
+    if n_found != header.n_entries:
+        found = f"the file has {n_found} lines of counts"
+        bad.refuse(header.size_line, f"the header says NNZ = {header.n_entries}, {found}")
+    yield nothing, header.n_documents, end
 
-    def __init__(self, header: Header, bad: BadRecords) -> None:
-        self.n_lines = 0
-        self._header = header
-        self._bad = bad
-        self._last = 1  # largest document number so far, from 1
 
-    def parse(self, block: LineBlock) -> Entries:
-        """Return the entries of a block in ascending order of documents; lines out of order are refused."""
-        header, faults = self._header, dict[int, str]()
-        columns = self._columns(block.data)
-        if columns is None:
-            columns = self._columns(_GAPS.sub(b" ", _EDGES.sub(b"", block.data)))
-        if columns is None:
-            rows, columns = self._columns_by_line(block.data, faults)
-        else:
-            rows = np.arange(len(columns[0]))
-        self.n_lines += len(rows) + len(faults)
-        document, word = columns[header.document], columns[header.word]
-        count = columns[2] if header.count_type else np.ones(len(rows), np.int64)
-        entries = Entries(document - 1, word - 1, count, block.first + rows)
-        if not faults and self._all_good(document, word, count):
-            return entries
-        # Comparisons with NaN are false, so NaN is refused as well.
-        good = (count >= header.smallest) & (count <= LARGEST_COUNT)
-        good &= (document >= 1) & (document <= header.n_documents) & (word >= 1) & (word <= header.n_words)
-        # The largest document of the good lines up to each line.
-        reached = np.maximum.accumulate(np.append(self._last, np.where(good, document, 0)))
-        good &= document == reached[1:]
-        self._last = int(reached[-1])
-        lines = block.data.split(b"\n")
-        for i in np.flatnonzero(~good).tolist():
-            faults[int(rows[i])] = self._explain(lines[rows[i]].split(), int(reached[i + 1]))
-        for row in sorted(faults):
-            self._bad.refuse(block.first + row, faults[row], lines[row])
-        return entries.take(good)
+def _good_entries(
+    block: bytes, first: int, reached: int, header: Header, bad: BadRecords
+) -> tuple[Entries, int, int]:
+    """Return the good entries of a block, the largest document so far, and the number of lines except blank ones.
 
-    def _all_good(self, document: NDArray[Any], word: NDArray[Any], count: NDArray[Any]) -> bool:
-        """Return whether no line is to be refused, quickly."""
-        header = self._header
-        if not (
-            len(word)
-            and self._last <= document[0]
-            and document[-1] <= header.n_documents
-            and (document[1:] >= document[:-1]).all()
-            and 1 <= word.min() <= word.max() <= header.n_words
-            and header.smallest <= count.min() <= count.max() <= LARGEST_COUNT
-        ):
-            return False
-        self._last = int(document[-1])
-        return True
+    Documents must not fall below ``reached``, the largest one before the block; it counts from 1.
+    """
+    rows, columns, faults = _columns(block, header)
+    n_found = len(rows) + len(faults)
+    document, word = columns[header.document], columns[header.word]
+    count = columns[2] if header.count_type else np.ones(len(rows), np.int64)
+    entries = Entries(document - 1, word - 1, count, first + rows)
+    if not faults and _all_good(document, word, count, reached, header):
+        return entries, int(document[-1]), n_found
+    # Comparisons with NaN are false, so NaN is refused as well.
+    good = (count >= header.smallest) & (count <= LARGEST_COUNT)
+    good &= (document >= 1) & (document <= header.n_documents) & (word >= 1) & (word <= header.n_words)
+    largest = np.maximum.accumulate(np.append(reached, np.where(good, document, 0)))
+    good &= document == largest[1:]
+    lines = block.split(b"\n")
+    for i in np.flatnonzero(~good).tolist():
+        faults[int(rows[i])] = _explain(lines[rows[i]].split(), int(largest[i + 1]), header)
+    for row in sorted(faults):
+        bad.refuse(first + row, faults[row], lines[row])
+    return entries.take(good), int(largest[-1]), n_found
 
-    def _columns(self, data: bytes) -> list[NDArray[Any]] | None:
-        """Return the columns of a block; None if a line may be blank or malformed."""
-        # Arrow accepts 0x1F as a number.
-        if b"x" in data or b"X" in data:
-            return None
-        types = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(self._header.types)}
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(data),
-                pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(types)),
-                pa_csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-                pa_csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
+
+def _all_good(
+    document: NDArray[Any], word: NDArray[Any], count: NDArray[Any], reached: int, header: Header
+) -> bool:
+    """Return whether no line is to be refused, in less time and memory than it takes to find out which."""
+    return bool(
+        len(word)
+        and max(reached, 1) <= document[0]
+        and document[-1] <= header.n_documents
+        and (document[1:] >= document[:-1]).all()
+        and 1 <= word.min() <= word.max() <= header.n_words
+        and header.smallest <= count.min() <= count.max() <= LARGEST_COUNT
+    )
+
+
+def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDArray[Any]], dict[int, str]]:
+    """Return the numbers of the well-formed lines, their columns, and the faults of the other lines by number."""
+    types = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(header.types)}
+    table = None
+    if b"x" not in block and b"X" not in block:  # Arrow accepts 0x1F as a number
+        parse = partial(parse_lines, types=types, delimiter=" ", quote="", null_values=[], check_utf8=False)
+        table = parse(block)
+        if table is None:
+            table = parse(_GAPS.sub(b" ", _EDGES.sub(b"", block)))
+    if table is not None:
+        return np.arange(table.num_rows), [column.to_numpy() for column in table.columns], {}
+    names = {header.document: "document", header.word: "word", 2: "count"}
+
+    def parse_fields(line: bytes) -> list[int | float]:
+        fields = line.split()
+        if fields and len(fields) != len(header.types):
+            raise BadValue(
+                f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
             )
-        except pa.ArrowInvalid:
-            return None
-        return [column.to_numpy() for column in table.columns] if table.num_rows == n_lines(data) else None
+        return [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
 
-    def _columns_by_line(
-        self, data: bytes, faults: dict[int, str]
-    ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
-        """Return the numbers of the well-formed lines and their columns; the others go to ``faults``. Slow."""
-        header = self._header
-        names = {header.document: "document", header.word: "word", 2: "count"}
-        rows, values = [], []
-        for row, line in enumerate(data.split(b"\n")):
-            fields = line.split()
-            try:
-                if fields and len(fields) != len(header.types):
-                    raise BadValue(
-                        f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
-                    )
-                parsed = [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
-            except BadValue as error:
-                faults[row] = str(error)
-                continue
-            if parsed:
-                rows.append(row)
-                values.append(parsed)
-        columns = list(zip(*values, strict=True)) or [()] * len(header.types)
-        arrays = [np.array(column, kind) for column, kind in zip(columns, header.types, strict=True)]
-        return np.array(rows, np.int64), arrays
+    rows, values, faults = parse_each_line(block, parse_fields)
+    columns = list(zip(*values, strict=True)) or [()] * len(header.types)
+    return rows, [np.array(*pair) for pair in zip(columns, header.types, strict=True)], faults
 
-    def _explain(self, fields: Sequence[bytes], reached: int) -> str:
-        """Return why a well-formed line is refused; ``reached`` is the largest document before it."""
-        header = self._header
-        document, word = int(fields[header.document]), int(fields[header.word])
-        if not 1 <= document <= header.n_documents:
-            return f"document {document} is outside 1..{header.n_documents}"
-        if document < reached:
-            return f"document {document} comes after document {reached}; {header.order}"
-        if not 1 <= word <= header.n_words:
-            return f"word {word} is not in the vocabulary of {header.n_words} words"
-        return f"count {fields[2].decode()} is not in (0, {LARGEST_COUNT}], as every count must be"
+
+def _explain(fields: Sequence[bytes], reached: int, header: Header) -> str:
+    """Return why a well-formed line is refused; ``reached`` is the largest document before it."""
+    document, word = int(fields[header.document]), int(fields[header.word])
+    if not 1 <= document <= header.n_documents:
+        return f"document {document} is outside 1..{header.n_documents}"
+    if document < reached:
+        return f"document {document} comes after document {reached}; {header.order}"
+    if not 1 <= word <= header.n_words:
+        return f"word {word} is not in the vocabulary of {header.n_words} words"
+    return f"count {fields[2].decode()} is not in (0, {LARGEST_COUNT}], as every count must be"
 
 
 def _number(text: bytes, kind: Any, name: str) -> int | float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,12 +18,11 @@ from pydantic import Field, model_validator
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
-from streaming_jsmf.ingestion.readers.files import open_stream
+from streaming_jsmf.ingestion.readers.files import find_beside, open_stream
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK
 from streaming_jsmf.ingestion.readers.tables import Delimited
 from streaming_jsmf.ingestion.readers.triples import Keys, TriplesSource, parse_numbers
 from streaming_jsmf.ingestion.readers.values import require_columns
-from streaming_jsmf.storage.paths import exists, is_url
 
 
 class RatingsOptions(Delimited):
@@ -112,17 +110,11 @@ class RatingsSource(TriplesSource):
 
 
 def names_path(path: str, names: str) -> str:
-    """Find the file of names: absolute, a URL, relative to the ratings or in their archive; InputError if missing."""
-    inner, *archive = path.split("::")
-    folder = inner.rpartition("/")[0]
-    candidates = [names] if is_url(names) or Path(names).is_absolute() else [f"{folder}/{names}"]
-    if archive and candidates != [names]:
-        candidates.append(f"{inner.partition('://')[0]}://{names}")
-        candidates = ["::".join([candidate, *archive]) for candidate in candidates]
-    for candidate in candidates:
-        if exists(candidate):
-            return candidate
-    raise InputError(f"there is no file of names at {' or '.join(candidates)}; check the option names")
+    """Return the path of the file of names of a file of ratings. Raises InputError if it is missing."""
+    found = find_beside(path, [names])
+    if found is None:
+        raise InputError(f"{path}: there is no file of names {names} beside it; check the option names")
+    return found
 
 
 def read_names(path: str, options: RatingsOptions) -> dict[str, str]:

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
@@ -24,6 +23,8 @@ from streaming_jsmf.ingestion.readers.lines import (
     header_line,
     line_blocks,
     n_lines,
+    parse_each_line,
+    parse_lines,
     split_fields,
 )
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
@@ -83,13 +84,9 @@ class TableBatch:
 def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
     """Stream the named columns of a unit in one pass and bounded memory; empty lines are skipped.
 
-    Bad lines go to ``bad`` individually, and a file that cannot be read to its end after the rows before the damage.
+    Bad lines go to ``bad``. Raises UnreadableError if a file cannot be read to its end, after the rows before that.
     """
-    with bad.unreadable_file():
-        if is_parquet(unit.path):
-            yield from _read_parquet(unit, names)
-        else:
-            yield from _read_text(unit, names, layout, bad)
+    return _read_parquet(unit, names) if is_parquet(unit.path) else _read_text(unit, names, layout, bad)
 
 
 def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
@@ -99,7 +96,7 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
         # Keep strings as dictionary codes, as most writers store them, which halves the time.
         file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
         groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
-        size = limits.BATCH_ROWS
+        size = limits.BATCH_VALUES
         for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
             columns = {name: batch.column(name) for name in names}
             yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(as_json, batch))
@@ -120,10 +117,10 @@ def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadReco
         empty = not layout.header
         require_columns(names, found)
         parser = BlockParser(layout, tuple(found), tuple(names))
-        for block in line_blocks(stream):
+        for first, block in line_blocks(stream):
+            marked = empty  # a file without a header may start with a mark
+            yield parser.batch(block.removeprefix(BYTE_ORDER_MARK) if marked else block, first, bad)
             empty = False
-            data = block.data if block.first or layout.header else block.data.removeprefix(BYTE_ORDER_MARK)
-            yield parser.batch(data, block.first, bad)
     if empty:
         raise UnreadableError(EMPTY)
 
@@ -156,47 +153,32 @@ class BlockParser:
                 return None
             block, delimiter = block.replace(delimiter, _SEPARATOR), _SEPARATOR
         positions = {name: str(self.found.index(name)) for name in self.wanted}
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(block),
-                pa_csv.ReadOptions(
-                    use_threads=False,
-                    block_size=len(block) + 1,
-                    column_names=[str(i) for i in range(len(self.found))],
-                ),
-                pa_csv.ParseOptions(delimiter=delimiter.decode(), quote_char=self.layout.quotes or False),
-                pa_csv.ConvertOptions(
-                    column_types=dict.fromkeys(positions.values(), pa.dictionary(pa.int32(), pa.string())),
-                    include_columns=list(dict.fromkeys(positions.values())),
-                    strings_can_be_null=False,
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        # Arrow skips empty lines, and joins lines if a quote is open at a line end.
-        if table.num_rows != n_lines(block):
-            return None
-        return {name: table.column(position).combine_chunks() for name, position in positions.items()}
+        strings = pa.dictionary(pa.int32(), pa.string())
+        table = parse_lines(
+            block,
+            {str(i): strings for i in range(len(self.found))},
+            delimiter.decode(),
+            self.layout.quotes,
+            include_columns=list(dict.fromkeys(positions.values())),
+            strings_can_be_null=False,
+        )
+        return table and {name: table.column(at).combine_chunks() for name, at in positions.items()}
 
     def parse_by_line(self, block: bytes, first: int, bad: BadRecords) -> TableBatch:
-        """Return the good lines of a block; the others go to ``bad``. Slow, but locates the bad lines."""
-        positions = [self.found.index(name) for name in self.wanted]
-        kept, values = [], []
-        for row, line in enumerate(block.split(b"\n")):
-            line = line.removesuffix(b"\r")
-            if not line:
-                continue
-            try:
-                fields = self.layout.split(line)
-                if len(fields) != len(self.found):
-                    raise BadValue(f"{len(fields)} fields, not {len(self.found)}")
-            except BadValue as error:
-                bad.refuse(first + row, str(error), line)
-                continue
-            kept.append(row)
-            values.append([fields[position] for position in positions])
-        columns = {name: pa.array([v[i] for v in values], pa.string()) for i, name in enumerate(self.wanted)}
-        within = np.array(kept, np.int64)
+        """Return the good lines of a block; the others go to ``bad``."""
+
+        def split(line: bytes) -> list[str]:
+            fields = self.layout.split(line) if line else []
+            if line and len(fields) != len(self.found):
+                raise BadValue(f"{len(fields)} fields, not {len(self.found)}")
+            return fields
+
+        within, values, faults = parse_each_line(block, split)
+        line_at = _line_of(block, np.arange(n_lines(block)))
+        for row, reason in faults.items():
+            bad.refuse(first + row, reason, line_at(row))
+        positions = {name: self.found.index(name) for name in self.wanted}
+        columns = {name: pa.array([v[at] for v in values], pa.string()) for name, at in positions.items()}
         return TableBatch(columns, within + first, _line_of(block, within))
 
     def _quotes_in_place(self, block: bytes) -> bool:

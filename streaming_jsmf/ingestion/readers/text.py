@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -41,21 +41,22 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     parquet_batches,
 )
-from streaming_jsmf.ingestion.readers.json_records import is_array, records_of, with_nested
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
     csv_records,
+    is_array,
     open_text,
     read_lines,
+    records_of,
     text_of,
     too_long,
 )
 from streaming_jsmf.ingestion.readers.text_records import (
-    LineOptions,
     Record,
     TextColumns,
     TextOptions,
+    TokenOptions,
     as_type,
     bag_lines,
     bag_records,
@@ -67,16 +68,16 @@ from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
     NAME_ENCODING,
     encoding_name,
-    invalid_rows,
     is_text,
     is_utf8,
     require_columns,
     require_utf8,
+    utf8_faults,
     value_type,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import in_threads
+from streaming_jsmf.storage.objects import in_threads
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
@@ -150,18 +151,16 @@ class TextSource(RecordFiles, Source):
                 # Missing texts are documents without words, which the curation drops and counts.
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
-                found_as = {
+                metadata = {
                     name: as_type(batch.column(name), kind) for name, kind in columns.metadata.items()
                 }
-                metadata = {name: values for name, (values, _) in found_as.items()}
-                known = {name: kinds for name, (_, kinds) in found_as.items() if kinds is not None}
-                yield bag_tokens(tokens, rows, ids, metadata, known)
+                yield bag_tokens(tokens, rows, ids, metadata)
 
     def _read_json(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
         def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:
             if not line.removeprefix(BYTE_ORDER_MARK).strip():
                 return None
-            return _json_values(_json_object(line, self.options), self.columns)
+            return _values(_json_object(line, self.options), self.columns)
 
         for row, (text, identity, metadata) in read_lines(unit, parse, bad, records_of(unit.path)):
             yield row, text, identity, metadata
@@ -172,14 +171,13 @@ class TextSource(RecordFiles, Source):
         line = 0
         with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
             require_columns(columns.names, header)
-            positions = [header.index(name) for name in columns.names]
             while True:
                 fields: Sequence[str] = ()
                 try:
                     fields = next(rows)
                     line = rows.line_num - 1
                     if fields:
-                        yield line, *_csv_values(fields, len(header), positions, columns)
+                        yield line, *_csv_values(header, fields, columns)
                 except StopIteration:
                     break
                 except (csv.Error, BadValue) as error:
@@ -195,7 +193,7 @@ class LineSource(RecordFiles, Source):
     """Reader "lines": each non-empty line of a file is a document without an id."""
 
     reader = "lines"
-    options_type = LineOptions
+    options_type = TokenOptions
     patterns = compressed("*.txt", "*.text")
     stop_words = ENGLISH
 
@@ -251,19 +249,15 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 
 
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
-    """Return the first reason to refuse each bad row."""
-    reasons: dict[int, str] = {}
+    """Return a reason to refuse each bad row."""
+    reasons = utf8_faults(batch, filter(None, [columns.text, columns.id]), columns.metadata)
     if columns.id:
-        for row in np.flatnonzero(np.asarray(batch.column(columns.id).is_null())).tolist():
-            reasons.setdefault(row, f"{columns.id} is null")
-    if columns.id and pa.types.is_uint64(batch.column(columns.id).type):
-        ids = np.asarray(batch.column(columns.id).fill_null(0))
-        for row in np.flatnonzero(ids > _LARGEST_ID).tolist():
-            reasons.setdefault(row, f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id")
-    for name in columns.names:
-        if name in (columns.text, columns.id) or not pa.types.is_binary(batch.column(name).type):
-            for row in invalid_rows(batch.column(name)):
-                reasons.setdefault(row, f"{name} holds bytes that are not UTF-8")
+        ids = batch.column(columns.id)
+        if pa.types.is_uint64(ids.type):
+            above = f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id"
+            large = np.flatnonzero(np.asarray(ids.fill_null(0)) > _LARGEST_ID)
+            reasons |= dict.fromkeys(large.tolist(), above)
+        reasons |= dict.fromkeys(np.flatnonzero(np.asarray(ids.is_null())).tolist(), f"{columns.id} is null")
     return reasons
 
 
@@ -312,24 +306,23 @@ def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
         raise BadValue("the line is not a JSON object")
-    nested = options.nested
-    return with_nested(value, nested) if nested else value
+    return options.flattened(value)
 
 
-def _json_values(record: dict[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
+def _values(record: Mapping[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
     """Return text, id and metadata of a record."""
     text = record.get(columns.text)
     if text is None:
         text = ""
     if not isinstance(text, str):
         raise BadValue(f"{columns.text} is of type {type(text).__name__}, not a string")
+    require_utf8(columns.text, text)
     identity = None
     if columns.id:
         identity = _json_id(columns.id, record.get(columns.id), columns.id_type)
         if identity is None:
             raise BadValue(f"{columns.id} is null")
-    metadata = [_json_text(name, record.get(name)) for name in columns.metadata]
-    return require_utf8(columns.text, text), identity, metadata
+    return text, identity, [_json_text(name, record.get(name)) for name in columns.metadata]
 
 
 def _json_text(name: str, value: Any) -> Any:
@@ -371,19 +364,14 @@ def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def _csv_values(
-    fields: Sequence[str], width: int, positions: Sequence[int], columns: TextColumns
-) -> tuple[str, str | None, list[str]]:
-    if len(fields) != width:
-        raise BadValue(f"the record has {len(fields)} fields, the header {width}")
+    header: Sequence[str], fields: Sequence[str], columns: TextColumns
+) -> tuple[str, Any, list[Any]]:
+    if len(fields) != len(header):
+        raise BadValue(f"the record has {len(fields)} fields, the header {len(header)}")
     try:
-        values = [
-            require_utf8(name, fields[position])
-            for name, position in zip(columns.names, positions, strict=True)
-        ]
+        values = _values(dict(zip(header, fields, strict=True)), columns)
     except BadValue as error:
         raise BadValue(f"{error}{ENCODING_HINT}") from error
-    if not columns.id:
-        return values[0], None, values[1:]
-    if not values[1]:
+    if columns.id and not values[1]:
         raise BadValue(f"{columns.id} is empty")
-    return values[0], values[1], values[2:]
+    return values

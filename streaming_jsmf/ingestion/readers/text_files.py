@@ -8,7 +8,6 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Annotated, Any
@@ -28,7 +27,6 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.files import (
-    SourceFile,
     describe,
     find_files,
     is_archive,
@@ -38,7 +36,6 @@ from streaming_jsmf.ingestion.readers.files import (
 )
 from streaming_jsmf.ingestion.readers.text_records import (
     RESERVED_NAMES,
-    Encoding,
     Record,
     TextColumns,
     TokenOptions,
@@ -66,24 +63,18 @@ def _compiles(pattern: str) -> str:
 
 
 class TextFilesOptions(TokenOptions):
-    """Which files are read, their encoding, and metadata from their names.
+    """Which files are read, and metadata from their names.
 
     ``members`` is a glob for the path within the folder or archive; ``name_pattern`` is a regular expression that is
     searched in this path, and its named groups become metadata columns.
     """
 
-    encoding: Encoding = "utf-8"
     members: str = "*"
     name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
 
 
-@dataclass(frozen=True)
-class _File:
-    """Document with its path within the source, and its bytes, or None and the reason."""
-
-    name: str
-    data: bytes | None
-    reason: str = ""
+#: A document: its path within the source, and its bytes or why they cannot be read.
+_File = tuple[str, bytes | str]
 
 
 class TextFilesSource(Source):
@@ -114,7 +105,7 @@ class TextFilesSource(Source):
     def place(self, unit: Unit, row: int) -> str:
         if is_archive(self.root):
             return f"{self.root}, file {row + 1}"
-        return self._files()[unit.start + row].path
+        return self._files()[unit.start + row][0]
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
@@ -126,46 +117,45 @@ class TextFilesSource(Source):
         row = -1
         files = _archived(self.root) if is_archive(self.root) else self._plain(unit)
         try:
-            for file in files:
-                if not fnmatch(file.name, self.options.members):
+            for name, data in files:
+                if not fnmatch(name, self.options.members):
                     continue
                 row += 1
-                text = self._text(file, row, bad)
-                if text is None:
+                try:
+                    text = self._text(data)
+                except BadValue as error:
+                    bad.refuse(row, f"{name}: {error}", data if isinstance(data, bytes) else None)
                     continue
-                label = PurePosixPath(file.name).parent.name
-                found = re.search(self.options.name_pattern or "", file.name)
-                yield row, text, file.name, [label, *(found[group] if found else None for group in groups)]
+                label = PurePosixPath(name).parent.name
+                found = re.search(self.options.name_pattern or "", name)
+                yield row, text, name, [label, *(found[group] if found else None for group in groups)]
         except UnreadableError as error:
             bad.refuse(row + 1, str(error))
             return
         if row < 0:
             bad.refuse(None, f"no file in it matches {self.options.members!r}")
 
-    def _text(self, file: _File, row: int, bad: BadRecords) -> str | None:
-        reason = file.reason
-        if file.data is not None:
-            try:
-                if not is_binary(file.data):
-                    return decode_file(file.data, self.options.encoding)
-                reason = "it is not plain text; export the text of PDF, Word and the like"
-            except BadValue as error:
-                reason = str(error)
-        bad.refuse(row, f"{file.name}: {reason}", file.data)
-        return None
+    def _text(self, data: bytes | str) -> str:
+        if isinstance(data, str):
+            raise BadValue(data)
+        if is_binary(data):
+            raise BadValue("it is not plain text; export the text of PDF, Word and the like")
+        return decode_file(data, self.options.encoding)
 
-    def _files(self) -> tuple[SourceFile, ...]:
-        return tuple(file for file in find_files(self.root) if fnmatch(file.name, self.options.members))
+    def _files(self) -> list[tuple[str, str]]:
+        """Return path and name of each file of a folder."""
+        files = find_files(self.root).items()
+        return [(path, name) for path, name in files if fnmatch(name, self.options.members)]
 
     def _plain(self, unit: Unit) -> Iterator[_File]:
-        for file in self._files()[unit.start : unit.stop]:
+        for path, name in self._files()[unit.start : unit.stop]:
             try:
-                with open_raw(file.path) as stream:
+                with open_raw(path) as stream:
                     data = stream.read(limits.LARGEST_FILE + 1)
             except UnreadableError as error:
-                yield _File(file.name, None, str(error))
+                yield name, str(error)
             else:
-                yield _bounded(file.name, data)
+                yield name, _bounded(data)
 
 
 def _archived(path: str) -> Iterator[_File]:
@@ -174,7 +164,7 @@ def _archived(path: str) -> Iterator[_File]:
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
             for member in archive.infolist():
                 if not (member.is_dir() or is_hidden(_printable(member.filename))):
-                    yield _zipped(archive, member)
+                    yield _printable(member.filename), _zipped(archive, member)
         return
     # Decompressed by suffix, or else by tarfile, which inspects the content.
     with open_stream(path) as stream:
@@ -183,7 +173,7 @@ def _archived(path: str) -> Iterator[_File]:
                 for entry in tar:
                     if entry.isfile() and not is_hidden(_printable(entry.name)):
                         opened: Any = tar.extractfile(entry)
-                        yield _bounded(_printable(entry.name), opened.read(limits.LARGEST_FILE + 1))
+                        yield _printable(entry.name), _bounded(opened.read(limits.LARGEST_FILE + 1))
                 # Only padding may follow the end mark; other data means that damage created a false mark. Reading to
                 # the end also verifies the checksum of the compression.
                 padding: Any = tar.fileobj
@@ -194,13 +184,12 @@ def _archived(path: str) -> Iterator[_File]:
             raise DamagedError(describe(error)) from error
 
 
-def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _File:
-    name = _printable(member.filename)
+def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | str:
     try:
         with archive.open(member) as content:
-            return _bounded(name, content.read(limits.LARGEST_FILE + 1))
+            return _bounded(content.read(limits.LARGEST_FILE + 1))
     except _MEMBER_ERRORS as error:
-        return _File(name, None, f"it cannot be unpacked ({first_line(error)})")
+        return f"it cannot be unpacked ({first_line(error)})"
 
 
 class _CheckedTarInfo(tarfile.TarInfo):
@@ -236,7 +225,6 @@ def _printable(name: str) -> str:
     return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _bounded(name: str, data: bytes) -> _File:
-    if len(data) > limits.LARGEST_FILE:
-        return _File(name, None, f"larger than {limits.LARGEST_FILE >> 20} MB, too large for a document")
-    return _File(name, data)
+def _bounded(data: bytes) -> bytes | str:
+    too_large = f"larger than {limits.LARGEST_FILE >> 20} MB, too large for a document"
+    return too_large if len(data) > limits.LARGEST_FILE else data

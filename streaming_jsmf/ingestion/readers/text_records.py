@@ -25,7 +25,8 @@ _ID_NAMES = ("document_id", "doc_id", "id")
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
 
 
-def _are_codecs(names: str) -> str:
+def check_codecs(names: str) -> str:
+    """Return a comma-separated list of encodings without spaces. Raises ValueError if one cannot be used."""
     stripped = [name.strip() for name in names.split(",")]
     for name in stripped:
         try:
@@ -55,13 +56,13 @@ def _number_in(given: Any) -> Any:
         return given
 
 
-Encoding = Annotated[str, AfterValidator(_are_codecs)]
+Encoding = Annotated[str, AfterValidator(check_codecs)]
 #: Minimum NPMI of adjacent words that form a phrase, or a list of phrases.
 Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None, BeforeValidator(_number_in)]
 
 
 class TokenOptions(Strict):
-    """Options of tokenization; see ``Tokenizer``. A spec can only name built-in tokenizers."""
+    """Encoding and options of tokenization; see ``Tokenizer``. A spec can only name built-in tokenizers."""
 
     tokenizer: BuiltIn = "arrow"
     ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
@@ -69,6 +70,7 @@ class TokenOptions(Strict):
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: Phrases = None
     excerpt: Annotated[int, Field(ge=0, le=LONGEST_EXCERPT)] = 0
+    encoding: Encoding = "utf-8"
 
     @model_validator(mode="after")
     def _phrases_or_ngrams(self) -> Self:
@@ -90,20 +92,23 @@ class TextOptions(TokenOptions):
     text: str = "text"
     id: str | None = None
     metadata: Literal["all"] | tuple[str, ...] = "all"
-    encoding: Encoding = "utf-8"
     delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
 
-    @property
-    def nested(self) -> tuple[str, ...]:
-        """Names of values within objects, in JSON."""
+    def flattened(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
         kept = () if self.metadata == "all" else self.metadata
-        return tuple(name for name in (self.text, self.id, *kept) if name and "." in name)
-
-
-class LineOptions(TokenOptions):
-    """Options for one text per line."""
-
-    encoding: Encoding = "utf-8"
+        nested = [name for name in (self.text, self.id, *kept) if name and "." in name]
+        if not nested:
+            return record
+        found: dict[str, Any] = {}
+        for name in nested:
+            value: Any = record
+            for key in name.split(".") if name not in record else ():
+                value = value.get(key) if isinstance(value, dict) else None
+            if value is not None and value is not record:
+                found[name] = value
+        parents = {name.partition(".")[0] for name in nested}
+        return {**{key: value for key, value in record.items() if key not in parents}, **found}
 
 
 @dataclass(frozen=True)
@@ -158,25 +163,23 @@ def as_type(values: Any, wanted: Any) -> tuple[Any, list[str] | None]:
     return texts.cast(wanted), kinds
 
 
+#: An Arrow array and its kinds (``values.KINDS``); the kinds are None if they have to be found.
+Column = tuple[Any, Sequence[str] | None]
 #: Converts an Arrow array of texts to their words.
 Tokenize = Callable[[Any], TokenLists]
 
 
 def bag_tokens(
-    tokens: TokenLists,
-    rows: NDArray[np.int64],
-    ids: Any = None,
-    metadata: Mapping[str, Any] | None = None,
-    kinds: Mapping[str, Sequence[str]] | None = None,
+    tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Column] | None = None
 ) -> SourceBatch:
-    """Return the bags of words of m documents; ``rows`` (m,), Arrow arrays of ids and metadata, and known kinds."""
+    """Return the bags of words of m documents; ``rows`` (m,), Arrow array of ids, and columns of metadata."""
     bags = count_codes(tokens)
-    columns = dict(metadata or {})
+    found = metadata or {}
+    columns = {name: values for name, (values, _) in found.items()}
     if tokens.excerpts is not None:
         columns.setdefault(EXCERPT, tokens.excerpts)  # a column of the source with this name stays
-    return SourceBatch(
-        bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds or {}
-    )
+    kinds = {name: kinds for name, (_, kinds) in found.items() if kinds is not None}
+    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
 
 
 #: Row, text, id, and metadata in column order (values of JSON, which become strings).
@@ -191,13 +194,11 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
 
     def batch() -> SourceBatch:
         rows, texts, ids, *metadata = held
-        found = {name: as_texts(values) for name, values in zip(columns.metadata, metadata, strict=True)}
         return bag_tokens(
             tokenize(pa.array(texts, pa.string())),
             np.array(rows, np.int64),
             pa.array(ids, columns.id_type) if columns.id else None,
-            {name: values for name, (values, _) in found.items()},
-            {name: kinds for name, (_, kinds) in found.items() if kinds is not None},
+            {name: as_texts(values) for name, values in zip(columns.metadata, metadata, strict=True)},
         )
 
     for row, text, identity, metadata in records:

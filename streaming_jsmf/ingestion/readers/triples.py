@@ -125,9 +125,7 @@ class TriplesSource(RecordFiles):
         return False
 
     def units(self) -> Sequence[Unit]:
-        """Return runs of row groups, or whole text files. Raises InputError if no file is found or types differ."""
-        if not self.files:
-            raise InputError("there are no files to read; name at least one")
+        """Return runs of row groups, or whole text files. Raises InputError if there is no file or types differ."""
         kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
         for path, kind in kinds[1:]:
             if kind != kinds[0][1]:

@@ -193,6 +193,13 @@ def invalid_rows(values: Any) -> list[int]:
     return [i for i in range(len(values)) if not is_valid(values.take([i]))]
 
 
+def utf8_faults(batch: Any, texts: Iterable[str], others: Iterable[str]) -> dict[int, str]:
+    """Return why rows hold bytes that are not UTF-8, by row; ``others`` may hold them if they are binary columns."""
+    names = [*texts, *(name for name in others if not pa.types.is_binary(batch.column(name).type))]
+    found = [(row, name) for name in names for row in invalid_rows(batch.column(name))]
+    return {row: f"{name} holds bytes that are not UTF-8" for row, name in reversed(found)}
+
+
 def is_valid(values: Any) -> bool:
     try:
         if is_text(values.type):

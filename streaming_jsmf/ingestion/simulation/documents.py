@@ -1,4 +1,4 @@
-"""Draw documents from a law in batches, each of which any process can draw independently.
+"""Draw documents in batches, each of which any process can draw independently.
 
 Each batch has its own counter-based generator, keyed by the seed and the batch number, so the documents do not depend
 on the size of the corpus, on the shards, or on the process.
@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.ingestion.simulation.law import BATCHES, Law, topic_rows
+from streaming_jsmf.ingestion.simulation.truth import BATCHES, topic_rows
 from streaming_jsmf.linalg.probes import keyed_generator
 
 BATCH_TOKENS = 1_000_000
@@ -37,7 +38,7 @@ class Sampler:
         guide[k, g + 1]. These are usually the same word, which avoids the search.
     """
 
-    law: Law
+    settings: SimulationSettings
     cumulative: NDArray[np.float64]
     guide: NDArray[np.int32]
 
@@ -52,19 +53,19 @@ class Sampler:
         return words
 
 
-def make_sampler(law: Law) -> Sampler:
+def make_sampler(settings: SimulationSettings) -> Sampler:
     """Draw the topics and build the tables. Memory: 8 N K bytes, and 4 K ``guide_cells`` bytes."""
-    cumulative = topic_rows(law)
+    cumulative = topic_rows(settings)
     np.cumsum(cumulative, axis=1, out=cumulative)
     cumulative /= cumulative[:, -1:].copy()
-    cells = guide_cells(law.n_words)
+    cells = guide_cells(settings.n_words)
     edges = np.arange(cells) / cells
-    guide = np.empty((law.n_topics, cells + 1), np.int32)
+    guide = np.empty((settings.n_topics, cells + 1), np.int32)
     for k, function in enumerate(cumulative):
         guide[k, :-1] = np.searchsorted(function, edges, side="right")
         # Uniforms are below 1, so the last word with positive probability is the last that can be drawn.
         guide[k, -1] = np.searchsorted(function, 1.0, side="left")
-    return Sampler(law, cumulative, guide)
+    return Sampler(settings, cumulative, guide)
 
 
 def guide_cells(n_words: int) -> int:
@@ -72,30 +73,26 @@ def guide_cells(n_words: int) -> int:
     return int(min(max(1024, 2 ** (n_words - 1).bit_length()), MOST_CELLS))
 
 
-def batch_documents(law: Law) -> int:
+def batch_documents(settings: SimulationSettings) -> int:
     """Documents per batch: about a million tokens, or fewer if there are more topics than tokens in a document."""
     # Topic shares take K numbers per document and dominate the memory if there are many topics.
-    return max(1, int(BATCH_TOKENS // max(law.mean_length, law.n_topics)))
-
-
-def n_batches(law: Law, n_documents: int) -> int:
-    return -(-n_documents // batch_documents(law))
+    return max(1, int(BATCH_TOKENS // max(settings.mean_length, settings.n_topics)))
 
 
 def simulate_batch(sampler: Sampler, n_documents: int, number: int) -> Documents:
-    """Draw one batch of a corpus; its documents depend only on the law and the batch number.
+    """Draw one batch of a corpus; its documents depend only on the settings and the batch number.
 
     Lengths are Poisson, topic shares Dirichlet, and tokens per topic multinomial; words are drawn by inverting the
     cumulative distributions of the topics. ``document_id`` counts from 0 over the corpus.
     """
-    law = sampler.law
-    size = batch_documents(law)
+    settings = sampler.settings
+    size = batch_documents(settings)
     first = number * size
-    random = keyed_generator(law.seed, BATCHES + number)
+    random = keyed_generator(settings.seed, BATCHES + number)
     # Always draw a full batch, so that the documents of the last batch do not depend on n_documents.
-    lengths = np.maximum(random.poisson(law.mean_length, size), 1)
-    per_topic = random.multinomial(lengths, random.dirichlet(law.alpha, size))
-    bits = (law.n_words - 1).bit_length()
+    lengths = np.maximum(random.poisson(settings.mean_length, size), 1)
+    per_topic = random.multinomial(lengths, random.dirichlet(settings.prior, size))
+    bits = (settings.n_words - 1).bit_length()
     # Pack document and word into one small integer: sorting dominates the cost of counting.
     kind: Any = np.uint32 if bits + size.bit_length() <= 32 else np.uint64
     keys = np.empty(int(lengths.sum()), kind)
@@ -125,17 +122,17 @@ def _bags(
     return Documents(indptr, ids, counts, identity, {})
 
 
-#: The sampler last used in this process: tasks carry only the law, and the tables are built once.
+#: The sampler last used in this process: tasks carry only the settings, and the tables are built once.
 _last: list[Sampler] = []
 _lock = threading.Lock()
 
 
-def process_sampler(law: Law) -> Sampler:
-    """Return the sampler of a law, cached per process and shared by its threads; keeps one law at a time."""
+def process_sampler(settings: SimulationSettings) -> Sampler:
+    """Return the sampler, cached per process and shared by its threads; keeps one at a time."""
     with _lock:  # other tasks wait for the tables instead of building them again
-        if not _last or _last[0].law != law:
+        if not _last or _last[0].settings != settings:
             _last.clear()
-            _last.append(make_sampler(law))
+            _last.append(make_sampler(settings))
         return _last[0]
 
 

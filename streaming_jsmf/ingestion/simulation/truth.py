@@ -1,41 +1,48 @@
-"""The known topics of a simulated corpus, stored in ``truth.zarr``, a Zarr group that xarray can open."""
+"""The topics of a simulated corpus: drawn from its settings, and stored as ``truth.zarr``, which xarray can open."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.simulation.law import Law, anchor_words, make_law, topic_rows, word_names
+from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
+    Variable,
     create_group,
     read_array,
     read_attributes,
-    write_array,
+    write_arrays,
 )
-from streaming_jsmf.storage.paths import fsync_directory, local_path
+from streaming_jsmf.storage.paths import local_path
+from streaming_jsmf.storage.replace import store_written
 
 TRUTH_NAME = "truth.zarr"
 KIND, FORMAT_VERSION = "streaming_jsmf.truth", 1
 
+DIRICHLET_MASS = 200.0  # sum of the Dirichlet parameters of a topic if beta is None
+ANCHOR_PROBABILITY = 0.01
+
+# Random streams of one seed; topics, anchors and batches never share a stream.
+TOPICS, ANCHORS, BATCHES = 0, 1, 2
+
 #: Dimensions and meaning of each array; a model store uses the same names.
 _VARIABLES = {
-    "word": (("word",), "vocabulary"),
-    "topic": (("topic",), "topic number"),
-    "topic_": (("topic_",), "topic number, second axis of topic_topic"),
-    "word_topic": (("word", "topic"), "p(word | topic); columns sum to 1"),
-    "alpha": (("topic",), "Dirichlet prior of the topic shares of a document"),
-    "topic_topic": (("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
-    "anchors": (("topic",), "word id that only this topic uses"),
+    "word": Variable(("word",), "vocabulary"),
+    "topic": Variable(("topic",), "topic number"),
+    "topic_": Variable(("topic_",), "topic number, second axis of topic_topic"),
+    "word_topic": Variable(("word", "topic"), "p(word | topic); columns sum to 1"),
+    "alpha": Variable(("topic",), "Dirichlet prior of the topic shares of a document"),
+    "topic_topic": Variable(("topic", "topic_"), "E[theta theta'] of the prior; entries sum to 1"),
+    "anchors": Variable(("topic",), "word id that only this topic uses"),
 }
 
 
@@ -70,72 +77,72 @@ class Truth:
         return moment
 
 
-def simulate_truth(
-    *,
-    n_words: int,
-    n_topics: int,
-    mean_length: float = 100,
-    alpha: float | Sequence[float] | None = None,
-    beta: float | None = None,
-    separable: bool = False,
-    zipf: float | None = None,
-    seed: int,
-) -> Truth:
-    """Return the topics that ``simulate_lda`` uses with the same arguments. Memory: briefly 16 N K bytes.
-
-    Raises ``InputError`` if a size or parameter is out of range.
-
-    Parameters
-    ----------
-    n_words, n_topics
-        N and K.
-    mean_length
-        Mean of the Poisson distribution of document lengths.
-    alpha
-        Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
-    beta
-        Mean of the Dirichlet parameters of the topics; default 200/N.
-    separable
-        Whether each topic has an anchor word, with probability 0.01 in that topic and 0 in all others.
-    zipf
-        Exponent s: the Dirichlet parameters decrease as 1 / rank^s with the same sum (id = rank), so that word
-        frequencies have the tail of real text at large N.
-    """
-    return truth_of(make_law(n_words, n_topics, mean_length, alpha, beta, separable, zipf, seed))
+def with_prior(settings: SimulationSettings, alpha: float | Sequence[float] | None) -> SimulationSettings:
+    """Return the settings with the Dirichlet prior of the topic shares: one number, or one for each topic."""
+    n_topics = settings.n_topics
+    given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
+    if given.ndim > 1 or given.size not in (1, n_topics):
+        raise InputError(
+            f"alpha has {given.size} values; give one number or one for each of {n_topics} topics"
+        )
+    prior = np.broadcast_to(given, (n_topics,))
+    if not (np.isfinite(prior) & (prior > 0)).all():
+        raise InputError("alpha must be positive and finite")
+    return replace(settings, prior=tuple(prior.tolist()), mean_length=float(settings.mean_length))
 
 
-def truth_of(law: Law) -> Truth:
-    """Draw the topics of a law. Memory: 16 N K bytes."""
-    by_topic = topic_rows(law)
-    anchors = anchor_words(law) if law.separable else None
-    return Truth(np.ascontiguousarray(by_topic.T), np.array(law.alpha), anchors, law.seed, law.mean_length)
+def topic_rows(settings: SimulationSettings) -> NDArray[np.float64]:
+    """Draw p(word | topic), (K, N) float64, rows sum to 1. Memory: 8 N K bytes."""
+    ranks = np.arange(1, settings.n_words + 1, dtype=np.float64)
+    weight = np.ones(settings.n_words) if settings.zipf is None else ranks**-settings.zipf
+    mass = DIRICHLET_MASS if settings.beta is None else settings.beta * settings.n_words
+    by_topic = keyed_generator(settings.seed, TOPICS).standard_gamma(
+        weight * (mass / weight.sum()), size=(settings.n_topics, settings.n_words)
+    )
+    # With a tiny beta, all gammas of a topic can underflow to 0; adding tiny avoids 0 / 0.
+    by_topic += np.finfo(np.float64).tiny
+    if settings.separable:
+        by_topic[:, anchor_words(settings)] = 0
+    by_topic /= by_topic.sum(axis=1, keepdims=True)
+    if settings.separable:
+        by_topic *= 1 - ANCHOR_PROBABILITY
+        by_topic[np.arange(settings.n_topics), anchor_words(settings)] = ANCHOR_PROBABILITY
+    return by_topic
+
+
+def anchor_words(settings: SimulationSettings) -> NDArray[np.int64]:
+    """Draw the anchor word of each topic of separable topics, (K,) int64."""
+    drawn = keyed_generator(settings.seed, ANCHORS).choice(
+        settings.n_words, size=settings.n_topics, replace=False
+    )
+    return np.sort(drawn)
+
+
+def word_names(n_words: int) -> list[str]:
+    """Return the N words w0, w1, ... with leading zeros, so that they sort by id."""
+    width = len(str(n_words - 1))
+    return [f"w{i:0{width}d}" for i in range(n_words)]
+
+
+def truth_of(settings: SimulationSettings) -> Truth:
+    """Draw the topics. Memory: 16 N K bytes."""
+    by_topic = topic_rows(settings)
+    anchors = anchor_words(settings) if settings.separable else None
+    return Truth(
+        np.ascontiguousarray(by_topic.T),
+        np.array(settings.prior),
+        anchors,
+        settings.seed,
+        settings.mean_length,
+    )
 
 
 def write_truth(path: Path, truth: Truth) -> None:
-    """Write a truth store at ``path``, whose parent exists; deterministic. Memory: one 16 MiB chunk, and N words."""
-    create_group(path, {})
-    digests = {}
-    for name, values in _arrays(truth).items():
-        dimensions, meaning = _VARIABLES[name]
-        written = write_array(path, name, values, dimensions, {"long_name": meaning}, compress=True)
-        digests[name] = written.fields()
-    # Written last: a store is complete if its attributes name its arrays.
-    attributes = {
-        "kind": KIND,
-        "format_version": FORMAT_VERSION,
-        "seed": truth.seed,
-        "mean_length": truth.mean_length,
-        "digests": digests,
-    }
-    zarr.open_group(store=str(path), mode="r+").update_attributes(attributes)
-
-
-def commit_truth(work: Path, path: Path, truth: Truth) -> None:
-    """Write a truth store in ``work`` and atomically rename it to ``path``, on the same disk."""
-    attempt = work / f"truth-{uuid.uuid4().hex}"
-    write_truth(attempt, truth)
-    attempt.rename(path)
-    fsync_directory(path.parent)
+    """Write a truth store; deterministic. Memory: one 16 MiB chunk, and N words."""
+    with store_written(path) as group:
+        digests = write_arrays(group, _arrays(truth), _VARIABLES, compress=True)
+        attributes = {"kind": KIND, "format_version": FORMAT_VERSION, "seed": truth.seed}
+        create_group(group, {**attributes, "mean_length": truth.mean_length, "digests": digests})
 
 
 def read_truth(corpus: str | os.PathLike[str]) -> Truth:

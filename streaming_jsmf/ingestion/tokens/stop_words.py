@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import stopwordsiso
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import AUTO
 from streaming_jsmf.errors import InputError
 
 ENGLISH = "english"
 NONE = "none"
-AUTO = "auto"
 _ENGLISH_FILE = "stop_words_english.txt"
 
 #: Languages with a list, and their ISO 639-1 codes.

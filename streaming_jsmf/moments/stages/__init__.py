@@ -8,7 +8,6 @@ A module defines a *reduction*, which runs on the workers (``compute`` a partiti
 from __future__ import annotations
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.moments.stages.base import Stage
 from streaming_jsmf.moments.stages.basis import BasisStage
 from streaming_jsmf.moments.stages.cooccurrence import CooccurrenceStage
 from streaming_jsmf.moments.stages.directions import DirectionsStage
@@ -16,6 +15,7 @@ from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage
 from streaming_jsmf.moments.stages.projection import ProjectionStage, RefinementStage
 from streaming_jsmf.moments.stages.range import RangeStage
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentStage
+from streaming_jsmf.moments.store import Stage
 
 #: Stages in the order in which they run; each may read the final arrays of earlier ones.
 STAGES: tuple[Stage, ...] = (
@@ -33,7 +33,3 @@ STAGES: tuple[Stage, ...] = (
 def stages_of(settings: ScanSettings) -> tuple[Stage, ...]:
     """The stages of a complete store with these settings, in order."""
     return tuple(stage for stage in STAGES if stage.wanted(settings))
-
-
-def stage_named(name: str) -> Stage:
-    return next(stage for stage in STAGES if stage.name == name)

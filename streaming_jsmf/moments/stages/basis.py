@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,13 +19,11 @@ from streaming_jsmf.linalg.eigen import (
 )
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
-from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
-from streaming_jsmf.moments.stages.sample import probes
+from streaming_jsmf.moments.stages.sample import probes, read_sample
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 #: Eigenvalues of C below this share of the first are rounding errors, since documents are scaled in float32.
 EXACT_FLOOR = 1e-7
@@ -42,11 +40,11 @@ class BasisStage(Stage):
     reads_corpora = False
     of_base = True
 
-    def scans(self, store: Moments) -> tuple[Scan, ...]:
+    def scans(self, store: Store) -> tuple[Scan, ...]:
         del store
         return ()
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         del folded
         with span("basis"):
             pairs = _first_eigenpairs(store)
@@ -64,7 +62,7 @@ class BasisStage(Stage):
         return 4 * n_words * (factor + 2 * block) + 24 * n_words * basis
 
 
-def _first_eigenpairs(store: Moments) -> Eigenpairs:
+def _first_eigenpairs(store: Store) -> Eigenpairs:
     diagonal, settings = store.read("diagonal"), store.settings
     width = min(settings.basis_width, store.n_words)
     if settings.exact:
@@ -74,7 +72,7 @@ def _first_eigenpairs(store: Moments) -> Eigenpairs:
         return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
     if settings.range_finder == "sample":
         # Exclude the documents that are held out to check the eigenpairs.
-        fitted = SampleParts.of(store.sample()).fitted
+        fitted = SampleParts.of(read_sample(store)).fitted
         block = min(block_width(width + GUARD_VECTORS), store.n_words)
         start = probes(store.n_words, block, settings.seed, "sample")
         return sample_eigenpairs(fitted, diagonal, start, width, settings.power_steps)

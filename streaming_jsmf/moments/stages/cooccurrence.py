@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from dask.utils import format_bytes
@@ -22,12 +22,10 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 #: Bytes of a panel of C in float64. Does not affect the bits of the result.
 PANEL_BYTES = 256 * 2**20
@@ -44,7 +42,6 @@ class PanelReduction:
     settings: ScanSettings
     first: int
     last: int
-    name: str = "cooccurrence"
 
     def compute(self, partition: Partition) -> PartialResult:
         with span("read"):
@@ -77,7 +74,7 @@ class CooccurrenceStage(Stage):
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.exact
 
-    def scans(self, store: Moments) -> tuple[Scan, ...]:
+    def scans(self, store: Store) -> tuple[Scan, ...]:
         """One scan per panel; the keys of its parts include its rows and the vocabulary."""
         return tuple(
             Scan.of_partitions(
@@ -88,7 +85,7 @@ class CooccurrenceStage(Stage):
             for rows in row_panels(store.n_words)
         )
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """C, N x N, from its panels: exactly symmetric and nonnegative.
 
         Entries have the float32 rounding error of the document scales, 1e-7.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs, outside_directions
-from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
+from streaming_jsmf.moments.stages.sample import read_sample
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 #: A third pass is made if the estimated error of the eigenpairs after two is larger.
 SMALL_ERROR = 0.005
@@ -40,16 +39,16 @@ class DirectionsStage(Stage):
         """True with a sample and C Q."""
         return settings.range_finder == "sample" and settings.scans > 1
 
-    def scans(self, store: Moments) -> tuple[Scan, ...]:
+    def scans(self, store: Store) -> tuple[Scan, ...]:
         del store
         return ()
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
         del folded
         share, most = store.manifest.sample_share, store.settings.max_topics
         assert share is not None, "a sampled store"
-        parts = SampleParts.of(store.sample())
+        parts = SampleParts.of(read_sample(store))
         diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
         with span("basis"):
             # Products with a full block cost no more than those with K + 10 columns.

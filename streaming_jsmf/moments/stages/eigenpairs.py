@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,11 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
-from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
 from streaming_jsmf.moments.stages.directions import eigenpairs_memory
-from streaming_jsmf.moments.stages.sample import WORDS
+from streaming_jsmf.moments.stages.sample import WORDS, read_sample
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +48,16 @@ class EigenpairsStage(Stage):
         """True with a sample and C Q."""
         return settings.range_finder == "sample" and settings.scans > 1
 
-    def scans(self, store: Moments) -> tuple[Scan, ...]:
+    def scans(self, store: Store) -> tuple[Scan, ...]:
         del store
         return ()
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
         del folded
         share = store.manifest.sample_share
         assert share is not None, "a sampled store"
-        parts = SampleParts.of(store.sample())
+        parts = SampleParts.of(read_sample(store))
         diagonal = store.read("diagonal")
         basis, product = _exact_products(store)
         most, seen = store.settings.max_topics, words_seen(store)
@@ -81,7 +79,7 @@ class EigenpairsStage(Stage):
         return eigenpairs_memory(n_words, settings, settings.basis_width + more)
 
 
-def _exact_products(store: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact_products(store: Store) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """[Q, W] and [C Q, C W], whose last columns are the directions and their products, if any."""
     names = ("basis", "directions", "projection", "refinement")
     basis, directions, product, refinement = each(store.read, names)
@@ -99,7 +97,7 @@ class WordsSeen:
     tokens_hardly_seen: float
 
 
-def words_seen(store: Moments) -> WordsSeen:
+def words_seen(store: Store) -> WordsSeen:
     """Shares of the words that the sample says little about."""
     there, few = store.read("document_frequency") >= FEW_DOCUMENTS, hardly_seen(store)
     tokens: NDArray[np.float64] = store.read("term_count")
@@ -109,7 +107,7 @@ def words_seen(store: Moments) -> WordsSeen:
     )
 
 
-def hardly_seen(store: Moments) -> NDArray[np.int64]:
+def hardly_seen(store: Store) -> NDArray[np.int64]:
     """Ids of the words that ``WordsSeen`` counts, by decreasing document frequency."""
     frequency = store.read("document_frequency")
     in_sample = np.bincount(store.read(WORDS), minlength=store.n_words)
@@ -117,7 +115,7 @@ def hardly_seen(store: Moments) -> NDArray[np.int64]:
     return np.asarray(few[np.argsort(-frequency[few], kind="stable")])
 
 
-def _advice(store: Moments, error: float) -> str:
+def _advice(store: Store, error: float) -> str:
     told = f"{store.path}: the sample leaves the eigenpairs an error of about {error:.2g}"
     if store.manifest.base is not None:
         return f"{told}, since documents were added; make the basis of all of them with scan --rebase"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,15 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.stages.base import BasisReduction, Scan, SumStage, Variable
+from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
+from streaming_jsmf.moments.store import Scan, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 
 @dataclass(frozen=True)
 class ProjectionReduction(BasisReduction):
     """H'(H Q) of each partition, additive for a given Q."""
-
-    name: str = "projection"
 
     def compute(self, partition: Partition) -> PartialResult:
         return multiplied(self, partition)
@@ -39,8 +36,6 @@ class ProjectionReduction(BasisReduction):
 @dataclass(frozen=True)
 class RefinementReduction(BasisReduction):
     """H'(H W) of each partition for the directions W."""
-
-    name: str = "refinement"
 
     def compute(self, partition: Partition) -> PartialResult:
         return multiplied(self, partition)
@@ -80,10 +75,10 @@ class ProjectionStage(SumStage):
         """True with two scans, unless the second computes the whole C."""
         return settings.scans > 1 and not settings.exact
 
-    def reduction(self, store: Moments) -> ProjectionReduction:
+    def reduction(self, store: Store) -> ProjectionReduction:
         return ProjectionReduction.of(store)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """C Q: the sum divided by the total weight, minus the diagonal."""
         (total,) = folded
         return PartialResult({"projection": product_with_basis(store, total, store.read("basis"))})
@@ -106,14 +101,14 @@ class RefinementStage(SumStage):
         """True with a sample and C Q."""
         return settings.range_finder == "sample" and settings.scans > 1
 
-    def reduction(self, store: Moments) -> RefinementReduction:
+    def reduction(self, store: Store) -> RefinementReduction:
         return RefinementReduction.of(store, "directions")
 
-    def scans(self, store: Moments) -> tuple[Scan, ...]:
+    def scans(self, store: Store) -> tuple[Scan, ...]:
         """One scan, or none if there are no directions."""
         return super().scans(store) if store.array_digest("directions").shape[1] else ()
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """C W, without columns if W has none."""
         total, directions = next(folded, None), store.read("directions")
         product = directions if total is None else product_with_basis(store, total, directions)
@@ -124,9 +119,7 @@ class RefinementStage(SumStage):
         return 20 * n_words * min(settings.max_topics + GUARD_VECTORS, n_words)
 
 
-def product_with_basis(
-    store: Moments, total: PartialResult, basis: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def product_with_basis(store: Store, total: PartialResult, basis: NDArray[np.float64]) -> NDArray[np.float64]:
     """C Q of Eq. 1 from the sums of ``ProjectionReduction`` over all partitions."""
     product = total.arrays["projection"] / store.scalars("range")["total_weight"]
     product -= store.read("diagonal")[:, None] * basis

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,9 @@ from streaming_jsmf.linalg.factor import apply_gram, merge_factors
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages import sample
-from streaming_jsmf.moments.stages.base import Scan, Stage, Variable
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +45,6 @@ class RangeReduction:
     n_words: int
     settings: ScanSettings
     sample_share: float = 1.0
-    name: str = "range"
 
     @property
     def width(self) -> int:
@@ -116,14 +113,14 @@ class RangeStage(Stage):
         del settings
         return True
 
-    def scans(self, store: Moments) -> tuple[Scan, ...]:
+    def scans(self, store: Store) -> tuple[Scan, ...]:
         """One scan over the parts of the manifest."""
         counts = tuple(count for _, count in store.manifest.parts)
         share = store.manifest.sample_share
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
-        return (Scan(reduction, store.manifest.order, counts),)
+        return (Scan(reduction, store.order, counts),)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Sums and factor divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:

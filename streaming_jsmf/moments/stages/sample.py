@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +10,11 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.linalg.factor import partition_factor
+from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.probes import uniform_probes
-from streaming_jsmf.moments.stages.base import Variable
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    pass
 
 #: The documents in CSR order: number of distinct words per document, then word ids and scaled counts.
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
@@ -38,13 +36,15 @@ def sample_arrays(block: csr_array[Any]) -> dict[str, NDArray[Any]]:
     return {LENGTHS: lengths, WORDS: block.indices.astype(np.int32, copy=False), VALUES: block.data}
 
 
-def sample_block(arrays: Mapping[str, NDArray[Any]], n_words: int, share: float) -> csr_array[Any]:
-    """H_s (documents x words, CSR, float32) with H_s'H_s ~ H'H, for a sample of this ``share`` of the documents."""
-    lengths = arrays[LENGTHS]
+def read_sample(store: Store) -> csr_array[Any]:
+    """H_s of a sampled store (documents x words, CSR, float32), H_s'H_s ~ C + diag(D)."""
+    share = store.manifest.sample_share
+    assert share is not None, "a sampled store"
+    lengths, words, values = each(store.read, VARIABLES)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
-    values = arrays[VALUES] * np.float32(1 / np.sqrt(share))
-    return csr_array((values, arrays[WORDS], indptr), shape=(lengths.size, n_words), copy=False)
+    values = values * np.float32(1 / np.sqrt(share * store.scalars("range")["total_weight"]))
+    return csr_array((values, words, indptr), shape=(lengths.size, store.n_words), copy=False)
 
 
 def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDArray[np.float32]:

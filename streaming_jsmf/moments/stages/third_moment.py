@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,10 @@ from streaming_jsmf.linalg.document_tensor import (
     tensor_weights,
 )
 from streaming_jsmf.moments.partition import iter_shares
-from streaming_jsmf.moments.stages.base import (
-    BasisReduction,
-    SumStage,
-    Variable,
-)
+from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
+from streaming_jsmf.moments.store import Store
+from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
-
-if TYPE_CHECKING:
-    from streaming_jsmf.moments.reader import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +45,6 @@ _OPTIONS = {"range_finder": "range"}
 @dataclass(frozen=True)
 class ThirdMomentReduction(BasisReduction):
     """The sums of ``TensorSums`` in the basis of the store, additive for a given basis."""
-
-    name: str = "third_moment"
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, with one row group in memory at a time."""
@@ -95,10 +88,10 @@ class ThirdMomentStage(SumStage):
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.third_moment
 
-    def reduction(self, store: Moments) -> ThirdMomentReduction:
+    def reduction(self, store: Store) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
@@ -143,7 +136,7 @@ class TensorMoments:
     moments: BasisMoments
 
 
-def adding_command(store: Moments) -> str:
+def adding_command(store: Store) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, given = ScanSettings().fields(), store.settings.fields()
     options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]

@@ -1,0 +1,158 @@
+"""Where published results come from: command, corpora, seeds, version, commit, and the code that was measured.
+
+Code is identified by hashes of groups of source files without comments, docstrings and blank lines, so that results
+become stale only when code changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+import streaming_jsmf
+from streaming_jsmf.corpus import Corpus
+
+ROOT = Path(__file__).parents[2]
+
+#: Packages that determine the numbers of a result.
+MEASURED = (
+    "corpus",
+    "documents",
+    "evaluation",
+    "inference",
+    "ingestion",
+    "linalg",
+    "moments",
+    "rectification",
+    "topics",
+)
+
+#: File among stored results: the versions of `MEASURED` that computed them.
+COMPUTED_BY = "versions.json"
+
+#: Group of source files -> hash.
+Hashes = dict[str, str]
+
+
+def code_of(source: str) -> str:
+    """Source code without comments, docstrings and blank lines.
+
+    Examples
+    --------
+    >>> code_of('def f(x):\\n    "Add one."\\n\\n    return x + 1  # one\\n')
+    'def f(x):\\n    return x + 1'
+    """
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            for row in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1):
+                lines[row - 1] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def hash_of(paths: Iterable[Path]) -> str:
+    """Hash of the code of several files and of their names."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.name}\n{code_of(path.read_text(encoding='utf-8'))}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def package_hashes() -> Hashes:
+    package = ROOT / "streaming_jsmf"
+    return {f"streaming_jsmf/{name}": hash_of((package / name).rglob("*.py")) for name in MEASURED}
+
+
+def script_hashes(script: str) -> Hashes:
+    """Hashes of ``pipelines/SCRIPT.py`` and of what the scripts share, except tables and figures."""
+    shared = {*(ROOT / "pipelines" / "common").glob("*.py")}
+    shared -= {path for path in shared if path.stem in ("pictures", "provenance", "results", "tables")}
+    return {
+        f"pipelines/{script}": hash_of([ROOT / "pipelines" / f"{script}.py"]),
+        "pipelines/common": hash_of(shared),
+    }
+
+
+def note_version(folder: Path) -> None:
+    """Add the present version of the measured code to those that computed results in ``folder``."""
+    path = folder / COMPUTED_BY
+    known: list[Hashes] = json.loads(path.read_text()) if path.exists() else []
+    if package_hashes() not in known:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([*known, package_hashes()], indent=1) + "\n")
+
+
+def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, Corpus]) -> dict[str, Any]:
+    """Provenance of results in ``out``: where several versions of the code computed them, all are listed."""
+    versions: list[Hashes] = []
+    for path in sorted(out.rglob(COMPUTED_BY)):
+        versions += [each for each in json.loads(path.read_text()) if each not in versions]
+    script = _script()
+    return {
+        "command": _command(script),
+        "corpora": {name: _described(corpus) for name, corpus in corpora.items()},
+        "seeds": sorted({row["seed"] for row in rows if row.get("seed") is not None}),
+        "version": streaming_jsmf.__version__,
+        "commit": _commit(),
+        "script": script_hashes(script) if script else {},
+        "code": versions or [package_hashes()],
+    }
+
+
+def _described(corpus: Corpus) -> dict[str, Any]:
+    return {"documents": corpus.n_documents, "words": corpus.n_words, "sha256": corpus.fingerprint}
+
+
+def _script() -> str | None:
+    """Name of the running script in ``pipelines``, also if a test runs it."""
+    context = click.get_current_context(silent=True)
+    called = context.command.callback if context else None
+    if called is None:
+        return None
+    path = Path(inspect.getfile(called))
+    return path.stem if path.parent == ROOT / "pipelines" else None  # such as benchmarks
+
+
+def _command(script: str | None) -> str:
+    """The command line, with the name of a corpus (NAME=SOURCE) or OUT in place of absolute paths."""
+    shown = [re.sub(r"^(\w+)=/.*$", lambda m: f"{m[1]}={m[1].upper()}", each) for each in sys.argv[1:]]
+    if script is None:
+        return ""
+    shown = ["OUT" if each.startswith("/") else each for each in shown]
+    return f"python -m pipelines.{script} {shlex.join(shown)}"
+
+
+def _commit() -> str | None:
+    """Commit of the checkout, with ``+`` if tracked source files were changed; None outside a checkout."""
+    try:
+        head, changed = (
+            subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            for command in (
+                ("rev-parse", "--short=10", "HEAD"),
+                ("status", "--porcelain", "--untracked-files=no", "streaming_jsmf", "pipelines"),
+            )
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head.strip() + ("+" if changed.strip() else "")

@@ -1,0 +1,251 @@
+"""Mean topic shares of groups of documents, by the values of a metadata column or by periods of time."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.errors import InputError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: Columns of a table of groups.
+DOCUMENTS, TOPIC, LABEL, SHARE, ERROR = "documents", "topic", "label", "share", "standard_error"
+
+#: Names of columns that contain times regardless of their type, in order of preference.
+TIMES = ("year", "date", "time", "timestamp", "published", "created")
+
+#: Periods of dates, and how many of year, month and day they need.
+PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
+
+#: The start of a text with a date, from the year on; what is missing is empty.
+_DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})(?:[-/.](?P<day>[0-9]{1,2}))?)?(?:[^0-9]|$)"
+
+#: Maximum number of groups times topics, since their sums are in memory.
+MOST_SUMS = 20_000_000
+
+#: Maximum length of a metadata value that is shown.
+MOST_CHARACTERS = 300
+
+#: Standard errors on each side of a mean in an interval of 95 %.
+NORMAL = 1.96
+
+
+def short_text(value: Any) -> str:
+    """A metadata value in one line, cut to ``MOST_CHARACTERS``; empty for None."""
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Mean topic shares of G groups of documents.
+
+    ``column`` is that of the ``values`` (G,), such as ``year of date``, in ascending order with the null group last; it
+    is empty for a single group of all documents. ``documents`` (G,) are the sizes, ``shares`` (G, K) the means, and
+    ``errors`` (G, K) their standard errors, NaN for a single document.
+    """
+
+    column: str
+    values: tuple[Any, ...]
+    documents: Integers
+    shares: Floats
+    errors: Floats
+    kind: Any = field(default_factory=pa.null)
+
+    @property
+    def known(self) -> Groups:
+        """The groups without that of the documents that have no value."""
+        n = len(self.values) - (None in self.values)
+        return replace(
+            self,
+            values=self.values[:n],
+            documents=self.documents[:n],
+            shares=self.shares[:n],
+            errors=self.errors[:n],
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values as texts."""
+        return tuple("not known" if value is None else short_text(value) for value in self.values)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether all values are numbers or times, which a line may connect."""
+        return len(self.values) > 1 and all(is_time(value) for value in self.known.values)
+
+    @cached_property
+    def thirds(self) -> Floats:
+        """Weights (2, G) of the groups in means over the documents of the first, and of the last third of the groups.
+
+        Fewer than three groups count as one each.
+        """
+        third = max(1, len(self.documents) // 3)
+        weights: Floats = np.zeros((2, len(self.documents)))
+        weights[0, :third], weights[1, -third:] = self.documents[:third], self.documents[-third:]
+        weights /= weights.sum(axis=1, keepdims=True)
+        return weights
+
+    @cached_property
+    def change(self) -> tuple[Floats, Floats]:
+        """Changes of the mean shares (K,) from the first to the last third of the groups, and their standard errors.
+
+        A group of one document has the mean standard deviation of the others. NaN for a single group, or without any
+        error.
+        """
+        if len(self.shares) < 2:
+            return np.full(self.shares.shape[1], np.nan), np.full(self.shares.shape[1], np.nan)
+        first, last = self.thirds
+        weight = self.documents.astype(float)[:, None]
+        variance = weight * np.square(self.errors)
+        known = np.where(np.isnan(variance), 0.0, weight)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            pooled = (known * np.nan_to_num(variance)).sum(axis=0) / known.sum(axis=0)
+        variance = np.where(np.isnan(variance), pooled, variance) / weight
+        return (last - first) @ self.shares, np.sqrt(np.square(last - first) @ variance)
+
+    def risen_and_fallen(self, number: int) -> tuple[list[int], list[int]]:
+        """The topics whose mean shares rose most, and those whose shares fell most, as positions from 0."""
+        change = self.change[0]
+        order = np.argsort(-change, kind="stable").tolist()
+        risen = [topic for topic in order if change[topic] > 0]
+        fallen = [topic for topic in reversed(order) if change[topic] < 0]
+        return risen[:number], fallen[:number]
+
+    def table(self, topics: Sequence[int], labels: Sequence[str]) -> Any:
+        """An Arrow table with a row per group and topic; ``topics`` are the numbers of the K topics."""
+        n_topics, n_groups = len(topics), len(self.values)
+        errors = self.errors.ravel()
+        columns = {
+            DOCUMENTS: pa.array(np.repeat(self.documents, n_topics)),
+            TOPIC: pa.array(np.tile(np.array(topics, dtype=np.int64), n_groups)),
+            LABEL: pa.array([*labels] * n_groups, pa.string()),
+            SHARE: pa.array(self.shares.ravel()),
+            ERROR: pa.array(errors, mask=np.isnan(errors)),
+        }
+        if self.column:
+            repeated = [value for value in self.values for _ in range(n_topics)]
+            columns = {self.column: pa.array(repeated, self.kind), **columns}
+        return pa.table(columns)
+
+
+def is_time(value: Any) -> bool:
+    """Whether a value of a column is a number, a time, or a text such as 1999, 1999-Q4 or 1999-12-31."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float | datetime.date) or bool(
+        re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
+    )
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of documents by the values of a ``column`` of Arrow type ``kind``, or by a period of its dates."""
+
+    column: str
+    kind: Any
+    period: str = ""
+
+    @classmethod
+    def of(cls, shares: SharesFile, by: str) -> Grouping:
+        """Read ``COLUMN`` or ``COLUMN:PERIOD``; see ``by_group``."""
+        column, _, period = by.rpartition(":")
+        if not column or period not in PERIODS or by in shares.columns:
+            column, period = by, ""
+        if column not in shares.columns:
+            raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
+        first = next(iter(shares.tables([column])), None)
+        if first is None:
+            return cls(column, pa.null())
+        kind = first.schema.field(column).type
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+        dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+        wanted = period or ("year" if dated or (text and column.lower() in TIMES[1:]) else "")
+        if not wanted or pa.types.is_integer(kind):
+            return cls(column, kind)
+        known = first.column(0).drop_null()
+        if (text or dated) and not (len(known) and _periods(known, wanted).null_count == len(known)):
+            return cls(column, pa.string(), wanted)
+        if not period:
+            return cls(column, kind)
+        held = repr(known[0].as_py()) if text else kind
+        raise InputError(
+            f"column {column!r} holds {held}; {period}s are made of dates and of texts such as 1999-12-31 or "
+            "1999/12/31"
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the column of the groups."""
+        return f"{self.period} of {self.column}" if self.period else self.column
+
+    def rows(self, table: Any) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+        """Yield the value of each group in a table (null as None), and the rows of its documents in order."""
+        values = table.column(self.column)
+        values = _periods(values, self.period) if self.period else values
+        coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        codes, names = np.asarray(coded.indices), coded.dictionary.to_pylist()
+        order = np.argsort(codes, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            if rows.size:
+                yield names[codes[rows[0]]], rows
+
+
+def _periods(values: Any, unit: str) -> Any:
+    """The period of each date of a column, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null if it has none."""
+    found = pc.extract_regex(values.cast(pa.string()), _DATE)
+    names = ("year", "month", "day")[: PERIODS[unit]]
+    parts = [pc.utf8_lpad(pc.struct_field(found, name), 2, "0") for name in names]
+    known = pc.if_else(pc.equal(parts[-1], "00"), None, parts[-1])
+    if unit == "quarter":
+        month = known.cast(pa.int64())
+        quarter = pc.add(pc.divide(pc.subtract(month, 1), 3), 1).cast(pa.string())
+        return pc.binary_join_element_wise(parts[0], quarter, "-Q")
+    return pc.binary_join_element_wise(*parts[:-1], known, "-")
+
+
+def by_group(shares: SharesFile, by: str | None) -> Groups:
+    """Return mean topic shares of the documents with each value of a metadata column; None: of all documents.
+
+    One pass. ``COLUMN:year``, ``:quarter``, ``:month`` and ``:day`` make periods of typed dates and of texts that start
+    with a year, month and day. A column of typed dates, or of texts with one of the names ``TIMES``, is grouped by year
+    by default. Raises ``InputError`` if there is no such column, it has too many values, or periods are of other
+    values; ``StoreError`` if the shares are damaged.
+    """
+    grouping = None if by is None else Grouping.of(shares, by)
+    documents: dict[Any, int] = {}
+    sums: dict[Any, Floats] = {}
+    for theta, table in shares.dense([] if grouping is None else [grouping.column]):
+        for value, rows in [(None, slice(None))] if grouping is None else grouping.rows(table):
+            own = theta[rows]
+            documents[value] = documents.get(value, 0) + len(own)
+            total = sums.setdefault(value, np.zeros((2, theta.shape[1])))
+            total += own.sum(axis=0), np.square(own).sum(axis=0)
+            if grouping is not None and len(sums) * theta.shape[1] > MOST_SUMS:
+                raise InputError(
+                    f"{shares.path}: column {grouping.name!r} has more than {len(sums) - 1:,} values; give one that "
+                    "makes groups of documents"
+                )
+    # NaN, which differs from itself, follows the other numbers.
+    values = sorted((value for value in sums if value is not None), key=lambda value: (value != value, value))
+    values += [None] * (None in sums)
+    sizes = np.array([documents[value] for value in values], dtype=np.int64)
+    means, squares = np.stack([sums[value] for value in values], axis=1) / sizes[:, None]
+    errors = np.sqrt(np.maximum(squares - means**2, 0.0) / np.maximum(sizes - 1, 1)[:, None])
+    errors[sizes < 2] = np.nan
+    if grouping is None:
+        return Groups("", tuple(values), sizes, means, errors)
+    kind = grouping.kind.value_type if pa.types.is_dictionary(grouping.kind) else grouping.kind
+    return Groups(grouping.name, tuple(values), sizes, means, errors, kind)

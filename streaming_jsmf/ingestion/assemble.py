@@ -1,0 +1,127 @@
+"""Shards written by numbered tasks, and the corpus that is assembled from them.
+
+Task 3 of a step leaves its shards, and ``counts.npz`` with the counts of its words, in ``STEP/00003`` of the workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_jsmf.corpus.format import DOCUMENTS
+from streaming_jsmf.corpus.manifest import ShardEntry
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
+from streaming_jsmf.corpus.vocabulary import WordCounts
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.storage.paths import file_hashes
+
+#: Directories of a workspace: files that tasks are writing, and the corpus before it is renamed to the target.
+WORK, CORPUS = "work", "corpus"
+
+#: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
+LAYOUT = 2
+
+_COUNTS = "counts.npz"
+
+
+def task_directory(root: Path, step: str, index: int) -> Path:
+    """Directory with the files of a task."""
+    return root / step / f"{index:05d}"
+
+
+def clear_attempts(root: Path) -> None:
+    """Remove what tasks of an interrupted run were writing."""
+    shutil.rmtree(root / WORK, ignore_errors=True)
+    (root / WORK).mkdir()
+
+
+@contextmanager
+def attempt(root: Path, step: str, index: int) -> Iterator[Path]:
+    """Yield an empty directory, whose files are moved to that of the task if the block succeeds.
+
+    A task may run twice, also at the same time: both runs move the same bytes to the same places. Raises ``StoreError``
+    if the workspace was removed in the meantime; a worker that outlives its job must not create it again.
+    """
+    try:
+        made = Path(mkdtemp(prefix=f"{step}-{index:05d}-", dir=root / WORK))
+    except FileNotFoundError as error:
+        raise StoreError(f"{root} was removed while documents were written to it") from error
+    try:
+        yield made
+        place = task_directory(root, step, index)
+        place.mkdir(parents=True, exist_ok=True)
+        for path in made.iterdir():
+            path.replace(place / path.name)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def write_task_shards(
+    root: Path, step: str, index: int, n_words: int, limits: ShardLimits, fill: Callable[[ShardWriter], None]
+) -> Record:
+    """Task: write the shards that ``fill`` makes, and their counts; return the record to commit."""
+    with attempt(root, step, index) as directory:
+        writer = ShardWriter(directory, n_words, limits)
+        try:
+            fill(writer)
+            shards = writer.close()
+        finally:
+            writer.abort()
+        used = np.flatnonzero(writer.document_frequency)
+        np.savez(
+            directory / _COUNTS,
+            ids=used,
+            document_frequency=writer.document_frequency[used],
+            term_count=writer.term_count[used],
+        )
+    return shards_record(root, step, index, shards)
+
+
+def shards_record(root: Path, step: str, index: int, shards: Sequence[ShardEntry]) -> Record:
+    """Return the record of a task: its shards, and the hashes of all its files."""
+    directory = task_directory(root, step, index)
+    known = {directory / shard.name: shard.sha256 for shard in shards}
+    files = file_hashes(root, sorted(directory.iterdir()), known=known)
+    return {"shards": [shard.model_dump(mode="json") for shard in shards], FILES: files}
+
+
+def shards_of(record: Record) -> list[ShardEntry]:
+    """Return the shards in the record of a task."""
+    return [ShardEntry.model_validate(shard) for shard in record["shards"]]
+
+
+def total_counts(root: Path, step: str, n_tasks: int, words: pa.Array) -> WordCounts:
+    """Sum the counts of the words over all tasks, in their order."""
+    totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+    for index in range(n_tasks):
+        with np.load(task_directory(root, step, index) / _COUNTS) as counts:
+            totals.document_frequency[counts["ids"]] += counts["document_frequency"]
+            totals.term_count[counts["ids"]] += counts["term_count"]
+    return totals
+
+
+def link_shards(root: Path, step: str, records: Sequence[Record]) -> list[ShardEntry]:
+    """Link the shards of all tasks, numbered consecutively, into the directory that becomes the corpus."""
+    shutil.rmtree(root / CORPUS, ignore_errors=True)
+    documents = root / CORPUS / DOCUMENTS
+    documents.mkdir(parents=True)
+    entries: list[ShardEntry] = []
+    for index, record in enumerate(records):
+        for shard in shards_of(record):
+            name = f"part-{len(entries):05d}.parquet"
+            made = task_directory(root, step, index) / shard.name
+            try:
+                # A hard link keeps the original name, so that an interruption loses nothing.
+                os.link(made, documents / name)
+            except OSError:
+                shutil.copyfile(made, documents / name)
+            entries.append(shard.model_copy(update={"name": name}))
+    return entries
