@@ -227,7 +227,7 @@ class SampleCertificate:
     """Error estimate for eigenpairs from a sample.
 
     ``estimated_error`` is an approximate upper bound of ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F, with Y from these pairs and
-    Y* from as many of C. It holds in nine of ten cases and is typically 1.5 to 6 times the error, or up to 10 times
+    Y* from as many of C. It holds in nine of ten cases and is typically 1.5 to 6 times the error, or up to 15 times
     after a third pass (``benchmarks.sample_error``). It fails if the last eigenvalues are nearly tied and few documents
     determine them.
     ``outside_basis`` is the share of ||Y Y'||_F^2 outside the span of Q.

@@ -16,7 +16,7 @@ from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 #: A third pass is made if the estimated error of the eigenpairs after two is larger.
-SMALL_ERROR = 0.005
+SMALL_ERROR = 0.001
 
 
 class DirectionsStage(Stage):
