@@ -18,6 +18,23 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.records import Documents, documents_from_batch
 
+#: Bags over three words that are not valid: ids, counts, and the beginning of the reason.
+BAD_BAGS: dict[str, tuple[list[int | None] | None, list[float] | None, str]] = {
+    "null ids": (None, [1.0], "ids is null"),
+    "null counts": ([0], None, "counts is null"),
+    "null inside": ([0, None], [1.0, 1.0], "ids holds a null"),
+    "above": ([1, 3], [1.0, 1.0], "word id 3 is outside 0..2"),
+    "below": ([-1], [1.0], "word id -1 is outside 0..2"),
+    "falling": ([2, 1], [1.0, 1.0], "id 1 comes after 2"),
+    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1"),
+    "negative": ([1], [-4.0], "count -4.0 is not in (0, 2147483647]"),
+    "zero": ([0, 1], [1.0, 0.0], "count 0.0 is not in"),
+    "nan": ([0], [float("nan")], "count nan is not in"),
+    "infinite": ([2], [float("inf")], "count inf is not in"),
+    "large": ([2], [2.0**40], "count 1"),
+    "uneven": ([0, 1], [1.0], "2 ids but 1 counts"),
+}
+
 
 @dataclass(frozen=True)
 class Planted:

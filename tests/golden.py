@@ -289,11 +289,11 @@ POLISHED: dict[str, Callable[[Stores], Path]] = {
 
 #: Options of ``transform`` by name of the result.
 SHARES: dict[str, tuple[object, ...]] = {
-    "map.parquet": (),
-    "map.zarr": (),
+    "map.parquet": ("--method", "map"),
+    "map.zarr": ("--method", "map"),
     "cvb0.parquet": ("--method", "cvb0"),
     "cvb0.zarr": ("--method", "cvb0"),
-    "directory": ("--top", 2),
+    "directory": ("--method", "map", "--top", 2),
     "top.zarr": ("--top", 2),
 }
 

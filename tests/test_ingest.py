@@ -589,7 +589,7 @@ def test_documents_without_ids_are_numbered_over_all_units(
 def test_nothing_is_left_of_a_source_without_a_good_record(policy: Any, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text('{"text": [1]}\n{"text": 3}\n')
-    named = {"fail": "line 1: text is of type list", "quarantine": "no good document"}
+    named = {"fail": "line 1: text is of type list", "quarantine": "no valid document"}
     with pytest.raises(InputError, match=named[policy]) as caught:
         make(source, tmp_path / "out", on_bad_record=policy)
     assert "\n" not in str(caught.value)

@@ -21,7 +21,7 @@ from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.jobs.execution import Execution
-from tests.corpora import bags_of, write_texts
+from tests.corpora import BAD_BAGS, bags_of, write_texts
 from tests.outcomes import Command
 from tests.processes import finished
 
@@ -242,19 +242,6 @@ def test_a_corpus_is_given_another_vocabulary(command: Command, tmp_path: Path) 
     # Keeping everything gives the same corpus.
     same = again(tmp_path / "out", tmp_path / "same", tokens_per_shard=4)
     assert same.fingerprint == open_corpus(tmp_path / "out").fingerprint
-
-
-BAD_BAGS = {
-    "null ids": (None, [1.0], "ids is null"),
-    "null counts": ([0], None, "counts is null"),
-    "null inside": ([0, None], [1.0, 1.0], "ids holds a null"),
-    "above": ([1, 3], [1.0, 1.0], "word id 3 is outside 0..2"),
-    "below": ([-1], [1.0], "word id -1 is outside 0..2"),
-    "twice": ([1, 1], [1.0, 1.0], "id 1 comes after 1"),
-    "nan": ([0], [float("nan")], "count nan is not in (0, 2147483647]"),
-    "zero": ([0, 1], [1.0, 0.0], "count 0.0 is not in"),
-    "uneven": ([0, 1], [1.0], "2 ids but 1 counts"),
-}
 
 
 def write_bags(folder: Path, bags: Sequence[tuple[Any, Any]], files: int = 2) -> Path:

@@ -750,7 +750,7 @@ TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     [
         *((name, "1 2\n", ["text", "baskets", "table", "reader="]) for name in ("a.txt", "a.dat", "noext")),
         ("a.csv", 'who,"x"\n1,2\n', ["has the columns who, x"]),
-        ("e.csv", 'body,"x\n', [", line 1: ", "quote"]),
+        ("e.csv", 'body,"x\n', [": line 1: ", "quote"]),
         ("b.csv", "", ["the file is empty"]),
         ("c.csv.gz", gzip.compress(b"text\n", mtime=0)[:5], ["ends early"]),
         ("d.csv", "\x1b[31m,b\n", [r"has the columns '\x1b[31m', b"]),

@@ -22,7 +22,7 @@ from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_in
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.spool import spool_input
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder
+from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
@@ -154,10 +154,10 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     clear_attempts(folder.root)
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
-    read = read_source(ingest, executor)
-    ingest, pieces = with_kinds(ingest, read.records), read.pieces
+    pieces, bad = read_source(ingest, executor)
+    ingest = with_kinds(ingest, pieces)
     if not pieces:
-        raise InputError(f"{target} would be an empty corpus: there is no good document in the source")
+        raise InputError(f"{target} would be an empty corpus: the source has no valid document")
     ingest = with_language(ingest, word_counts(ingest, pieces))
     selection = choose_words(ingest, pieces)
     n_duplicates = find_repeated_documents(ingest, pieces)
@@ -165,7 +165,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
-    dropped = (*selection.dropped, *_dropped_documents(ingest, read.bad, shards, n_unused))
+    dropped = (*selection.dropped, *_dropped_documents(ingest, bad, shards, n_unused))
     if not used.any():
         raise InputError(_nothing_left(target, dropped))
     if n_unused:
@@ -175,7 +175,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
         **(origin.settings or {}),
         **curation_fields(ingest),
         **_phrases_of(ingest.source),
-        **_totals_read(read.records),
+        **_totals_read(pieces),
         "duplicate_documents": n_duplicates,
     }
     entries = link_shards(folder.root, step, shards)
@@ -223,12 +223,12 @@ def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
     )
 
 
-def _totals_read(pieces: Sequence[Record]) -> dict[str, Json]:
+def _totals_read(pieces: Sequence[Piece]) -> dict[str, Json]:
     """Sizes of the source, without bad records."""
     return {
-        "documents_read": sum(piece["documents"] for piece in pieces),
-        "nonzeros_read": sum(piece["nonzeros"] for piece in pieces),
-        "tokens_read": as_number(sum(piece["tokens"] for piece in pieces)),
+        "documents_read": sum(piece.documents for piece in pieces),
+        "nonzeros_read": sum(piece.nonzeros for piece in pieces),
+        "tokens_read": as_number(sum(piece.tokens for piece in pieces)),
     }
 
 

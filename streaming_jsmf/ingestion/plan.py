@@ -212,7 +212,7 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
     if not isinstance(given, str | Path):
         words = tuple(given)
         if not words or "" in words or len(set(words)) < len(words):
-            raise InputError("the words given must be distinct and not empty, and at least one")
+            raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
         return GivenWords(words, tuple(filter(is_phrase, words)))
     root = normalise(given)
     if not exists(root):

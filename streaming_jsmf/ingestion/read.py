@@ -34,19 +34,10 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ReadSource:
-    """What the first pass read: the pieces, the record of each, and the number of bad records."""
-
-    pieces: list[Piece]
-    records: list[Record]
-    bad: int
-
-
-def read_source(ingest: Ingest, executor: Executor) -> ReadSource:
+def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
     """Step: read all documents of the source into pieces, and save the first row number of each unit.
 
-    Makes one pass over the source, or two over the rows of a shuffled source.
+    Makes one pass over the source, or two over the rows of a shuffled source. Returns the number of bad records, too.
     """
     units, records = ingest.units, []
     groups = group_units(units)
@@ -63,31 +54,23 @@ def read_source(ingest: Ingest, executor: Executor) -> ReadSource:
     read = ingest.run(executor, "read", read_group, groups)
     rows = [count for record in read for count in record["rows"]]
     np.save(ingest.folder.root / "first_rows.npy", np.concatenate([[0], np.cumsum(rows)]).astype(np.int64))
-    pieces = [
-        (group, number, piece)
-        for group, record in zip(groups, read, strict=True)
-        for number, piece in enumerate(record["pieces"])
-    ]
-    return ReadSource(
-        [
-            Piece(index, group, number, piece["documents"], piece["nonzeros"])
-            for index, (group, number, piece) in enumerate(pieces)
-        ],
-        [piece for _, _, piece in pieces],
-        sum(record["bad"] for record in (*read, *records)),
-    )
+    pieces: list[Piece] = []
+    for group, record in zip(groups, read, strict=True):
+        for number, piece in enumerate(record["pieces"]):
+            pieces.append(Piece(len(pieces), group, number, **piece))
+    return pieces, sum(record["bad"] for record in (*read, *records))
 
 
-def with_kinds(ingest: Ingest, pieces: Sequence[Record]) -> Ingest:
+def with_kinds(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
     """Return the ingest with the kind of each metadata column of strings that all are numbers, dates or times.
 
     A column that the corpus of the vocabulary has as well gets its kind there, if all values have it.
     """
     common: dict[str, tuple[set[str], int]] = {}
     for piece in pieces:
-        for name, (found, number) in piece["metadata"].items():
+        for name, (own, number) in piece.metadata.items():
             before, total = common.get(name, (set(KINDS), 0))
-            common[name] = before & set(found), total + number
+            common[name] = before & set(own), total + number
     kinds: dict[str, str] = {}
     notes = []
     for name, (found, number) in common.items():

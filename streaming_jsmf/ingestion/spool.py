@@ -73,8 +73,8 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
                 writer.write_table(table)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
                 raise InputError(
-                    f"rows {number * BATCH} and after have other types than the first ones ({first_line(error)}); give "
-                    "all rows the same"
+                    f"the types of rows {number * BATCH} and later differ from the first ones ({first_line(error)}); "
+                    "give all rows the same types"
                 ) from error
     finally:
         writer.close()

@@ -55,13 +55,18 @@ class Group:
 
 @dataclass(frozen=True)
 class Piece:
-    """Documents of a group that become shards together, ``number`` counts within the group and ``index`` over all."""
+    """Documents of a group that become shards together; ``number`` counts within the group and ``index`` over all.
+
+    ``metadata`` has the kinds (``readers.values.KINDS``) of all strings of a column, and how many strings there are.
+    """
 
     index: int
     group: Group
     number: int
     documents: int
     nonzeros: int
+    tokens: float
+    metadata: Mapping[str, tuple[Sequence[str], int]]
 
     @property
     def size(self) -> int:

@@ -163,7 +163,7 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
             yield beside
         return
     if overwrite or is_unfinished(target):
-        _remove_objects(target)
+        _remove_object_store(target)
     try:
         with reaching(target):
             target.fs.pipe_file((target / MARK).path, b"")
@@ -177,7 +177,7 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
     except BaseException:
         # Report the original error, not one of the cleanup.
         with suppress(StoreError):
-            _remove_objects(target)
+            _remove_object_store(target)
         raise
 
 
@@ -185,7 +185,7 @@ def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
     """Delete a store or directory; readers first see it disappear, then its contents are deleted."""
     with suppress(*(OSError, StoreError) if ignore_errors else ()):
         if not isinstance(path, Path):
-            _remove_objects(path)
+            _remove_object_store(path)
             return
         place = real_path(path)
         if os.path.lexists(_new(place)):
@@ -194,7 +194,7 @@ def remove_store(path: StorePath, *, ignore_errors: bool = False) -> None:
         _remove(_new(place))
 
 
-def _remove_objects(path: UPath) -> None:
+def _remove_object_store(path: UPath) -> None:
     """Delete a store behind a URL, its root first, so that readers never see a partial store."""
     if node_exists(path):
         write_bytes(path / MARK, b"")

@@ -29,7 +29,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.lines import csv_records, open_text, records_of, split_fields
+from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
@@ -76,6 +76,7 @@ _RATING_NAMES = "rating ratings stars score overall bookrating"
 _TITLE_NAMES = "name title itemname movietitle producttitle"
 
 _SAMPLE = 100  # records of the first file that are sampled
+_SEPARATORS = "\t;,|"  # of the items of a basket, other than white space
 _RECORDS_CUT = 20  # records that must have equally many fields for a delimiter
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 
@@ -106,16 +107,16 @@ class _Table:
             check_codecs(self.encoding)
         except ValueError as error:
             raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
-        usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
         if "delimiter" in given:
             self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
         else:
-            self.delimiter = "," if usual is None else _sniff_delimiter(files[0], usual, self.encoding)
+            usual = CSV_SUFFIXES.get(bare_suffix(files[0]), ",")
+            self.delimiter = _sniff_delimiter(files[0], usual, self.encoding)
 
     def columns(self) -> dict[str, Any]:
         """Return the Arrow types of the columns of a Parquet or delimited file by name."""
         if self.delimiter is not None:
-            return dict.fromkeys(_csv_header(self.files[0], self.delimiter, self.encoding), pa.string())
+            return dict.fromkeys(_csv_header(self.files, self.delimiter, self.encoding), pa.string())
 
         def read(path: str) -> dict[str, Any]:
             with open_parquet_source(path) as file:
@@ -183,6 +184,10 @@ def guess_source(
             found["delimiter"] = table.delimiter
     if chosen == "text" and "text" not in given:
         return _guess_text(table, found)
+    if chosen == "baskets" and table.delimiter is not None:
+        separator = None if "separator" in given else _separator(table.files[0])
+        items = {} if separator is None else {"separator": separator}
+        return Guess(chosen, items, _describe(items))
     if chosen == "ratings":
         if "path" in given and "path" not in (read or {}):
             found["path"] = given["path"]
@@ -300,7 +305,7 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
     delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
-    header = _csv_header(file, delimiter, str(given.get("names_encoding", "utf-8")))
+    header = _csv_header([file], delimiter, str(given.get("names_encoding", "utf-8")))
     for key, known in (("names_item", _ITEM_NAMES), ("names_name", _TITLE_NAMES)):
         name = None if key in given else _column(header, known)
         if name is not None:
@@ -348,16 +353,28 @@ def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
     return usual
 
 
-def _csv_header(path: str, delimiter: str, encoding: str) -> list[str]:
-    try:
+def _separator(path: str) -> str | None:
+    """Return the first separator that at least half of the first lines have, or None for white space."""
+    with suppress(UnreadableError), open_text(path, "utf-8", "replace") as text:
+        lines = list(islice(filter(str.strip, text), _SAMPLE))
+        for separator in _SEPARATORS:
+            if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
+                return separator
+    return None
+
+
+def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str]:
+    """Return the header of the first file that has one."""
+
+    def read(path: str) -> list[str]:
         with open_text(path, encoding, "replace") as text:
             line = text.readline(1 << 20)
         if not line.strip():
-            raise UnreadableError(f"the file is empty; give one with a header, or {_ASK}")
-        quote = '"' if len(delimiter) == 1 else ""
-        names = split_fields(line.strip().encode(), delimiter, quote)
-    except UnreadableError as error:
-        raise InputError(f"{path}: {error}") from error
-    except BadValue as error:
-        raise InputError(f"{path}, line 1: {error}; correct the header, or {_ASK}") from error
-    return [name.strip() for name in names]
+            raise UnreadableError(EMPTY)
+        try:
+            return split_fields(line.strip().encode(), delimiter, '"' if len(delimiter) == 1 else "")
+        except BadValue as error:
+            raise UnreadableError(f"line 1: {error}") from error
+
+    hint = f"give a file with a header that can be read, or {_ASK}"
+    return [name.strip() for name in of_first_readable(files, read, hint)]

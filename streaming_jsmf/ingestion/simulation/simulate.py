@@ -235,7 +235,7 @@ def _finish(simulation: Simulation, parts: Sequence[Record]) -> dict[Path, str]:
     said: dict[str, Json] = {
         SIMULATED: "lda",
         "n_topics": settings.n_topics,
-        "mean_length": float(settings.mean_length),
+        "mean_length": settings.mean_length,
         "alpha": " ".join(map(repr, settings.prior)),
         "beta": settings.beta,
         "separable": settings.separable,

@@ -88,7 +88,7 @@ def with_prior(settings: SimulationSettings, alpha: float | Sequence[float] | No
     prior = np.broadcast_to(given, (n_topics,))
     if not (np.isfinite(prior) & (prior > 0)).all():
         raise InputError("alpha must be positive and finite")
-    return replace(settings, prior=tuple(prior.tolist()))
+    return replace(settings, prior=tuple(prior.tolist()), mean_length=float(settings.mean_length))
 
 
 def topic_rows(settings: SimulationSettings) -> NDArray[np.float64]:
@@ -133,7 +133,7 @@ def truth_of(settings: SimulationSettings) -> Truth:
         np.array(settings.prior),
         anchors,
         settings.seed,
-        float(settings.mean_length),
+        settings.mean_length,
     )
 
 
