@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 Observed = dict[str, dict[str, Any]]
 
 #: Stages after the basis: the keys of their parts, what they cover and their scalars depend on its bits.
-AFTER_BASIS = ("projection", "third_moment", "eigenpairs")
+AFTER_BASIS = ("projection", "directions", "refinement", "third_moment", "eigenpairs")
 
 #: Tolerances for floating-point numbers where bits cannot be compared.
 RELATIVE, ABSOLUTE = 1e-4, 1e-7

@@ -150,6 +150,11 @@ def require_oracle(moments: Moments, counts: NDArray[np.int64], bound: float) ->
     if "projection" in names:
         basis, product = moments.read("basis"), moments.read("projection")
         np.testing.assert_allclose(product, c @ basis, atol=1e-6 * np.abs(product).max())
+    if "refinement" in names:
+        directions, product = moments.read("directions"), moments.read("refinement")
+        assert directions.shape[1] > 0
+        np.testing.assert_allclose(directions.T @ moments.read("basis"), 0, atol=1e-9)
+        np.testing.assert_allclose(product, c @ directions, atol=1e-6 * np.abs(product).max())
     if "third_moment" in names:
         require_moments(moments, counts)
     if "length" in names:
@@ -186,7 +191,12 @@ def test_the_scheduler_changes_no_bit(execution: Execution, kind: str, folder: P
 def scans(kind: str) -> list[str]:
     """The stages of a kind of store that read the corpora."""
     third = ["third_moment"] if KINDS[kind][0].third_moment else []
-    second = {"one scan": [], "exact": ["cooccurrence"], "another stage": ["projection", "length"]}
+    second = {
+        "one scan": [],
+        "exact": ["cooccurrence"],
+        "sample": ["projection", "refinement"],
+        "another stage": ["projection", "length"],
+    }
     return ["range", *second.get(kind, ["projection"]), *third]
 
 
@@ -279,7 +289,9 @@ DAMAGED = [
     *each_once(["factors"], ["word_mean", "pair_projection", "third_moment"], SOME),
     *each_once(["halko"], ["sketch"], SOME),
     *each_once(["exact"], ["cooccurrence", "third_moment"], SOME),
-    *each_once(["sample"], ["sample_words", "basis", "projection", "eigenvectors"], SOME),
+    *each_once(
+        ["sample"], ["sample_words", "basis", "projection", "directions", "refinement", "eigenvectors"], SOME
+    ),
     *each_once(["another stage"], ["length_count"], SOME),
     ("sample", "records/third_moment", Path.unlink),
     ("sample", "records/projection-fold-*", Path.unlink),

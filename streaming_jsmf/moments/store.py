@@ -231,11 +231,12 @@ class Store(ABC):
         if stage == WORDS:
             return self.manifest.vocabulary
         made = self._named(stage)
+        fold = self.base if made.of_base else self.total
         if not made.inputs:
-            return self.base if made.of_base else self.total
+            return fold
         # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
         found = (self._fields_of(name) for name in made.inputs)
-        return key_of(self.total, *("" if fields is None else fields["sha256"] for fields in found))
+        return key_of(fold, *("" if fields is None else fields["sha256"] for fields in found))
 
     @property
     def covered_fold(self) -> str | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.moments.stages.basis import BasisStage
 from streaming_jsmf.moments.stages.cooccurrence import CooccurrenceStage
+from streaming_jsmf.moments.stages.directions import DirectionsStage
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage
-from streaming_jsmf.moments.stages.projection import ProjectionStage
+from streaming_jsmf.moments.stages.projection import ProjectionStage, RefinementStage
 from streaming_jsmf.moments.stages.range import RangeStage
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentStage
 from streaming_jsmf.moments.store import Stage
@@ -22,6 +23,8 @@ STAGES: tuple[Stage, ...] = (
     CooccurrenceStage(),
     BasisStage(),
     ProjectionStage(),
+    DirectionsStage(),
+    RefinementStage(),
     EigenpairsStage(),
     ThirdMomentStage(),
 )

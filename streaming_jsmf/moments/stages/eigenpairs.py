@@ -1,4 +1,4 @@
-"""Eigenpairs of a sampled store, from C Q over all documents and, outside the span of Q, from the sample."""
+"""Eigenpairs of a sampled store, from C Q and C W over all documents and, outside their span, from the sample."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
+from streaming_jsmf.moments.stages.directions import eigenpairs_memory
 from streaming_jsmf.moments.stages.sample import WORDS, read_sample
 from streaming_jsmf.moments.store import Scan, Stage, Store
 from streaming_jsmf.storage.arrays import Variable
@@ -40,7 +41,7 @@ class EigenpairsStage(Stage):
         ),
         "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
     }
-    inputs = ("basis", "projection")
+    inputs = ("basis", "projection", "directions", "refinement")
     reads_corpora = False
 
     def wanted(self, settings: ScanSettings) -> bool:
@@ -57,11 +58,13 @@ class EigenpairsStage(Stage):
         share = store.manifest.sample_share
         assert share is not None, "a sampled store"
         parts = SampleParts.of(read_sample(store))
-        diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
+        diagonal = store.read("diagonal")
+        basis, product = _exact_products(store)
         most, seen = store.settings.max_topics, words_seen(store)
         with span("basis"):
             corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
-            certificate = certify(parts, share, basis, product, corrected, most)
+            width = store.array_digest("basis").shape[1]
+            certificate = certify(parts, share, basis, product, corrected, most, width)
         pairs, _ = corrected
         if certificate.estimated_error > LARGEST_ERROR:
             logger.warning("%s", _advice(store, certificate.estimated_error))
@@ -71,9 +74,16 @@ class EigenpairsStage(Stage):
         )
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Q and C Q in float64, Q, U and two products in float32, and two blocks with their factors."""
-        width = min(settings.basis_width, n_words)
-        return n_words * (32 * width + 36 * min(block_width(settings.max_topics + GUARD_VECTORS), n_words))
+        """See ``eigenpairs_memory``; the columns of Q and W are also held separately while they are joined."""
+        more = settings.max_topics + GUARD_VECTORS
+        return eigenpairs_memory(n_words, settings, settings.basis_width + more)
+
+
+def _exact_products(store: Store) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """[Q, W] and [C Q, C W], whose last columns are the directions and their products, if any."""
+    names = ("basis", "directions", "projection", "refinement")
+    basis, directions, product, refinement = each(store.read, names)
+    return np.hstack([basis, directions]), np.hstack([product, refinement])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Scan 2: C Q for the basis Q of the store, which doubles the accuracy of the eigenpairs after scan 1."""
+"""Scan 2: C Q for the basis Q of the store; and C W for the directions W that a sampled store adds to Q."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
-from streaming_jsmf.moments.store import Store
+from streaming_jsmf.moments.store import Scan, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -25,18 +26,40 @@ class ProjectionReduction(BasisReduction):
     """H'(H Q) of each partition, additive for a given Q."""
 
     def compute(self, partition: Partition) -> PartialResult:
-        basis = self.read_basis()
-        with span("read"):
-            block = load_block(partition, self.n_words, self.settings.document_weights)
-        return PartialResult({"projection": apply_gram(block, basis)})
+        return multiplied(self, partition)
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""
-        # The sum of a group is already float64 and is updated in place.
-        product = partial.arrays["projection"].astype(np.float64, copy=False)
-        if folded is not None:
-            product += folded.arrays["projection"]
-        return PartialResult({"projection": product})
+        return added(folded, partial)
+
+
+@dataclass(frozen=True)
+class RefinementReduction(BasisReduction):
+    """H'(H W) of each partition for the directions W."""
+
+    def compute(self, partition: Partition) -> PartialResult:
+        return multiplied(self, partition)
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        """Add in float64."""
+        return added(folded, partial)
+
+
+def multiplied(reduction: BasisReduction, partition: Partition) -> PartialResult:
+    """H'(H Q) of a partition, for the basis Q of the reduction."""
+    basis = reduction.read_basis()
+    with span("read"):
+        block = load_block(partition, reduction.n_words, reduction.settings.document_weights)
+    return PartialResult({"projection": apply_gram(block, basis)})
+
+
+def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+    """The sum of two products, in float64."""
+    # The sum of a group is already float64 and is updated in place.
+    product = partial.arrays["projection"].astype(np.float64, copy=False)
+    if folded is not None:
+        product += folded.arrays["projection"]
+    return PartialResult({"projection": product})
 
 
 class ProjectionStage(SumStage):
@@ -63,6 +86,37 @@ class ProjectionStage(SumStage):
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """When folding: a product in float32 and float64, and the sum."""
         return 20 * n_words * min(settings.basis_width, n_words)
+
+
+class RefinementStage(SumStage):
+    """Scan 3 of a sampled store that has directions."""
+
+    name = "refinement"
+    variables: ClassVar = {
+        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W"),
+    }
+    inputs = ("directions",)
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """True with a sample and C Q."""
+        return settings.range_finder == "sample" and settings.scans > 1
+
+    def reduction(self, store: Store) -> RefinementReduction:
+        return RefinementReduction.of(store, "directions")
+
+    def scans(self, store: Store) -> tuple[Scan, ...]:
+        """One scan, or none if there are no directions."""
+        return super().scans(store) if store.array_digest("directions").shape[1] else ()
+
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+        """C W, without columns if W has none."""
+        total, directions = next(folded, None), store.read("directions")
+        product = directions if total is None else product_with_basis(store, total, directions)
+        return PartialResult({"refinement": product})
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """As for ``ProjectionStage``, with fewer columns."""
+        return 20 * n_words * min(settings.max_topics + GUARD_VECTORS, n_words)
 
 
 def product_with_basis(store: Store, total: PartialResult, basis: NDArray[np.float64]) -> NDArray[np.float64]:

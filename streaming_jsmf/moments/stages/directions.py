@@ -1,0 +1,75 @@
+"""Directions of a third pass: the parts of the leading eigenvectors that are orthogonal to the basis. No scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.panels import each
+from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs, outside_directions
+from streaming_jsmf.moments.stages.sample import read_sample
+from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.storage.arrays import Variable
+from streaming_jsmf.timing import span
+
+#: A third pass is made if the estimated error of the eigenpairs after two is larger.
+SMALL_ERROR = 0.001
+
+
+class DirectionsStage(Stage):
+    """Directions W of a sampled store, none if the eigenpairs are accurate without them.
+
+    They are kept, like the basis, when documents are added.
+    """
+
+    name = "directions"
+    variables: ClassVar = {
+        "directions": Variable(
+            ("word", "direction"), "parts of the eigenvectors outside the basis, orthonormal", "W"
+        ),
+    }
+    inputs = ("basis",)
+    reads_corpora = False
+    of_base = True
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """True with a sample and C Q."""
+        return settings.range_finder == "sample" and settings.scans > 1
+
+    def scans(self, store: Store) -> tuple[Scan, ...]:
+        del store
+        return ()
+
+    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+        """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
+        del folded
+        share, most = store.manifest.sample_share, store.settings.max_topics
+        assert share is not None, "a sampled store"
+        parts = SampleParts.of(read_sample(store))
+        diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
+        with span("basis"):
+            # Products with a full block cost no more than those with K + 10 columns.
+            count = block_width(most + GUARD_VECTORS)
+            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
+            width = basis.shape[1]
+            error = certify(parts, share, basis, product, corrected, most, width).estimated_error
+            vectors = corrected[0].vectors
+            # Without a third pass W has no columns.
+            directions = outside_directions(basis, vectors if error > SMALL_ERROR else vectors[:, :0])
+        return PartialResult({"directions": directions}, {"estimated_error": error})
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """See ``eigenpairs_memory``."""
+        return eigenpairs_memory(n_words, settings, settings.basis_width)
+
+
+def eigenpairs_memory(n_words: int, settings: ScanSettings, width: int) -> int:
+    """Peak bytes of the eigenpairs with ``width`` columns Q.
+
+    Q and C Q in float64 and float32, and two blocks with their factors and products.
+    """
+    block = block_width(settings.max_topics + GUARD_VECTORS)
+    return n_words * (24 * min(width, n_words) + 40 * min(block, n_words))
