@@ -144,7 +144,10 @@ def gibbs_rows(
                 method = f"Gibbs {number_of_sweeps}"
                 key = {"corpus": trial.corpus.fingerprint, "K": n_topics, "method": method, "seed": seed}
                 listed = prominent_words(found["word_topic"], LISTED)
-                scored = results.row({**key, "scores": 1}, lambda listed=listed: trial.scores(listed))  # type: ignore[misc]
+                try:
+                    scored = results.row({**key, "scores": 1}, lambda listed=listed: trial.scores(listed))  # type: ignore[misc]
+                except CellMissing:
+                    continue
                 cell = {"corpus": trial.name, "K": n_topics, "method": method, "seed": seed}
                 yield {**cell, **scored, "seconds": float(found["seconds"]), "topics_found": n_topics}
 

@@ -496,6 +496,17 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
     assert tensor.model_.attrs["settings"] == StodSettings(3, 1, restarts=5, refine="als", seed=2).fields()
 
 
+def test_polished_topics_are_those_of_fit(corpus: Path, tmp_path: Path) -> None:
+    found = LRJSMF(K, polish_steps=3, random_state=1, **ONE).fit(corpus)
+    model = sj.fit(corpus, tmp_path / "m", K, steps=3, seed=1, **ONE)
+    arrays = model.dataset.load()
+    np.testing.assert_array_equal(found.components_, arrays.word_topic.to_numpy().T)
+    np.testing.assert_array_equal(found.alpha_, arrays.alpha.to_numpy())
+    assert found.metrics_["polish"]["steps"] == model.dataset.attrs["metrics"]["polish"]["steps"]
+    np.testing.assert_array_equal(LRJSMF.load(tmp_path / "m").alpha_, found.alpha_)
+    assert abs(LRJSMF(K, random_state=1, **ONE).fit(corpus).components_ - found.components_).max() > 1e-4
+
+
 @pytest.mark.parametrize(
     ("estimator", "X", "said"),
     [

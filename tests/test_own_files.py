@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from streaming_jsmf import transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
+from streaming_jsmf.ingestion.readers.guess import Guess, guess_source
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.topics.fit import fit
 from tests.outcomes import Command, Outcome, refused
@@ -92,14 +94,26 @@ def test_a_separator_that_is_only_in_the_header_is_ignored(ingested: Command, tm
     assert "read_delimiter" not in read_manifest(tmp_path / "c").settings
 
 
-@pytest.mark.parametrize(("name", "delimiter"), [("r.csv", ";"), ("t.tsv", "\t")])
+@pytest.mark.parametrize(("name", "delimiter"), [("r.csv", ";"), ("t.tsv", "\t"), ("u.data", "\t")])
 def test_ratings_with_other_separators(name: str, delimiter: str, ingested: Command, tmp_path: Path) -> None:
     text = "\n".join(["userId;movieId;rating", *RATINGS])
-    done = ingested(put(tmp_path / name, text.replace(";", delimiter)))
+    done = ingested(put(tmp_path / name, text.replace(";", delimiter)), "--reader", "ratings")
     assert done.code == 0, done.err
     shown = ";" if delimiter == ";" else r"\u0009"
     assert f"delimiter={shown}, user=userId, item=movieId (--read KEY=VALUE" in done.err
     assert open_corpus(tmp_path / "c").n_documents == 40
+
+
+@pytest.mark.parametrize(
+    ("separator", "read"), [(",", {"separator": ","}), ("\t", {"separator": "\t"}), (" ", {})]
+)
+def test_separators_of_baskets_are_detected(separator: str, read: dict[str, str], tmp_path: Path) -> None:
+    items = [f"item{i % 7}{separator}item{i % 5}{separator}item{i % 3}" for i in range(40)]
+    path = put(
+        tmp_path / "b.csv", "\n".join(["alone", "", *items, "one, two" if separator == " " else "alone"])
+    )
+    assert guess_source(path, "baskets") == Guess("baskets", read, ANY)
+    assert guess_source(path, "baskets", {"separator": ";"}).read == {}
 
 
 def test_delimited_texts_of_any_name(ingested: Command, tmp_path: Path) -> None:

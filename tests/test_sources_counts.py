@@ -30,6 +30,7 @@ from streaming_jsmf.ingestion.readers.number_lines import (
     DocwordSource,
     MatrixMarketSource,
 )
+from tests.cases import each_once
 from tests.sources import Read, opened, put, refused_by, small
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")
@@ -427,9 +428,9 @@ def bad_matrices():
 ROWS_KEPT = [[2, 0, 0, 0, 1], [0, 3, 0, 0, 0], [6, 0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize(("matrix", "reason"), list(bad_matrices()))
-@pytest.mark.parametrize("values", [3, 1000])
-def test_a_bad_row_is_named_or_put_aside(tmp_path, matrix, reason, values):
+@pytest.mark.parametrize(("values", "bad"), each_once([3, 1000], [case.values for case in bad_matrices()]))
+def test_a_bad_row_is_named_or_put_aside(tmp_path, values, bad):
+    matrix, reason = bad
     sources = [npz_file(tmp_path, matrix)]
     if matrix.indices.min() >= 0 and matrix.indices.max() < 5:
         sources.append(h5ad_file(tmp_path, sp.csr_matrix(matrix), obs={"n": [1, 2, 3, 4]}, metadata=("n",)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 import weakref
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -19,12 +18,13 @@ from streaming_jsmf.config import (
     DocumentWeights,
     ExecutionOptions,
     InferSettings,
+    PolishSettings,
     ScanSettings,
     StodSettings,
     declared,
     parse_memory,
 )
-from streaming_jsmf.config.fields import Field, parameters_text, setting
+from streaming_jsmf.config.fields import Field, setting
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.estimators.inputs import (
     DocumentInput,
@@ -41,14 +41,13 @@ from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.reporting.topics import topic_frame
+from streaming_jsmf.reporting.topics import frame_of
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.polish import polish_model
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model
-
-Estimator = TypeVar("Estimator", bound="TopicEstimator")
 
 
 # A dataclass, because scikit-learn requires a constructor that only stores its named parameters. Parameters that the
@@ -79,6 +78,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     feature_names
         Words of the columns of a matrix: a list, or an object with ``get_feature_names_out``. None stands for the
         names of the previous pipeline step or of a data frame, or x0, x1, ...
+    polish_steps
+        Number of passes over the documents with which ``fit`` refines the topics, as ``streaming_jsmf.fit`` does in ten
+        steps. ``partial_fit`` makes none.
     n_components
         Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
     transform_iterations
@@ -117,6 +119,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     store: str | Path | None = setting(None)
     scratch: str | Path | None = setting(None)
     feature_names: Any = setting(None)
+    polish_steps: int = setting(0, ge=0)
     n_components: int | None = setting(None, ge=1)
     transform_iterations: int = setting(MAX_ITERATIONS, ge=1)
     transform_tolerance: float = setting(TOLERANCE)
@@ -151,7 +154,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                     folder / "moments" if self.store is None else self.store, "a moments store"
                 )
                 moments = scan(corpus, store, scan_settings, execution)
-                self._keep(fit_moments(moments, settings, threads=self.workers))
+                model = fit_moments(moments, settings, threads=self.workers)
+                if self.polish_steps:
+                    polish = PolishSettings(self.polish_steps, seed=scan_settings.seed)
+                    model = polish_model(model, str(store), corpus, folder / "model", polish, execution)
+                self._keep(model)
         self.__dict__.pop("_rows", None)
         return self
 
@@ -289,7 +296,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def topics(self, words: int = DEFAULT_WORDS) -> Any:
         """Return a ``DataFrame`` by decreasing share: ``topic``, ``share``, ``label`` and the top ``words`` words."""
         check_is_fitted(self, "components_")
-        return topic_frame(self._model, words)
+        return frame_of(self._model, words)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -383,14 +390,3 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         self.topic_probability_ = model.arrays["topic_probability"]
         self.eigenvalues_ = model.arrays["eigenvalues"]
         self.metrics_ = dict(model.metrics)
-
-
-def with_parameters(kind: type[Estimator]) -> type[Estimator]:
-    """Class decorator that lists all parameters and attributes in the docstring."""
-    parameters = textwrap.indent(parameters_text(kind._fields().values()), "    ")
-    section = "    Attributes\n    ----------\n"
-    head, _, attributes = (kind.__doc__ or "").partition(section)
-    common = (TopicEstimator.__doc__ or "").partition(section)[2].rstrip()
-    summary = head.partition("    Parameters\n")[0].rstrip()
-    kind.__doc__ = f"{summary}\n\n{parameters}\n\n{section}{common}\n{attributes}"
-    return kind

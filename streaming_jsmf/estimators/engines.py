@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from streaming_jsmf.config import (
     AUTO,
@@ -18,10 +19,24 @@ from streaming_jsmf.config import (
     SimplexMethod,
     StodSettings,
 )
-from streaming_jsmf.config.fields import setting
-from streaming_jsmf.estimators.base import TopicEstimator, with_parameters
-from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
+from streaming_jsmf.config.fields import parameters_text, setting
+from streaming_jsmf.estimators.base import TopicEstimator
+from streaming_jsmf.inference.correlations import dirichlet_prior
+from streaming_jsmf.topics.parameters import prior_of
 from streaming_jsmf.topics.store import Model
+
+Estimator = TypeVar("Estimator", bound=TopicEstimator)
+
+
+def with_parameters(kind: type[Estimator]) -> type[Estimator]:
+    """Class decorator that lists all parameters and attributes in the docstring."""
+    parameters = textwrap.indent(parameters_text(kind._fields().values()), "    ")
+    section = "    Attributes\n    ----------\n"
+    head, _, attributes = (kind.__doc__ or "").partition(section)
+    common = (TopicEstimator.__doc__ or "").partition(section)[2].rstrip()
+    summary = head.partition("    Parameters\n")[0].rstrip()
+    kind.__doc__ = f"{summary}\n\n{parameters}\n\n{section}{common}\n{attributes}"
+    return kind
 
 
 @with_parameters
@@ -71,11 +86,12 @@ class LRJSMF(TopicEstimator):
         super()._keep(model)
         self.topic_topic_ = model.arrays["topic_topic"]
         self.anchors_ = model.arrays["anchors"]
-        estimated = isinstance(self.alpha0, str)
-        self.alpha0_ = (
-            prior_sum(self.topic_topic_, self.topic_probability_) if estimated else float(self.alpha0)
-        )
-        self.alpha_ = dirichlet_prior(self.topic_probability_, self.alpha0_)
+        if isinstance(self.alpha0, str):
+            self.alpha_ = prior_of(model)
+            self.alpha0_ = float(self.alpha_.sum())
+        else:
+            self.alpha_ = dirichlet_prior(self.topic_probability_, float(self.alpha0))
+            self.alpha0_ = float(self.alpha0)
 
 
 @with_parameters

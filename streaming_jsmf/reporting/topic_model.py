@@ -27,14 +27,7 @@ from streaming_jsmf.jobs.progress import progress_shown
 from streaming_jsmf.reporting.layout import Tree, topic_tree
 from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.report import ShownReport, show
-from streaming_jsmf.reporting.topics import (
-    by_share,
-    doubts_of,
-    read_topics,
-    topic_frame,
-    topic_html,
-    topic_text,
-)
+from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
@@ -126,7 +119,7 @@ class TopicModel:
         Hidden topics keep their share. Raises ``InputError`` if ``words`` is below 1, ``StoreError`` if the model is
         damaged.
         """
-        return topic_frame(self.path, words)
+        return frame_of(self.path, words)
 
     def label(self, topic: int, name: str | None) -> TopicModel:
         """Name a topic; None removes the name.

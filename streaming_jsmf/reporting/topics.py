@@ -176,7 +176,7 @@ def by_share(topics: Sequence[Topic]) -> list[Topic]:
     return sorted(topics, key=lambda topic: (-topic.share, topic.number))
 
 
-def topic_frame(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
+def frame_of(model: AnyModel | Model, words: int | None = None) -> pd.DataFrame:
     """The shown topics of a model as a table by descending share; errors as ``read_topics``.
 
     ``words`` are pairs of a word and p(word | topic).

@@ -76,6 +76,7 @@ _RATING_NAMES = "rating ratings stars score overall bookrating"
 _TITLE_NAMES = "name title itemname movietitle producttitle"
 
 _SAMPLE = 100  # records of the first file that are sampled
+_SEPARATORS = "\t;,|"  # of the items of a basket, other than white space
 _RECORDS_CUT = 20  # records that must have equally many fields for a delimiter
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 
@@ -106,11 +107,11 @@ class _Table:
             check_codecs(self.encoding)
         except ValueError as error:
             raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
-        usual = CSV_SUFFIXES.get(bare_suffix(files[0]))
         if "delimiter" in given:
             self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
         else:
-            self.delimiter = "," if usual is None else _sniff_delimiter(files[0], usual, self.encoding)
+            usual = CSV_SUFFIXES.get(bare_suffix(files[0]), ",")
+            self.delimiter = _sniff_delimiter(files[0], usual, self.encoding)
 
     def columns(self) -> dict[str, Any]:
         """Return the Arrow types of the columns of a Parquet or delimited file by name."""
@@ -183,6 +184,10 @@ def guess_source(
             found["delimiter"] = table.delimiter
     if chosen == "text" and "text" not in given:
         return _guess_text(table, found)
+    if chosen == "baskets" and table.delimiter is not None:
+        separator = None if "separator" in given else _separator(table.files[0])
+        items = {} if separator is None else {"separator": separator}
+        return Guess(chosen, items, _describe(items))
     if chosen == "ratings":
         if "path" in given and "path" not in (read or {}):
             found["path"] = given["path"]
@@ -346,6 +351,16 @@ def _sniff_delimiter(path: str, usual: str, encoding: str) -> str:
             if len(widths) == 1 and max(widths) > 1:
                 return delimiter
     return usual
+
+
+def _separator(path: str) -> str | None:
+    """Return the first separator that at least half of the first lines have, or None for white space."""
+    with suppress(UnreadableError), open_text(path, "utf-8", "replace") as text:
+        lines = list(islice(filter(str.strip, text), _SAMPLE))
+        for separator in _SEPARATORS:
+            if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
+                return separator
+    return None
 
 
 def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str]:

@@ -96,7 +96,7 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
         # Keep strings as dictionary codes, as most writers store them, which halves the time.
         file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
         groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
-        size = limits.BATCH_VALUES
+        size = max(1, limits.BATCH_VALUES // 4)  # while they are checked, rows take several times their size
         for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
             columns = {name: batch.column(name) for name in names}
             yield TableBatch(columns, np.arange(row, row + batch.num_rows), partial(as_json, batch))
