@@ -141,7 +141,7 @@ def moments_contents(store: Path) -> Observed:
     for key, record in records.items():
         name, of_bits = names[key], key.startswith(AFTER_BASIS)
         scalars, kind = record.attrs["scalars"], bits if of_bits else exact
-        if key == "eigenpairs":
+        if key in ("directions", "eigenpairs"):
             found[f"records/{name} scalars"], scalars = {"numbers": numbers(scalars)}, {}
         steps = [[step.get("content"), step.get("rows")] for step in record.attrs.get("history", [])]
         found[f"records/{name}"] = exact({"scalars": scalars, "history": steps})

@@ -21,8 +21,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.config.fields import parameters_text, setting
 from streaming_jsmf.estimators.base import TopicEstimator
-from streaming_jsmf.inference.correlations import dirichlet_prior
-from streaming_jsmf.topics.parameters import prior_of
+from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.topics.store import Model
 
 Estimator = TypeVar("Estimator", bound=TopicEstimator)
@@ -86,12 +85,15 @@ class LRJSMF(TopicEstimator):
         super()._keep(model)
         self.topic_topic_ = model.arrays["topic_topic"]
         self.anchors_ = model.arrays["anchors"]
-        if isinstance(self.alpha0, str):
-            self.alpha_ = prior_of(model)
+        estimated = isinstance(self.alpha0, str)
+        if estimated and "alpha" in model.arrays:  # polish keeps the prior that it assumed
+            self.alpha_ = model.arrays["alpha"]
             self.alpha0_ = float(self.alpha_.sum())
-        else:
-            self.alpha_ = dirichlet_prior(self.topic_probability_, float(self.alpha0))
-            self.alpha0_ = float(self.alpha0)
+            return
+        self.alpha0_ = (
+            prior_sum(self.topic_topic_, self.topic_probability_) if estimated else float(self.alpha0)
+        )
+        self.alpha_ = dirichlet_prior(self.topic_probability_, self.alpha0_)
 
 
 @with_parameters
