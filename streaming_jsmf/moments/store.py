@@ -118,9 +118,10 @@ class Stage(ABC):
         del settings
         return False
 
-    @abstractmethod
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """Its scans over the partitions, in order; empty if it depends only on earlier stages."""
+        """Its scans over the partitions, in order; none by default, for a stage of earlier results only."""
+        del store
+        return ()
 
     @abstractmethod
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:

@@ -21,7 +21,7 @@ from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
 from streaming_jsmf.moments.stages.sample import probes, read_sample
-from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -39,10 +39,6 @@ class BasisStage(Stage):
     }
     reads_corpora = False
     of_base = True
-
-    def scans(self, store: Store) -> tuple[Scan, ...]:
-        del store
-        return ()
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         del folded

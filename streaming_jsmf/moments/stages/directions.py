@@ -11,7 +11,7 @@ from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs, outside_directions
 from streaming_jsmf.moments.stages.sample import read_sample
-from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -38,10 +38,6 @@ class DirectionsStage(Stage):
     def wanted(self, settings: ScanSettings) -> bool:
         """True with a sample and C Q."""
         return settings.range_finder == "sample" and settings.scans > 1
-
-    def scans(self, store: Store) -> tuple[Scan, ...]:
-        del store
-        return ()
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""

@@ -18,7 +18,7 @@ from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
 from streaming_jsmf.moments.stages.directions import eigenpairs_memory
 from streaming_jsmf.moments.stages.sample import WORDS, read_sample
-from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -47,10 +47,6 @@ class EigenpairsStage(Stage):
     def wanted(self, settings: ScanSettings) -> bool:
         """True with a sample and C Q."""
         return settings.range_finder == "sample" and settings.scans > 1
-
-    def scans(self, store: Store) -> tuple[Scan, ...]:
-        del store
-        return ()
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
