@@ -24,7 +24,7 @@ from pipelines.common.tables import markdown, number
 from pipelines.lr_jsmf_table1 import pairing
 from streaming_jsmf.inference.words import prominent_words
 
-#: Prominent words of JSMF 2015 on NIPS, K = 5; its own algorithm is AP. Two words are missing in our text version of the paper.
+#: Prominent words of JSMF 2015 on NIPS, K = 5; its own algorithm is AP. Our text version of the paper lacks two words.
 PAPER = {
     "baseline": (
         "neuron layer hidden recognition signal cell noise",
