@@ -350,8 +350,9 @@ def test_hostile_words_do_nothing_and_stay_in_their_boxes(
 def test_groups_without_an_order_are_bars_with_errors(browser: Any, pages: Path) -> None:
     contents = full_contents(20)
     assert contents.groups is not None
-    names = ("<b>bold</b>", "x" * 300, *contents.groups.names[2:])
-    groups = replace(contents.groups, column="class", names=names, ordered=False)
+    values = ("<b>bold</b>", "x" * 300, *contents.groups.names[2:])
+    groups = replace(contents.groups, column="class", values=values)
+    assert not groups.ordered
     (pages / "bars.html").write_text(render(replace(contents, groups=groups)), encoding="utf-8")
     for size in (PHONE, DESKTOP):
         shown = opened(browser, pages, "bars", size)
