@@ -83,7 +83,7 @@ def main(
         setup = Setup(
             corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
         )
-        rows += rows_of(name, setup, topics, methods, seeds, first)
+        rows += rows_of(name, setup, topics, methods, range(seeds), first)
     published(out, label, rows, metrics, first, used)
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.io import loadmat, savemat
 
-from pipelines import authors_code, equal_time, softclique, stod_fig1, stod_fig2
+from pipelines import authors_code, equal_time, jsmf_2015, softclique, stod_fig1, stod_fig2
 from pipelines.common.methods import Setup
 from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
@@ -32,7 +32,7 @@ SCRIPTS = {
     "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
     "near_ties": ("near_ties", ".svg", 3 + 5),
     "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
-    "jsmf_2015": ("jsmf", ".svg", 2 * 4),
+    "jsmf_2015": ("jsmf", ".svg", 2 * 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
     "stod_fig2": ("stod_fig2", ".svg", 2 * 2 * len(stod_fig2.METHODS)),
     "stod_tables": ("stod_tables", ".svg", 2 * 3),
@@ -202,6 +202,17 @@ def test_the_results_of_the_authors_code_are_read_and_compared(
     assert row["their_seconds"] == 2.0
     assert row["recovery: theirs of theirs"] == 0.25
     assert row["recovery: ours of theirs"] == pytest.approx(row["recovery: ours of ours"])
+
+
+def test_the_order_of_the_words_changes_no_topics_of_anchor_words(setup: Setup) -> None:
+    assert (jsmf_2015.reordered(setup, 1).counts != setup.counts).nnz
+    truth = setup.topics("baseline", 3)["word_topic"]
+    rows = [*jsmf_2015.rows_of_orders("planted", setup, [3], ["AP", "baseline"], 3, truth)]
+    assert [row["seed"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    for row in rows[2:]:
+        assert row["order_anchors"] == 3
+        assert row["order_l1"] < 1e-5
+    assert all(row["mean_l1"] < 1e-5 for row in rows if row["method"] == "baseline")
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:

@@ -92,9 +92,7 @@ def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
         counts = read_counts(drawn)
         random = np.random.Generator(np.random.Philox(key=np.array([seed, 1], np.uint64)))
         counts.data = random.choice(np.arange(1, 11, dtype=np.int32), size=counts.nnz, p=HALF_STARS)
-        part = target.with_name(target.name + ".part")
-        write_corpus(part, counts)
-        part.rename(target)
+        write_corpus(target, counts)
     return open_corpus(target)
 
 
