@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 from scipy.io import loadmat, savemat
 
-from pipelines import authors_code, equal_time, jsmf_2015, softclique, stod_fig1, stod_fig2
+from pipelines import authors_code, equal_time, jsmf_2015, lr_jsmf_fig4, softclique, stod_fig1, stod_fig2
+from pipelines.common import data
 from pipelines.common.methods import Setup
 from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
@@ -213,6 +214,23 @@ def test_the_order_of_the_words_changes_no_topics_of_anchor_words(setup: Setup) 
         assert row["order_anchors"] == 3
         assert row["order_l1"] < 1e-5
     assert all(row["mean_l1"] < 1e-5 for row in rows if row["method"] == "baseline")
+
+
+def test_figure_4_measures_scans_and_the_distance_to_simulated_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setitem(data.SIMULATED, "small", data.Simulated(400, 60, 3, 60, 0.1, 0.5))
+    of = ["--corpus", "few=simulated:small", "--sizes", "30,60", "--topics", "3", "--methods", "AP,LR-JSMF"]
+    CliRunner().invoke(lr_jsmf_fig4.main, [str(tmp_path), *of, "--seeds", "1"], catch_exceptions=False)
+    rows = pq.read_table(tmp_path / "fig4.parquet").to_pylist()
+    assert [(row["words"], row["method"]) for row in rows] == [
+        (30, "AP"), (30, "LR-JSMF"), (60, "AP"), (60, "LR-JSMF")
+    ]  # fmt: skip
+    # The topics are known for all words only.
+    assert [row["mean_l1"] is None for row in rows] == [True, True, False, False]
+    assert max(row["mean_l1"] for row in rows[2:]) < 0.5
+    assert min(row["scan_seconds"] for row in rows) > 0
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def several(name: str, values: Iterable[Any], between: str = ",", help: str | No
 
 def corpora(words: int) -> Decorator:
     """``--corpus NAME=SOURCE`` (repeatable) and ``--words N``."""
-    help_source = "A corpus, a spec, texts, simulated:ratings or simulated:baskets; may be repeated."
+    help_source = "A corpus, a spec, texts, simulated:ratings and the like; may be repeated."
     sources = click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE", help=help_source)
     cut = click.option("--words", default=words, show_default=True, help="Vocabulary size, by tf-idf.")
     return lambda command: sources(cut(command))
