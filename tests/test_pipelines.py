@@ -184,7 +184,10 @@ def test_the_results_of_the_authors_code_are_read_and_compared(
 
     def octave(command: list[str], *, cwd: Path, **_: object) -> SimpleNamespace:
         assert command[0] == "octave-cli"
-        assert loadmat(cwd / "in.mat")["C"].sum() == pytest.approx(1)
+        given = loadmat(cwd / "in.mat")
+        assert given["C"].sum() == pytest.approx(1)
+        np.testing.assert_allclose(given["C"] @ given["V"], given["V"] @ given["D"], atol=1e-6)
+        assert (np.maximum(given["V"], 0) ** 2).sum(axis=0).min() >= 0.5
         found = {
             "S": own["anchors"][None] + 1,
             "B": own["word_topic"],
