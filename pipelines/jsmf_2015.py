@@ -116,8 +116,8 @@ def rows_of_semi(
 )
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", ["baseline", "DC", "AP", "Gibbs"])
-@click.option("--name", "label", default="jsmf", show_default=True, help="Name of the files.")
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1), help="Orders of the objects.")
+@options.label("jsmf")
+@options.SEEDS
 @options.ITERATIONS
 @options.quick("the shipped corpus, 200 words, 200 sweeps")
 @options.ONLY_KEPT

@@ -196,8 +196,8 @@ def table(rows: Sequence[Row]) -> str:
 @options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Sizes of vocabularies.")
 @click.option("--ngrams", type=int, default=None, help="For texts: 2 also counts bigrams.")
 @options.several("topics", [10, 50])
-@click.option("--name", "label", default="fig4", show_default=True, help="Name of the files.")
-@click.option("--seeds", default=5, show_default=True, help="Seeds of methods that depend on one.")
+@options.label("fig4")
+@options.SEEDS
 @options.several("methods", ("AP", "LR-JSMF", "PALM low-rank"))
 @click.option("--whole", default=4000, show_default=True, help="Maximum number of words for AP.")
 @options.GUARDS

@@ -210,7 +210,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 @options.corpora(words=10_000)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--tod-in-full", is_flag=True, help="Run all power iterations of TOD (minutes to hours).")
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1))
+@options.SEEDS
 @click.option("--no-gibbs", is_flag=True, help="Omit Gibbs sampling, which requires tomotopy.")
 @options.quick("the shipped corpus, 300 words")
 @options.ONLY_KEPT

@@ -33,6 +33,15 @@ MOST_TOPICS = click.option(
     "--max-topics", default=100, show_default=True, help="Width of the scans; no K may be larger."
 )
 
+SEEDS = click.option(
+    "--seeds", default=5, show_default=True, type=click.IntRange(1), help="Number of seeds, from 0 on."
+)
+
+
+def label(default: str) -> Decorator:
+    """``--name``, the name of the files."""
+    return click.option("--name", "label", default=default, show_default=True, help="Name of the files.")
+
 
 def quick(how: str) -> Decorator:
     """``--quick``; ``how`` completes its help text."""
