@@ -3,8 +3,9 @@
     python -m pipelines.lr_jsmf_fig4 OUT --corpus un=UN --ngrams 2 [--sizes 1000,2000,4000,8000,16000,32000,64000]
 
 Vocabularies consist of the words with the highest tf-idf, and of bigrams of texts with `--ngrams 2`. AP needs C (words
-x words) and runs up to `--whole` words; LR-JSMF and PALM on the factor of the scan run for all sizes. As in the paper,
-any word can be an anchor and weights are uniform; `--guards` selects anchors as `infer` does.
+x words) and runs up to `--whole` words, up to which the others are compared with it; LR-JSMF and PALM on the factor of
+the scan run for all sizes. As in the paper, any word can be an anchor and weights are uniform; `--guards` selects
+anchors as `infer` does.
 
 Volume is the log of the volume of the hull relative to random hulls; incoherence uses spanning trees over C; relative
 recovery is estimated with 64 probes of C; times are CPU seconds of one thread, those of the scans apart. A simulated
@@ -35,7 +36,7 @@ from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, planted_topics, prepared
 from pipelines.common.methods import METHODS, Setup
 from pipelines.common.results import Arrays, Row, publish
-from pipelines.common.scores import METRICS, Scorer
+from pipelines.common.scores import METRICS, Scorer, distances
 from pipelines.common.tables import markdown, spread
 from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import estimated_errors
@@ -56,6 +57,7 @@ class SparseScorer:
     """Metrics without N x N arrays, from the scaled documents H^ (M x N) with H^'H^ = C + D."""
 
     setup: Setup
+    first: str = ""
     truth: Floats | None = None
 
     @cached_property
@@ -90,6 +92,8 @@ class SparseScorer:
         row["volume"] = row["log_volume"] - row["random_volume"]
         row["scaled_recovery"] = row["relative_recovery"] * float(np.sqrt(n_words))
         row["scan_seconds"] = scanned
+        if self.first:
+            row |= distances(found, self.setup.topics(self.first, n_topics))
         if self.truth is not None:
             row["mean_l1"] = recovery_error(found["word_topic"], self.truth)
         return {"method": name, "K": n_topics, "words": n_words, "seed": seed, **row}
@@ -155,6 +159,8 @@ def fixed_hulls(rows: Sequence[Row]) -> list[Row]:
 
 #: Column of a row -> header of the table.
 COLUMNS = {
+    "anchors_shared": "anchors shared with AP",
+    "l1": "L1 to AP",
     "volume": "log relative volume",
     "fixed": "of a fixed hull",
     "unit_volume": "log volume, rows of length 1",
@@ -171,17 +177,20 @@ COLUMNS = {
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Means and standard deviations over seeds."""
+    """Means and standard deviations over seeds, without empty columns."""
     fixed = {(row["K"], row["words"]): row["volume"] for row in fixed_hulls(rows)}
+    shown = [{**row, "fixed": fixed[row["K"], row["words"]]} for row in rows]
+    columns = {
+        name: label for name, label in COLUMNS.items() if any(row.get(name) is not None for row in shown)
+    }
     cells: dict[tuple[str, int, int], list[Row]] = {}
-    for row in rows:
-        shown = {**row, "fixed": fixed[row["K"], row["words"]]}
-        cells.setdefault((row["method"], row["K"], row["words"]), []).append(shown)
+    for row in shown:
+        cells.setdefault((row["method"], row["K"], row["words"]), []).append(row)
     lines = [
-        [method, k, f"{words:,}", *(spread([row.get(name) for row in several]) for name in COLUMNS)]
+        [method, k, f"{words:,}", *(spread([row.get(name) for row in several]) for name in columns)]
         for (method, k, words), several in cells.items()
     ]
-    return markdown(["method", "K", "words N", *COLUMNS.values()], lines)
+    return markdown(["method", "K", "words N", *columns.values()], lines)
 
 
 @click.command(help=__doc__)
@@ -231,12 +240,13 @@ def main(
         corpus = largest if complete else prepared(f"{name}={largest.root}", out / "corpora", size)[1]
         used[f"{name}-{size}"] = corpus
         setup = Setup(corpus, out / f"{name}-{size}", max(topics), guards, iterations)
-        scorer = SparseScorer(setup, planted_topics(kind, Path(corpus.root)) if kind and complete else None)
+        here = [method for method in methods if method != "AP" or size <= whole]
+        truth = planted_topics(kind, Path(corpus.root)) if kind and complete else None
+        scorer = SparseScorer(setup, "AP" if "AP" in here else "", truth)
         for n_topics in topics:
-            for method in methods:
-                if method != "AP" or size <= whole:
-                    tried = seeds if METHODS[method].random else 1
-                    rows += [scorer.row(method, n_topics, seed) for seed in range(tried)]
+            for method in here:
+                tried = seeds if METHODS[method].random else 1
+                rows += [scorer.row(method, n_topics, seed) for seed in range(tried)]
     publish(out, label, rows, table(rows), used)
     drawn = [*fixed_hulls(rows), *rows]
     figure = pictures.grid(drawn, "K", "words", {column: METRICS[column] for column in DRAWN})

@@ -234,6 +234,7 @@ def test_figure_4_measures_scans_and_the_distance_to_simulated_topics(
     assert [row["mean_l1"] is None for row in rows] == [True, True, False, False]
     assert max(row["mean_l1"] for row in rows[2:]) < 0.5
     assert min(row["scan_seconds"] for row in rows) > 0
+    assert [row["anchors_shared"] for row in rows] == [3] * 4
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
