@@ -186,7 +186,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         total.bar(at, heights, 0.18, color=pictures.LOOKS[method].colour, label=method)
     total.set(yscale="log", ylabel="processor seconds")
     total.set_xticks(range(len(corpora)), corpora)
-    total.legend(fontsize=7)
+    total.legend(fontsize=7, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     own = {
         f"{corpus}\n{method.removeprefix('STOD ')}": _shares(several)
         for (corpus, method), several in found.items()
