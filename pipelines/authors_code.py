@@ -4,9 +4,11 @@
     python -m pipelines.authors_code AUTHORS OUT --corpus nips=data_specs/uci_nips [--words 2000] [--topics 10,20]
 
 Requires GNU Octave. C of Eq. 1 (uniform weights) is passed to their functions in a file: rectification by AP, DC, DP,
-ENN (`trunEig`) and PALM, anchors among all words, active-set solver. Our methods run on the same C with the same number
-of steps and without the guards of `infer`. Both sets of metrics are computed for their topics. Their LAW does not run
-under Octave (it divides a sparse matrix by a row), so after ENN and PALM their anchor word algorithm gets Y Y'.
+ENN (`trunEig`) and PALM, anchors among all words, active-set solver. Our methods run on the same C without the guards
+of `infer`, until they converge or have made as many steps. Their PALM takes the signs of the eigenvectors as they come,
+and their code uses the first of its factors; `PALM our start` runs it from our signs and takes the second factor, as
+ours does. Both sets of metrics are computed for their topics. Their LAW does not run under Octave (it divides a sparse
+matrix by a row), so after ENN and PALM their anchor word algorithm gets Y Y'.
 
 This project contains none of their code: the driver that calls their functions by name is written in each run. OUT
 keeps the results, so an interrupted command can be run again; it gets authors.parquet and authors.md.
@@ -33,7 +35,7 @@ from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.evaluation.topic_shape import DISSIMILARITY_WORDS
 from streaming_jsmf.inference.words import prominent_words
 
-RECTIFIERS = ("AP", "DC", "DP", "ENN", "PALM", "baseline")
+RECTIFIERS = ("AP", "DC", "DP", "ENN", "PALM", "PALM our start", "baseline")
 
 #: Their metric -> ours, and the factor for ours (their metrics are in bits).
 COMPARED = {
@@ -58,6 +60,7 @@ function jsmf_driver(input, output)
     case 'baseline', R = C;
     case 'ENN', Y = compression.rectify_ENN(C, K, 'trunEig', T);
     case 'PALM', Y = compression.rectify_PALM(C, K, 1e-4, T);
+    case 'PALM our start', [~, Y] = compression.rectify_PALM(C, K, 1e-4, T, in.V, in.D);
   end
   if exist('Y', 'var'), R = Y * Y'; else, Y = []; end
   sums = sum(R, 2);
@@ -102,6 +105,7 @@ def theirs(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Arrays:
             "K": float(n_topics),
             "T": float(setup.max_iterations),
             "rectifier": rectifier,
+            **start(setup, n_topics),
             "D1": np.diag(together).copy(),
             "D2": together,
         }
@@ -124,6 +128,13 @@ def theirs(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Arrays:
     return read_back(found)
 
 
+def start(setup: Setup, n_topics: int) -> dict[str, np.ndarray]:
+    """Eigenvectors V with the signs of our PALM, which keeps the longer part of each column, and eigenvalues D."""
+    pairs = setup.moments().eigenpairs(n_topics).leading(n_topics)
+    squares = [np.sum(part(pairs.vectors, 0.0) ** 2, axis=0) for part in (np.maximum, np.minimum)]
+    return {"V": pairs.vectors * np.where(squares[1] > squares[0], -1.0, 1.0), "D": np.diag(pairs.values)}
+
+
 def read_back(found: dict[str, np.ndarray]) -> Arrays:
     metrics = found["metrics"][0, 0]
     arrays = {
@@ -143,14 +154,15 @@ def read_back(found: dict[str, np.ndarray]) -> Arrays:
 
 def compared(codes: Path, setup: Setup, rectifier: str, n_topics: int) -> Row:
     """A row: comparison of both results, and both implementations of the metrics on their topics."""
-    key = {"authors": rectifier, **setup.key(rectifier, n_topics, 0)}
+    method = rectifier.removesuffix(" our start")
+    key = {"authors": rectifier, **setup.key(method, n_topics, 0)}
     found = setup.results.arrays(key, lambda: theirs(codes, setup, rectifier, n_topics))
     scorer = Scorer(setup)
-    ours = setup.topics(rectifier, n_topics)
+    ours = setup.topics(method, n_topics)
     row: Row = {"rectifier": rectifier, "K": n_topics, **distances(ours, found)}
     row |= {"their_seconds": float(found["cpu_seconds"]), "our_seconds": float(ours["cpu_seconds"])}
     measured = setup.results.row({**key, "metrics": 1}, lambda: scorer.metrics(found))
-    own = scorer.row(rectifier, n_topics, first="")
+    own = scorer.row(method, n_topics, first="")
     for name, (metric, factor) in COMPARED.items():
         row[f"{metric}: theirs of theirs"] = float(found[f"theirs_{name}"])
         row[f"{metric}: ours of theirs"] = _times(measured[metric], factor)
@@ -218,6 +230,7 @@ def tables(rows: Sequence[Row]) -> str:
 @options.several("topics", [10, 20])
 @options.several("rectifiers", RECTIFIERS)
 @click.option("--iterations", default=150, show_default=True, help="Steps of their methods; maximum of ours.")
+@click.option("--tolerance", default=1e-5, show_default=True, help="Tolerance of our methods.")
 @click.option("--quick", is_flag=True, help="Trial run of a minute: 200 words, 20 steps.")
 def main(
     authors: Path,
@@ -227,6 +240,7 @@ def main(
     topics: list[int],
     rectifiers: list[str],
     iterations: int,
+    tolerance: float,
     quick: bool,
 ) -> None:
     if quick:
@@ -240,7 +254,13 @@ def main(
         name, corpus = prepared(named, out / "corpora", words)
         used[name] = corpus
         # Their code runs all steps; ours stops at convergence.
-        setup = Setup(corpus, out / Path(corpus.root).name, max(20, *topics), max_iterations=iterations)
+        setup = Setup(
+            corpus,
+            out / Path(corpus.root).name,
+            max(20, *topics),
+            max_iterations=iterations,
+            tolerance=tolerance,
+        )
         for n_topics in topics:
             for rectifier in rectifiers:
                 rows.append({"corpus": name, **compared(codes, setup, rectifier, n_topics)})

@@ -163,7 +163,7 @@ def _mean(rows: Sequence[Row], method: str, change: str, column: str) -> tuple[f
 @options.OUT
 @options.corpora(words=10_000)
 @options.several("topics", [20, 50])
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1))
+@options.SEEDS
 @options.MOST_TOPICS
 @options.quick("300 words of the shipped corpus, without Gibbs sampling")
 @options.ONLY_KEPT

@@ -175,7 +175,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 @options.OUT
 @options.corpora(words=10_000)
 @options.several("topics", [20, 50])
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1))
+@options.SEEDS
 @click.option("--sweeps", default=1000, show_default=True, help="Most sweeps of Gibbs sampling; 0 for none.")
 @options.quick("300 words of the shipped corpus, without Gibbs sampling")
 @options.ONLY_KEPT

@@ -45,11 +45,11 @@ DRAWN = (
 @options.several("topics", [5, 10, 20, 50, 100])
 @options.several("methods", PAPER)
 @options.several("metrics", DRAWN, help=f"Metrics, of {', '.join(METRICS)}.")
-@click.option("--name", "label", default="fig3", show_default=True, help="Name of the files.")
+@options.label("fig3")
 @click.option(
     "--first", default="AP", show_default=True, help="Method to which the others are compared; '' for none."
 )
-@click.option("--seeds", default=5, show_default=True, help="Seeds of methods that depend on one.")
+@options.SEEDS
 @options.MOST_TOPICS
 @options.GUARDS
 @options.ITERATIONS
@@ -83,7 +83,7 @@ def main(
         setup = Setup(
             corpus, out / Path(corpus.root).name, max_topics, guards, iterations, tolerance, only_kept
         )
-        rows += rows_of(name, setup, topics, methods, seeds, first)
+        rows += rows_of(name, setup, topics, methods, range(seeds), first)
     published(out, label, rows, metrics, first, used)
 
 

@@ -3,11 +3,13 @@
     python -m pipelines.lr_jsmf_fig4 OUT --corpus un=UN --ngrams 2 [--sizes 1000,2000,4000,8000,16000,32000,64000]
 
 Vocabularies consist of the words with the highest tf-idf, and of bigrams of texts with `--ngrams 2`. AP needs C (words
-x words) and runs up to `--whole` words; LR-JSMF and PALM on the factor of the scan run for all sizes. As in the paper,
-any word can be an anchor and weights are uniform; `--guards` selects anchors as `infer` does.
+x words) and runs up to `--whole` words, up to which the others are compared with it; LR-JSMF and PALM on the factor of
+the scan run for all sizes. As in the paper, any word can be an anchor and weights are uniform; `--guards` selects
+anchors as `infer` does.
 
 Volume is the log of the volume of the hull relative to random hulls; incoherence uses spanning trees over C; relative
-recovery is estimated with 64 probes of C; times are CPU seconds of one thread without the scans.
+recovery is estimated with 64 probes of C; times are CPU seconds of one thread, those of the scans apart. A simulated
+corpus (`--corpus nytimes=simulated:nytimes --sizes 15000`) also gives the L1 distance to its topics.
 
 Two of these depend on N by definition, so each is shown with a size-corrected version. Random hulls shrink with N: the
 curve `fixed hull` is the relative volume that the first hull would have if it did not change, and the volume of rows
@@ -31,17 +33,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipelines.common import options, pictures
-from pipelines.common.data import NIPS, prepared
+from pipelines.common.data import NIPS, planted_topics, prepared
 from pipelines.common.methods import METHODS, Setup
 from pipelines.common.results import Arrays, Row, publish
-from pipelines.common.scores import METRICS, Scorer
+from pipelines.common.scores import METRICS, Scorer, distances
 from pipelines.common.tables import markdown, spread
 from streaming_jsmf.evaluation.coherence import NODES, incoherence_in_cooccurrence
 from streaming_jsmf.evaluation.factorization import estimated_errors
 from streaming_jsmf.evaluation.inputs import Cooccurrence, RowSketch, TopicArrays, sketch_probes
+from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.evaluation.volume import anchor_points, log_volume
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.moments.reader import Moments
 
 DRAWN = ("volume", "unit_volume", "relative_recovery", "scaled_recovery", "incoherence", "cpu_seconds")
 
@@ -53,6 +57,8 @@ class SparseScorer:
     """Metrics without N x N arrays, from the scaled documents H^ (M x N) with H^'H^ = C + D."""
 
     setup: Setup
+    first: str = ""
+    truth: Floats | None = None
 
     @cached_property
     def scaled(self) -> sparse.csr_array:
@@ -64,24 +70,36 @@ class SparseScorer:
         return sparse.csr_array(sparse.diags_array(scale) @ counts[kept])
 
     @cached_property
+    def moments(self) -> Moments:
+        """The store of the first scan, scanned where its time is measured."""
+        self.setup.scan_seconds("usual", 0)
+        return self.setup.moments("usual")
+
+    @cached_property
     def sketch(self) -> RowSketch:
-        moments = self.setup.moments("usual")
+        moments = self.moments
         probes = sketch_probes(self.setup.corpus.n_words).astype(np.float64)
         products = self.scaled.T @ (self.scaled @ probes) - moments.diagonal[:, None] * probes
         return RowSketch(products, moments.row_sum)
 
     def row(self, name: str, n_topics: int, seed: int = 0) -> Row:
         n_words = self.setup.corpus.n_words
+        scanned = self.setup.scan_seconds(METHODS[name].store, seed)
         found = self.setup.topics(name, n_topics, seed)
         key = {**self.setup.key(name, n_topics, seed), "growth": 2}
         row = self.setup.results.row(key, lambda: self._metrics(found))
         row["random_volume"] = Scorer(self.setup).random_volume(n_topics)
         row["volume"] = row["log_volume"] - row["random_volume"]
         row["scaled_recovery"] = row["relative_recovery"] * float(np.sqrt(n_words))
+        row["scan_seconds"] = scanned
+        if self.first:
+            row |= distances(found, self.setup.topics(self.first, n_topics))
+        if self.truth is not None:
+            row["mean_l1"] = recovery_error(found["word_topic"], self.truth)
         return {"method": name, "K": n_topics, "words": n_words, "seed": seed, **row}
 
     def _metrics(self, found: Arrays) -> Row:
-        moments = self.setup.moments("usual")
+        moments = self.moments
         topics = TopicArrays(
             found["word_topic"],
             prominent_words(found["word_topic"], NODES),
@@ -113,7 +131,7 @@ class SparseScorer:
 
     def _incoherence(self, topics: TopicArrays) -> float:
         """Incoherence from exact C, computed only for the words of the trees."""
-        moments, anchors = self.setup.moments("usual"), topics.representatives
+        moments, anchors = self.moments, topics.representatives
         rows = (self.scaled.T @ self.scaled[:, anchors]).toarray().T
         rows[np.arange(len(anchors)), anchors] -= moments.diagonal[anchors]
         words = np.union1d(topics.top_words, characteristic_words(rows, NODES))
@@ -141,6 +159,8 @@ def fixed_hulls(rows: Sequence[Row]) -> list[Row]:
 
 #: Column of a row -> header of the table.
 COLUMNS = {
+    "anchors_shared": "anchors shared with AP",
+    "l1": "L1 to AP",
     "volume": "log relative volume",
     "fixed": "of a fixed hull",
     "unit_volume": "log volume, rows of length 1",
@@ -149,23 +169,28 @@ COLUMNS = {
     "scaled_recovery": "recovery x sqrt(N)",
     "incoherence": "MST-incoherence",
     "sum_A": "sum(A)",
+    "mean_l1": "L1 to the truth",
     "cpu_seconds": "processor seconds",
+    "scan_seconds": "of the scan",
     "iterations": "steps",
 }
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Means and standard deviations over seeds."""
+    """Means and standard deviations over seeds, without empty columns."""
     fixed = {(row["K"], row["words"]): row["volume"] for row in fixed_hulls(rows)}
+    shown = [{**row, "fixed": fixed[row["K"], row["words"]]} for row in rows]
+    columns = {
+        name: label for name, label in COLUMNS.items() if any(row.get(name) is not None for row in shown)
+    }
     cells: dict[tuple[str, int, int], list[Row]] = {}
-    for row in rows:
-        shown = {**row, "fixed": fixed[row["K"], row["words"]]}
-        cells.setdefault((row["method"], row["K"], row["words"]), []).append(shown)
+    for row in shown:
+        cells.setdefault((row["method"], row["K"], row["words"]), []).append(row)
     lines = [
-        [method, k, f"{words:,}", *(spread([row[name] for row in several]) for name in COLUMNS)]
+        [method, k, f"{words:,}", *(spread([row.get(name) for row in several]) for name in columns)]
         for (method, k, words), several in cells.items()
     ]
-    return markdown(["method", "K", "words N", *COLUMNS.values()], lines)
+    return markdown(["method", "K", "words N", *columns.values()], lines)
 
 
 @click.command(help=__doc__)
@@ -180,8 +205,8 @@ def table(rows: Sequence[Row]) -> str:
 @options.several("sizes", [1000, 2000, 4000, 8000, 16_000, 32_000, 64_000], help="Sizes of vocabularies.")
 @click.option("--ngrams", type=int, default=None, help="For texts: 2 also counts bigrams.")
 @options.several("topics", [10, 50])
-@click.option("--name", "label", default="fig4", show_default=True, help="Name of the files.")
-@click.option("--seeds", default=5, show_default=True, help="Seeds of methods that depend on one.")
+@options.label("fig4")
+@options.SEEDS
 @options.several("methods", ("AP", "LR-JSMF", "PALM low-rank"))
 @click.option("--whole", default=4000, show_default=True, help="Maximum number of words for AP.")
 @options.GUARDS
@@ -206,20 +231,22 @@ def main(
         whole, iterations = 300, 20
     read = {} if ngrams is None else {"ngrams": ngrams}
     # Read texts once; smaller vocabularies are subsets of the largest.
-    name, _ = prepared(named, out / "corpora", max(sizes), **read)
-    largest = f"{name}={out / 'corpora' / f'{name}-{max(sizes)}'}"
+    name, largest = prepared(named, out / "corpora", max(sizes), **read)
+    kind = named.partition("=simulated:")[2]
     rows: list[Row] = []
     used = {}
     for size in sorted(sizes):
-        _, corpus = prepared(largest, out / "corpora", size)
+        complete = size >= largest.n_words
+        corpus = largest if complete else prepared(f"{name}={largest.root}", out / "corpora", size)[1]
         used[f"{name}-{size}"] = corpus
         setup = Setup(corpus, out / f"{name}-{size}", max(topics), guards, iterations)
-        scorer = SparseScorer(setup)
+        here = [method for method in methods if method != "AP" or size <= whole]
+        truth = planted_topics(kind, Path(corpus.root)) if kind and complete else None
+        scorer = SparseScorer(setup, "AP" if "AP" in here else "", truth)
         for n_topics in topics:
-            for method in methods:
-                if method != "AP" or size <= whole:
-                    tried = seeds if METHODS[method].random else 1
-                    rows += [scorer.row(method, n_topics, seed) for seed in range(tried)]
+            for method in here:
+                tried = seeds if METHODS[method].random else 1
+                rows += [scorer.row(method, n_topics, seed) for seed in range(tried)]
     publish(out, label, rows, table(rows), used)
     drawn = [*fixed_hulls(rows), *rows]
     figure = pictures.grid(drawn, "K", "words", {column: METRICS[column] for column in DRAWN})

@@ -114,7 +114,7 @@ def table(rows: list[Row]) -> str:
 @click.option("--topics", default=5, show_default=True)
 @options.several("methods", SHOWN)
 @click.option("--count", default=6, show_default=True, help="Words of each kind per topic.")
-@click.option("--name", "label", default="words", show_default=True, help="Name of the files.")
+@options.label("words")
 @options.GUARDS
 @options.quick("300 words")
 def main(

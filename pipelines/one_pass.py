@@ -231,7 +231,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 @options.corpora(words=2000)
 @options.several("topics", [20])
 @options.several("widths", [100, 200, 400, 800], help="Columns of the single pass, next to K + 10.")
-@click.option("--seeds", default=5, show_default=True)
+@options.SEEDS
 @options.quick("the shipped corpus, 300 words")
 def main(
     out: Path,

@@ -345,7 +345,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 @click.option("--words", default=10_000, show_default=True)
 @click.option("--topics", default=50, show_default=True)
 @click.option("--length", default=MEAN_LENGTH, show_default=True, help="Mean tokens of a document.")
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1), help="Seeds per value.")
+@options.SEEDS
 @click.option("--first-seed", default=0, show_default=True)
 @click.option("--same-corpus", is_flag=True, help="Seeds of the methods only, on the first corpus.")
 @options.several("methods", GROUPS, help="Groups of methods; none with ''.")

@@ -178,7 +178,7 @@ def table(rows: Sequence[Row]) -> str:
 @options.several("topics", [20, 50])
 @options.several("methods", METHODS, ";")
 @options.GIBBS
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1))
+@options.SEEDS
 @options.MOST_TOPICS
 @options.quick("the shipped corpus, 300 words")
 @options.ONLY_KEPT

@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 from scipy.io import loadmat, savemat
 
-from pipelines import authors_code, equal_time, softclique, stod_fig1, stod_fig2
+from pipelines import authors_code, equal_time, jsmf_2015, lr_jsmf_fig4, softclique, stod_fig1, stod_fig2
+from pipelines.common import data
 from pipelines.common.methods import Setup
 from pipelines.lr_jsmf_table1 import pairing
 from pipelines.stale_results import changed_groups
@@ -32,10 +33,10 @@ SCRIPTS = {
     "one_pass": ("one_pass", ".svg", 2 * (3 * 2 + 4 + 2 + 3)),
     "near_ties": ("near_ties", ".svg", 3 + 5),
     "jsmf_topics": ("jsmf_topics", ".svg", 3 * 5),
-    "jsmf_2015": ("jsmf", ".svg", 2 * 4),
+    "jsmf_2015": ("jsmf", ".svg", 2 * 2 * 4),
     "stod_fig1": ("stod_fig1", ".svg", None),
     "stod_fig2": ("stod_fig2", ".svg", 2 * 2 * len(stod_fig2.METHODS)),
-    "stod_tables": ("stod_tables", ".svg", 2),
+    "stod_tables": ("stod_tables", ".svg", 2 * 3),
     "tod_dense": ("tod_dense", "", 3),
     "softclique": ("softclique", ".svg", None),
     "equal_time": ("equal_time", ".svg", 2 * len(equal_time.STEPS)),
@@ -105,7 +106,10 @@ def check_stod_fig2(out: Path) -> None:
 def check_stod_tables(out: Path) -> None:
     seconds, shares = tables(out / "stod_tables.md")
     # Only the full run can say which method is faster.
-    assert min(float(row[column]) for row in seconds for column in ("in memory, s", "not in memory, s")) > 0
+    rows = pq.read_table(out / "stod_tables.parquet").to_pylist()
+    assert min(row["seconds"] for row in rows) > 0
+    assert all(row["not_in_memory"] > row["seconds"] for row in rows if row["method"] != "STOD")
+    assert [row["seeds"] for row in seconds] == ["2"] * 3
     for row in shares:
         assert sum(float(cell) for name, cell in row.items() if name.endswith("%")) == pytest.approx(
             100, abs=0.3
@@ -180,7 +184,10 @@ def test_the_results_of_the_authors_code_are_read_and_compared(
 
     def octave(command: list[str], *, cwd: Path, **_: object) -> SimpleNamespace:
         assert command[0] == "octave-cli"
-        assert loadmat(cwd / "in.mat")["C"].sum() == pytest.approx(1)
+        given = loadmat(cwd / "in.mat")
+        assert given["C"].sum() == pytest.approx(1)
+        np.testing.assert_allclose(given["C"] @ given["V"], given["V"] @ given["D"], atol=1e-6)
+        assert (np.maximum(given["V"], 0) ** 2).sum(axis=0).min() >= 0.5
         found = {
             "S": own["anchors"][None] + 1,
             "B": own["word_topic"],
@@ -199,6 +206,35 @@ def test_the_results_of_the_authors_code_are_read_and_compared(
     assert row["their_seconds"] == 2.0
     assert row["recovery: theirs of theirs"] == 0.25
     assert row["recovery: ours of theirs"] == pytest.approx(row["recovery: ours of ours"])
+
+
+def test_the_order_of_the_words_changes_no_topics_of_anchor_words(setup: Setup) -> None:
+    assert (jsmf_2015.reordered(setup, 1).counts != setup.counts).nnz
+    truth = setup.topics("baseline", 3)["word_topic"]
+    rows = [*jsmf_2015.rows_of_orders("planted", setup, [3], ["AP", "baseline"], 3, truth)]
+    assert [row["seed"] for row in rows] == [0, 0, 1, 1, 2, 2]
+    for row in rows[2:]:
+        assert row["order_anchors"] == 3
+        assert row["order_l1"] < 1e-5
+    assert all(row["mean_l1"] < 1e-5 for row in rows if row["method"] == "baseline")
+
+
+def test_figure_4_measures_scans_and_the_distance_to_simulated_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setitem(data.SIMULATED, "small", data.Simulated(400, 60, 3, 60, 0.1, 0.5))
+    of = ["--corpus", "few=simulated:small", "--sizes", "30,60", "--topics", "3", "--methods", "AP,LR-JSMF"]
+    CliRunner().invoke(lr_jsmf_fig4.main, [str(tmp_path), *of, "--seeds", "1"], catch_exceptions=False)
+    rows = pq.read_table(tmp_path / "fig4.parquet").to_pylist()
+    assert [(row["words"], row["method"]) for row in rows] == [
+        (30, "AP"), (30, "LR-JSMF"), (60, "AP"), (60, "LR-JSMF")
+    ]  # fmt: skip
+    # The topics are known for all words only.
+    assert [row["mean_l1"] is None for row in rows] == [True, True, False, False]
+    assert max(row["mean_l1"] for row in rows[2:]) < 0.5
+    assert min(row["scan_seconds"] for row in rows) > 0
+    assert [row["anchors_shared"] for row in rows] == [3] * 4
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:

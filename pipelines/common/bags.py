@@ -42,8 +42,9 @@ def _shard(path: str, n_words: int) -> sparse.csr_array:
 
 
 def write_corpus(path: Path, counts: sparse.csr_array, documents_per_shard: int = 50_000) -> None:
-    """Write a CSR matrix as a Parquet corpus with word ids as words."""
-    path.mkdir()
+    """Write a CSR matrix as a Parquet corpus with word ids as words; ``path`` exists only when it is complete."""
+    part = path.with_name(path.name + ".part")
+    part.mkdir(parents=True, exist_ok=True)
     for number, start in enumerate(range(0, counts.shape[0], documents_per_shard)):
         rows = counts[start : start + documents_per_shard]
         offsets = pa.array(rows.indptr, pa.int32())
@@ -51,5 +52,6 @@ def write_corpus(path: Path, counts: sparse.csr_array, documents_per_shard: int 
             "ids": pa.ListArray.from_arrays(offsets, pa.array(rows.indices, pa.int32())),
             "counts": pa.ListArray.from_arrays(offsets, pa.array(rows.data, pa.int32())),
         }
-        pq.write_table(pa.table(columns), path / f"part-{number:05d}.parquet", row_group_size=5_000)
-    (path / "vocab.txt").write_text("\n".join(map(str, range(counts.shape[1]))) + "\n", encoding="utf-8")
+        pq.write_table(pa.table(columns), part / f"part-{number:05d}.parquet", row_group_size=5_000)
+    (part / "vocab.txt").write_text("\n".join(map(str, range(counts.shape[1]))) + "\n", encoding="utf-8")
+    part.rename(path)

@@ -1,4 +1,4 @@
-"""Corpora of the experiments: any source with a vocabulary of given size, and simulated ratings and baskets."""
+"""Corpora of the experiments: any source with a vocabulary of given size, and simulated corpora."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class Simulated:
 SIMULATED = {
     "ratings": Simulated(6000, 1000, 20, 60, 0.1, 0.7),
     "baskets": Simulated(20_000, 3000, 20, 15, 0.1, 0.8),
+    # As many documents and words as the New York Times corpus of the papers.
+    "nytimes": Simulated(300_000, 15_000, 50, 230, 0.1, 0.9),
 }
 
 
@@ -69,14 +71,14 @@ def prepared(named: str, folder: Path, words: int, **read: object) -> tuple[str,
 
 
 def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
-    """Simulate users as documents with known topics (LDA).
+    """Simulate documents with known topics (LDA).
 
-    In ``ratings`` each item occurs once with its half stars as the count; ``baskets`` are the tokens as drawn.
+    In ``ratings`` each item occurs once with its half stars as the count; the others are the tokens as drawn.
     """
     if kind not in SIMULATED:
         raise click.BadParameter(f"simulated:{kind} is none of simulated:{', simulated:'.join(SIMULATED)}")
     law = SIMULATED[kind]
-    drawn = target if kind == "baskets" else target.with_name(target.name + "-drawn")
+    drawn = _drawn(kind, target)
     if not drawn.exists():
         simulate_lda(
             drawn,
@@ -92,14 +94,17 @@ def simulated(kind: str, target: Path, seed: int = 0) -> Corpus:
         counts = read_counts(drawn)
         random = np.random.Generator(np.random.Philox(key=np.array([seed, 1], np.uint64)))
         counts.data = random.choice(np.arange(1, 11, dtype=np.int32), size=counts.nnz, p=HALF_STARS)
-        part = target.with_name(target.name + ".part")
-        write_corpus(part, counts)
-        part.rename(target)
+        write_corpus(target, counts)
     return open_corpus(target)
 
 
 def planted_topics(kind: str, target: Path) -> Floats:
-    return read_truth(target if kind == "baskets" else target.with_name(target.name + "-drawn")).word_topic
+    return read_truth(_drawn(kind, target)).word_topic
+
+
+def _drawn(kind: str, target: Path) -> Path:
+    """The simulated corpus, from which ``target`` is made if it has ratings."""
+    return target.with_name(target.name + "-drawn") if kind == "ratings" else target
 
 
 def draw_documents(

@@ -21,17 +21,22 @@ COMPARED = {
     "l1": "mean L1",
     "median_l1": "median L1",
     "yy_error": "Y Y' off",
+    "order_anchors": "anchors of the first order",
+    "order_l1": "L1 to the first order",
 }
 
 
 def rows_of(
-    name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: int, first: str
+    name: str, setup: Setup, topics: Sequence[int], methods: Sequence[str], seeds: Sequence[int], first: str
 ) -> Iterator[Row]:
-    """Rows of one corpus; cells that fail (such as for too few eigenpairs) are reported and omitted."""
+    """Rows of one corpus; cells that fail (such as for too few eigenpairs) are reported and omitted.
+
+    Methods without randomness have only the first of the ``seeds``.
+    """
     scorer = Scorer(setup)
     for n_topics in topics:
         for method in methods:
-            for seed in range(seeds if METHODS[method].random else 1):
+            for seed in seeds if METHODS[method].random else seeds[:1]:
                 try:
                     yield {"corpus": name, **scorer.row(method, n_topics, seed, first)}
                 except (StreamingJSMFError, CellMissing, ValueError) as error:

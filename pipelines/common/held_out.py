@@ -47,10 +47,7 @@ class FittedCorpus:
     def fitted(self) -> Path:
         path = self.folder / "fitted"
         if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            part = self.folder / "fitted.part"
-            write_corpus(part, self.documents.fitted)
-            part.rename(path)
+            write_corpus(path, self.documents.fitted)
         return path
 
     def scores(self, listed: NDArray[np.int64]) -> dict[str, float]:

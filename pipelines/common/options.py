@@ -33,6 +33,15 @@ MOST_TOPICS = click.option(
     "--max-topics", default=100, show_default=True, help="Width of the scans; no K may be larger."
 )
 
+SEEDS = click.option(
+    "--seeds", default=5, show_default=True, type=click.IntRange(1), help="Number of seeds, from 0 on."
+)
+
+
+def label(default: str) -> Decorator:
+    """``--name``, the name of the files."""
+    return click.option("--name", "label", default=default, show_default=True, help="Name of the files.")
+
 
 def quick(how: str) -> Decorator:
     """``--quick``; ``how`` completes its help text."""
@@ -66,7 +75,7 @@ def several(name: str, values: Iterable[Any], between: str = ",", help: str | No
 
 def corpora(words: int) -> Decorator:
     """``--corpus NAME=SOURCE`` (repeatable) and ``--words N``."""
-    help_source = "A corpus, a spec, texts, simulated:ratings or simulated:baskets; may be repeated."
+    help_source = "A corpus, a spec, texts, simulated:ratings and the like; may be repeated."
     sources = click.option("--corpus", "corpora", multiple=True, metavar="NAME=SOURCE", help=help_source)
     cut = click.option("--words", default=words, show_default=True, help="Vocabulary size, by tf-idf.")
     return lambda command: sources(cut(command))

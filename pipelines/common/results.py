@@ -97,7 +97,8 @@ def publish(
 ) -> None:
     """Write ``NAME.parquet``, one row per result, ``NAME.md``, and the provenance of both as ``NAME.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist([_finite(row) for row in rows])
+    columns = dict.fromkeys(column for row in rows for column in row)
+    table = pa.Table.from_pylist([{column: _finite(row).get(column) for column in columns} for row in rows])
     record = provenance.record(folder, rows, corpora or {})
     _beside(folder / f"{name}.json", lambda part: part.write_text(json.dumps(record, indent=1) + "\n"))
     _beside(folder / f"{name}.parquet", lambda part: pq.write_table(table, part))
