@@ -41,15 +41,19 @@ class PieceWriter:
         self._open_vocabulary = n_words is None
         self._spill = spill
         self._first_order = first_order
+        self._file: Any = None
         self._stream: Any = None
+        self._schema: Any = None
         self._words = pa.array([], pa.string())
         self._hashes = hash_values(pa.array(np.arange(n_words or 0, dtype=np.int64)))
         self._document_frequency = np.zeros(n_words or 0, np.int64)
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
-        #: The kinds (``values.KINDS``) that all strings so far of a metadata column are, and how many there are.
+        #: The kinds (``values.KINDS``) that all strings so far of a metadata column are, how many there are, and the
+        #: number of documents in batches with the column.
         self.kinds: dict[str, list[str]] = {}
         self.strings: Counter[str] = Counter()
+        self.covered: Counter[str] = Counter()
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
@@ -86,9 +90,10 @@ class PieceWriter:
                 keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
 
     def abort(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        for opened in (self._stream, self._file):
+            if opened is not None:
+                opened.close()
+        self._stream = self._file = None
 
     def _codes(self, batch: SourceBatch) -> NDArray[np.int32]:
         """Map the codes of the batch to codes of the piece, adding new words."""
@@ -126,10 +131,10 @@ class PieceWriter:
 
     def _add_kinds(self, batch: SourceBatch) -> None:
         for name, values in batch.metadata.items():
-            # Texts are not parsed.
-            if name == EXCERPT or not holds_strings(values.type):
+            if not holds_strings(values.type):
                 continue
-            before = self.kinds.get(name, list(KINDS))
+            self.covered[name] += batch.n_documents
+            before = self.kinds.get(name, [] if name == EXCERPT else list(KINDS))  # texts are not parsed
             known = batch.kinds.get(name)
             if known is None:
                 self.kinds[name] = before and kinds_of(values, before)
@@ -150,16 +155,22 @@ class PieceWriter:
             columns["document_id"] = batch.document_id
         columns.update({f"{_METADATA}{name}": array for name, array in batch.metadata.items()})
         record = pa.record_batch(columns)
-        if self._stream is None:
-            self._stream = pa.ipc.new_stream(self._stem.with_suffix(".bags"), record.schema, options=_OPTIONS)
+        if self._file is None:
+            self._file = pa.OSFile(str(self._stem.with_suffix(".bags")), "wb")
+        if record.schema != self._schema:
+            # The file has a stream for each run of batches with the same columns.
+            if self._stream is not None:
+                self._stream.close()
+            self._schema = record.schema
+            self._stream = pa.ipc.new_stream(self._file, record.schema, options=_OPTIONS)
         self._stream.write_batch(record)
 
 
 def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
     """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
     path = stem.with_suffix(".bags")
-    with _own_file(path), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        for record in stream:
+    with _own_file(path), pa.memory_map(str(path)) as file:
+        for record in _records(file):
             codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)
             batch = SourceBatch(
@@ -175,6 +186,13 @@ def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
                 },
             )
             yield record.column("unit")[0].as_py(), batch
+
+
+def _records(file: Any) -> Iterator[Any]:
+    """Yield the record batches of all streams of a file."""
+    while file.tell() < file.size():
+        with pa.ipc.open_stream(file) as stream:
+            yield from stream
 
 
 def write_table(path: Path, table: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +67,7 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
             lengths = _mark_short(steps, rows[ids >= 0], batch.counts[ids >= 0], ingest.curation)
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
-            batch = replace(batch, metadata=_typed(ingest, batch.metadata))
+            batch = replace(batch, metadata=_typed(ingest, batch))
             kept = _kept_documents(batch, ids, rows, steps == 0, int(first_rows[unit]))
             if kept.n_documents:
                 writer.write(kept)
@@ -104,11 +104,14 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
-def _typed(ingest: Ingest, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the columns of strings that hold numbers, dates or times."""
+def _typed(ingest: Ingest, batch: SourceBatch) -> dict[str, Any]:
+    """The metadata, with partial columns last and strings that are numbers, dates or times converted."""
+    columns = {name: column for name, column in batch.metadata.items() if name not in ingest.partial}
+    for name in ingest.partial:
+        columns[name] = batch.metadata.get(name, pa.nulls(batch.n_documents, pa.string()))
     return {
         name: as_kind(column, ingest.kinds[name]) if name in ingest.kinds else column
-        for name, column in metadata.items()
+        for name, column in columns.items()
     }
 
 
