@@ -241,8 +241,9 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
             held[name] += [None] * (len(rows) - len(held[name]))
             held[name].append(value)
             size += len(value) if isinstance(value, str) else 0
-        for column, one in ((rows, row), (texts, text), (ids, identity)):
-            column.append(one)
+        rows.append(row)
+        texts.append(text)
+        ids.append(identity)
         size += len(text) + _RECORD_BYTES
         if size >= limits.BATCH_BYTES:
             yield batch()
