@@ -18,6 +18,7 @@ from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_bags, hash_values
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.readers.values import KINDS, holds_strings, kinds_of, n_given
+from streaming_jsmf.linalg.csr import count_columns
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
 #: piece, its unit, and its row in the unit.
@@ -25,7 +26,6 @@ KEY = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("order", "<u8"), ("ordinal", "<i8"), ("unit", "<i8"), ("row", "<i8")]
 )
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -60,8 +60,7 @@ class PieceWriter:
     def add(self, unit: int, batch: SourceBatch) -> None:
         """Add a batch of the unit with number ``unit``."""
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
-        np.add.at(self._document_frequency, codes, 1)
-        np.add.at(self._term_count, codes, batch.counts.astype(np.float64))
+        count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
         self._add_kinds(batch)
         if self._spill:
@@ -125,7 +124,7 @@ class PieceWriter:
                 keys["order"] = np.asarray(batch.document_id).view(np.uint64) ^ np.uint64(1 << 63)
             else:
                 keys["order"] = identities["high"]
-        keys["high"], keys["low"] = hash_bags(batch.indptr, self._hashes[codes], batch.counts).T
+        keys["high"], keys["low"] = hash_bags(batch.indptr, codes, batch.counts, self._hashes).T
         # Empty documents are not repeats of each other.
         self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
 
@@ -162,14 +161,16 @@ class PieceWriter:
             if self._stream is not None:
                 self._stream.close()
             self._schema = record.schema
-            self._stream = pa.ipc.new_stream(self._file, record.schema, options=_OPTIONS)
+            # Compression would cost more than writing and reading the file.
+            self._stream = pa.ipc.new_stream(self._file, record.schema)
         self._stream.write_batch(record)
 
 
 def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
     """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
     path = stem.with_suffix(".bags")
-    with _own_file(path), pa.memory_map(str(path)) as file:
+    # Not memory-mapped: pages of the whole file would count as memory of the process.
+    with _own_file(path), pa.OSFile(str(path)) as file:
         for record in _records(file):
             codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)
