@@ -23,6 +23,10 @@ SOURCE = str(Path(streaming_jsmf.__file__).parents[1])
 
 Process = subprocess.Popen[str]
 
+# A shell ignores SIGINT in what it starts in the background, and children would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "streaming_jsmf", *map(str, arguments)]

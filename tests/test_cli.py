@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import distributed  # noqa: F401  (its settings exist once it is imported)
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import distributed  # noqa: F401  (its settings exist once it is imported)
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -309,8 +310,8 @@ def test_other_settings_are_refused(changes: dict[str, Any], named: str, interru
 
 
 def test_work_of_another_layout_is_refused(interrupted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.plan.LAYOUT", 3)
-    with pytest.raises(SettingsMismatchError, match="differs in layout: stored 2, asked 3;"):
+    monkeypatch.setattr("streaming_jsmf.ingestion.plan.LAYOUT", 4)
+    with pytest.raises(SettingsMismatchError, match="differs in layout: stored 3, asked 4;"):
         interrupted()
 
 

@@ -1,4 +1,4 @@
-"""JSON files: an object on each line, or one array of objects; values within objects."""
+"""JSON files: an object on each line, or one array of objects; values within objects, and names that appear late."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion import read, work
+from streaming_jsmf.ingestion.readers import limits, text
 from tests.test_in_memory import TEXTS
 
 ROWS: list[dict[str, Any]] = [
     {
-        "content": {"body": f'{text} [brackets], {{braces}} "quotes" \\ end', "tags": ["a", "b"]},
+        "content": {"body": f'{one} [brackets], {{braces}} "quotes" \\ end', "tags": ["a", "b"]},
         "meta": {"year": 1990 + number % 4, "who": {"name": f"n{number}"}} if number % 5 else None,
         "id": number,
     }
-    for number, text in enumerate(TEXTS)
+    for number, one in enumerate(TEXTS)
 ]
 NESTED: dict[str, Any] = {"text": "content.body", "metadata": ["meta.year", "meta.who.name"]}
 
@@ -89,3 +92,98 @@ def test_a_missing_nested_name(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
     with pytest.raises(sj.InputError, match=r"no column 'content\.bodx'"):
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus", text="content.bodx")
+
+
+#: Names in records from the given one on, their values, their type in the corpus, and what is stored.
+LATE: dict[str, tuple[int, Any, Any, Any]] = {
+    "score": (100, 7, pa.int64(), 7),
+    "note": (20, "seen", pa.string(), "seen"),
+    "tags": (149, ["a", 1], pa.string(), '["a", 1]'),
+    "nothing": (140, None, pa.string(), None),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("small", [False, True], ids=["one batch", "many batches and pieces"])
+def test_names_that_appear_late_become_columns(
+    small: bool, files: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "SAMPLE_RECORDS", 5)
+    if small:
+        monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
+        monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+        monkeypatch.setattr(read, "TOKENS_PER_SHARD", 300)
+    rows = [
+        {"text": one, "year": 1990, **{name: v for name, (first, v, *_) in LATE.items() if i >= first}}
+        for i, one in enumerate(TEXTS)
+    ]
+    for number in range(files):
+        part = rows[len(rows) * number // files : len(rows) * (number + 1) // files]
+        lines = "".join(json.dumps(row) + "\n" for row in part)
+        (tmp_path / f"{number}.jsonl").write_text(lines, encoding="utf-8")
+    options = {"scheduler": "threads", "workers": workers, "tokens_per_shard": 300 if small else None}
+    table = table_of(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus", **options)
+    assert set(table.column_names) == {"ids", "counts", "document_id", "year", "excerpt", *LATE}
+    for name, (first, _, kind, stored) in LATE.items():
+        assert table.column(name).type == kind
+        assert table.column(name).to_pylist() == [None] * first + [stored] * (len(rows) - first)
+    assert table.column("year").to_pylist() == [1990] * len(rows)
+    assert None not in table.column("excerpt").to_pylist()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_that_only_a_later_file_has(suffix: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    half = len(TEXTS) // 2
+    tables = pa.table({"text": TEXTS[:half]}), pa.table({"text": TEXTS[half:], "n": range(len(TEXTS) - half)})
+    for number, table in enumerate(tables):
+        write = pq.write_table if suffix == "parquet" else csv.write_csv
+        write(table, source / f"{number}.{suffix}")
+    found = table_of(source, tmp_path / "corpus").column("n")
+    assert found.to_pylist() == [None] * half + list(range(len(TEXTS) - half))
+
+
+def test_a_late_excerpt_stands_for_the_beginning_of_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "SAMPLE_RECORDS", 5)
+    rows = [{"text": one, **({"excerpt": "mine"} if i == 70 else {})} for i, one in enumerate(TEXTS)]
+    (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
+    found = table_of(tmp_path / "a.json", tmp_path / "corpus").column("excerpt").to_pylist()
+    assert found == [*TEXTS[:70], "mine", *TEXTS[71:]]
+    none = table_of(tmp_path / "a.json", tmp_path / "without", excerpt=0).column("excerpt").to_pylist()
+    assert none == [None] * 70 + ["mine"] + [None] * (len(TEXTS) - 71)
+
+
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [
+        ({"ids": 1}, r"line 71: 'ids' has a name that a corpus needs for itself; .*; correct the record"),
+        ({"\ud800": 1}, r"line 71: the name '\\ud800' is not UTF-8; correct the record"),
+        ({f"k{i}": 1 for i in range(201)}, r"more than 200 names .*, such as k0, k1, k2; .* metadata"),
+    ],
+    ids=["reserved", "not UTF-8", "many"],
+)
+def test_late_names_that_cannot_be_columns(
+    late: dict[str, int], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "SAMPLE_RECORDS", 5)
+    rows = [{"text": one, **(late if i == 70 else {})} for i, one in enumerate(TEXTS)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(sj.InputError, match=said):
+        table_of(tmp_path / "a.jsonl", tmp_path / "corpus")
+    kept = table_of(tmp_path / "a.jsonl", tmp_path / "corpus", metadata=[])
+    assert kept.column_names == ["ids", "counts", "document_id", "excerpt"], "only what is asked for"
+
+
+def test_late_names_of_many_files_are_limited_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        rows = [{"text": one, **{f"{number}-{i % 90}": i}} for i, one in enumerate(TEXTS)]
+        (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(text, "SAMPLE_RECORDS", 5)
+    with pytest.raises(sj.InputError, match="more than 200 names"):
+        table_of(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus")

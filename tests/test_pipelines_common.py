@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
+import shutil
 from pathlib import Path
 
 import click
@@ -31,6 +33,24 @@ ALPHA0 = 1.5
 
 #: Steps of ``reference_stod.mixed``, as many as the package takes.
 MIXING_STEPS = 50
+
+
+def test_folders_that_vanish_do_not_disturb_the_provenance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions: list[dict[str, str]] = [{"code": name} for name in "abc"]
+    for name, version in zip("abc", versions, strict=True):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / provenance.COMPUTED_BY).write_text(json.dumps([version]))
+    scan = os.scandir
+
+    def removing(place: object) -> object:
+        if str(place) == str(tmp_path / "a"):
+            shutil.rmtree(tmp_path / "b")
+        return scan(place)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", removing)
+    assert provenance.record(tmp_path, [], {})["code"] == [versions[0], versions[2]]
 
 
 @pytest.mark.parametrize("module", [provenance, results, tables])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, map_shares, perplexity
-from streaming_jsmf.ingestion import hashing
+from streaming_jsmf.ingestion import hashing, write
 from streaming_jsmf.ingestion.tokens import boilerplate, lists, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled
@@ -200,11 +200,8 @@ def _split(_: int) -> tuple[Any, ...]:
 
 def _hashed(_: int) -> tuple[Any, ...]:
     starts, words, numbers = _counts(np.float64)
-    return (
-        starts.astype(np.int64),
-        np.stack([words, words + 1], 1).astype(np.uint64),
-        numbers.view(np.uint64),
-    )
+    hashes = np.arange(2 * N_WORDS, dtype=np.uint64).reshape(N_WORDS, 2)
+    return starts.astype(np.int64), words, numbers, hashes
 
 
 #: What the package calls; and what is called in those and has work arrays of its caller.
@@ -270,13 +267,20 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
     "marks of boilerplate": (boilerplate._marks, lambda _: _texts()),
-    "single spaces": (tokenizer._single_spaces, lambda _: _texts()),
+    "heads": (tokenizer._heads, lambda _: (*_texts(), 20)),
     "pieces of texts": (split._fill, _split),
     "table of pieces": (split._slots_of, lambda _: (np.arange(60, dtype=np.uint64), 128)),
     "words of pieces": (split._replace, _pieces),
     "hashes of numbers": (hashing._numbers, lambda _: (np.arange(60, dtype=np.uint64),)),
     "hashes of strings": (hashing._strings, lambda _: _texts()),
     "hashes of bags": (hashing._bags, _hashed),
+    "chosen words": (write._renamed, lambda _: (*_counts(), np.arange(N_WORDS, dtype=np.int32) % 7 - 1)),
+    "documents that stay": (write._chosen, lambda _: (*_counts(), np.arange(N_DOCUMENTS) % 3 > 0)),
+    "counts by column": (
+        csr.count_columns,
+        lambda _: (*_counts()[1:], *_zeros(N_WORDS, dtype=np.int64), *_zeros(N_WORDS)),
+    ),
+    "sort rows": (csr.sort_rows, lambda _: (*_counts(), N_WORDS)),
     "count codes": (lists._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
 }
 

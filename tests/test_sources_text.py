@@ -183,7 +183,7 @@ def test_parquet_files_with_more_columns_or_no_rows(tmp_path):
     more = {"n": pa.array([2], pa.int64()), "id": [7.5], "text": coded, "x": [1]}
     path = put_parquet(tmp_path / "c.parquet", more)
     read = Read(texts(first, path))
-    assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2]})
+    assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2], "id": ["7.5"], "x": ["1"]})
     empty = put_parquet(tmp_path / "d.parquet", pa.table({"text": ["a"], "n": [1]}).slice(1))
     assert Read(texts(first, empty)).words == ["a"]
 

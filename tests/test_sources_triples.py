@@ -426,6 +426,23 @@ def test_movielens_in_its_zip_with_titles_as_words(tmp_path, names, encoding):
     assert {batch.counts.dtype for batch in found.batches} == {np.dtype(np.int32)}
 
 
+def test_names_of_the_first_columns_are_enough(tmp_path):
+    put(tmp_path / "u.item", "1|Toy Story|1995|0|1\n2|Get Shorty|1995|1|0\n")
+    ratings = put(tmp_path / "u.data", "9\t1\t5\t0\n9\t2\t1\t0\n")
+    layout = {"delimiter": "\t", "header": False, "columns": ("user", "item", "rating", "time")}
+    named = {
+        "names": "u.item",
+        "names_delimiter": "|",
+        "names_header": False,
+        "names_columns": ("item", "name"),
+    }
+    source = ratings_source(ratings, **layout, **named)
+    assert read(source, tmp_path).documents == {9: {"Toy Story": 10, "Get Shorty": 2}}
+    put(tmp_path / "u.item", "1|Toy Story|1995\n2|Get|Shorty|1995\n")
+    with pytest.raises(InputError, match=r"u\.item: line 2: 4 fields, not 3; correct the line"):
+        read(source, tmp_path)
+
+
 def test_an_item_without_a_name_is_a_bad_record(tmp_path):
     path = zipped(tmp_path / "m.zip", ratings_text=RATINGS + "3::999::4::0\n")
     source = ratings_source(path, **NAMED)

@@ -11,12 +11,14 @@ import hashlib
 import inspect
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -106,8 +108,9 @@ def note_version(folder: Path) -> None:
 def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, Corpus]) -> dict[str, Any]:
     """Provenance of results in ``out``: where several versions of the code computed them, all are listed."""
     versions: list[Hashes] = []
-    for path in sorted(out.rglob(COMPUTED_BY)):
-        versions += [each for each in json.loads(path.read_text()) if each not in versions]
+    for path in _found(out):
+        with suppress(FileNotFoundError):
+            versions += [each for each in json.loads(path.read_text()) if each not in versions]
     script = _script()
     return {
         "command": _command(script),
@@ -118,6 +121,11 @@ def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, C
         "script": script_hashes(script) if script else {},
         "code": versions or [package_hashes()],
     }
+
+
+def _found(folder: Path) -> list[Path]:
+    """The files of versions in a folder; it is not an error if another command removes folders meanwhile."""
+    return sorted(Path(place) / COMPUTED_BY for place, _, names in os.walk(folder) if COMPUTED_BY in names)
 
 
 def _described(corpus: Corpus) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
 from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import sha256_of
 
 TOKENS_PER_SHARD = 20_000_000
@@ -81,9 +82,7 @@ class ShardWriter:
         Raises ``InputError`` if the columns or their types differ from those of the first batch.
         """
         self._check_schema(documents)
-        np.add.at(self.document_frequency, documents.ids, 1)
-        # np.add.at adds one count at a time: sums per batch would make rounding depend on the batches.
-        np.add.at(self.term_count, documents.ids, documents.counts.astype(np.float64))
+        count_columns(documents.ids, documents.counts, self.document_frequency, self.term_count)
         tokens = documents.tokens()
         start = 0
         while start < documents.n_documents:

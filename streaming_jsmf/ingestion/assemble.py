@@ -27,7 +27,7 @@ from streaming_jsmf.storage.paths import file_hashes
 WORK, CORPUS = "work", "corpus"
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = 2
+LAYOUT = 3
 
 _COUNTS = "counts.npz"
 

@@ -218,6 +218,10 @@ def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArra
 def _repeats_in(bucket: Mapping[int, NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
     pieces = np.repeat(list(bucket), [len(keys) for keys in bucket.values()])
     keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
+    # Nearly all keys are distinct, and equal ones have equal first halves.
+    high = np.sort(keys["high"])
+    shared = np.isin(keys["high"], high[1:][high[1:] == high[:-1]])
+    keys, pieces = keys[shared], pieces[shared]
     # Ties in order (no ids, or a repeated id) are resolved by piece, then by document.
     order = np.lexsort((keys["ordinal"], pieces, keys["order"], keys["low"], keys["high"]))
     keys, pieces = keys[order], pieces[order]

@@ -30,10 +30,11 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
     return hashes
 
 
-def hash_bags(indptr: NDArray[Any], words: NDArray[np.uint64], counts: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return (m, 2) hashes of bags, independent of word order; ``words`` are hashes (nonzeros, 2)."""
-    numbers = np.ascontiguousarray(counts, np.float64).view(np.uint64)
-    hashes: NDArray[np.uint64] = _bags(np.asarray(indptr, np.int64), words, numbers)
+def hash_bags(
+    indptr: NDArray[Any], codes: NDArray[Any], counts: NDArray[Any], words: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Return (m, 2) hashes of bags, independent of word order; ``words`` are the hashes of the codes, (words, 2)."""
+    hashes: NDArray[np.uint64] = _bags(np.asarray(indptr, np.int64), codes, counts, words)
     return hashes
 
 
@@ -59,14 +60,20 @@ def _strings(offsets: Any, data: Any) -> Any:
 
 
 @compiled(nogil=True)
-def _bags(indptr: Any, words: Any, counts: Any) -> Any:
-    """Sum a random number for each (word, count); ``counts`` are the bits of floats."""
+def _bags(indptr: Any, codes: Any, counts: Any, words: Any) -> Any:
+    """Sum a random number for each (word, bits of the count as a float)."""
     hashes = np.zeros((len(indptr) - 1, 2), np.uint64)
+    number = np.ones(1, np.float64)
+    bits = number.view(np.uint64)
+    weight = weight_of_one = _mix(bits[0])
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
-            weight = _mix(counts[k])
+            weight = weight_of_one
+            if counts[k] != 1:
+                number[0] = counts[k]
+                weight = _mix(bits[0])
             for j in range(2):
-                hashes[i, j] += _mix(words[k, j] ^ weight)
+                hashes[i, j] += _mix(words[codes[k], j] ^ weight)
     return hashes
 
 

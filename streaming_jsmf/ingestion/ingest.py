@@ -19,7 +19,7 @@ from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shard
 from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
-from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_kinds
+from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_columns
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
@@ -155,7 +155,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
     pieces, bad = read_source(ingest, executor)
-    ingest = with_kinds(ingest, pieces)
+    ingest = with_columns(ingest, pieces)
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: the source has no valid document")
     ingest = with_language(ingest, word_counts(ingest, pieces))

@@ -18,6 +18,7 @@ from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_bags, hash_values
 from streaming_jsmf.ingestion.readers.base import SourceBatch
 from streaming_jsmf.ingestion.readers.values import KINDS, holds_strings, kinds_of, n_given
+from streaming_jsmf.linalg.csr import count_columns
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
 #: piece, its unit, and its row in the unit.
@@ -25,7 +26,6 @@ KEY = np.dtype(
     [("high", "<u8"), ("low", "<u8"), ("order", "<u8"), ("ordinal", "<i8"), ("unit", "<i8"), ("row", "<i8")]
 )
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -41,23 +41,26 @@ class PieceWriter:
         self._open_vocabulary = n_words is None
         self._spill = spill
         self._first_order = first_order
+        self._file: Any = None
         self._stream: Any = None
+        self._schema: Any = None
         self._words = pa.array([], pa.string())
         self._hashes = hash_values(pa.array(np.arange(n_words or 0, dtype=np.int64)))
         self._document_frequency = np.zeros(n_words or 0, np.int64)
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
-        #: The kinds (``values.KINDS``) that all strings so far of a metadata column are, and how many there are.
+        #: The kinds (``values.KINDS``) that all strings so far of a metadata column are, how many there are, and the
+        #: number of documents in batches with the column.
         self.kinds: dict[str, list[str]] = {}
         self.strings: Counter[str] = Counter()
+        self.covered: Counter[str] = Counter()
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
     def add(self, unit: int, batch: SourceBatch) -> None:
         """Add a batch of the unit with number ``unit``."""
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
-        np.add.at(self._document_frequency, codes, 1)
-        np.add.at(self._term_count, codes, batch.counts.astype(np.float64))
+        count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
         self._add_kinds(batch)
         if self._spill:
@@ -86,9 +89,10 @@ class PieceWriter:
                 keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
 
     def abort(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        for opened in (self._stream, self._file):
+            if opened is not None:
+                opened.close()
+        self._stream = self._file = None
 
     def _codes(self, batch: SourceBatch) -> NDArray[np.int32]:
         """Map the codes of the batch to codes of the piece, adding new words."""
@@ -120,16 +124,16 @@ class PieceWriter:
                 keys["order"] = np.asarray(batch.document_id).view(np.uint64) ^ np.uint64(1 << 63)
             else:
                 keys["order"] = identities["high"]
-        keys["high"], keys["low"] = hash_bags(batch.indptr, self._hashes[codes], batch.counts).T
+        keys["high"], keys["low"] = hash_bags(batch.indptr, codes, batch.counts, self._hashes).T
         # Empty documents are not repeats of each other.
         self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
 
     def _add_kinds(self, batch: SourceBatch) -> None:
         for name, values in batch.metadata.items():
-            # Texts are not parsed.
-            if name == EXCERPT or not holds_strings(values.type):
+            if not holds_strings(values.type):
                 continue
-            before = self.kinds.get(name, list(KINDS))
+            self.covered[name] += batch.n_documents
+            before = self.kinds.get(name, [] if name == EXCERPT else list(KINDS))  # texts are not parsed
             known = batch.kinds.get(name)
             if known is None:
                 self.kinds[name] = before and kinds_of(values, before)
@@ -150,16 +154,24 @@ class PieceWriter:
             columns["document_id"] = batch.document_id
         columns.update({f"{_METADATA}{name}": array for name, array in batch.metadata.items()})
         record = pa.record_batch(columns)
-        if self._stream is None:
-            self._stream = pa.ipc.new_stream(self._stem.with_suffix(".bags"), record.schema, options=_OPTIONS)
+        if self._file is None:
+            self._file = pa.OSFile(str(self._stem.with_suffix(".bags")), "wb")
+        if record.schema != self._schema:
+            # The file has a stream for each run of batches with the same columns.
+            if self._stream is not None:
+                self._stream.close()
+            self._schema = record.schema
+            # Compression would cost more than writing and reading the file.
+            self._stream = pa.ipc.new_stream(self._file, record.schema)
         self._stream.write_batch(record)
 
 
 def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
     """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
     path = stem.with_suffix(".bags")
-    with _own_file(path), pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        for record in stream:
+    # Not memory-mapped: pages of the whole file would count as memory of the process.
+    with _own_file(path), pa.OSFile(str(path)) as file:
+        for record in _records(file):
             codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)
             batch = SourceBatch(
@@ -175,6 +187,13 @@ def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
                 },
             )
             yield record.column("unit")[0].as_py(), batch
+
+
+def _records(file: Any) -> Iterator[Any]:
+    """Yield the record batches of all streams of a file."""
+    while file.tell() < file.size():
+        with pa.ipc.open_stream(file) as stream:
+            yield from stream
 
 
 def write_table(path: Path, table: Any) -> None:

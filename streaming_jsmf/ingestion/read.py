@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, read_bags
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
-from streaming_jsmf.ingestion.readers.values import KINDS, listed
+from streaming_jsmf.ingestion.readers.values import KINDS, listed, require_few
 from streaming_jsmf.ingestion.work import Group, Ingest, Piece, group_units
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
@@ -61,16 +62,22 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
     return pieces, sum(record["bad"] for record in (*read, *records))
 
 
-def with_kinds(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
-    """Return the ingest with the kind of each metadata column of strings that all are numbers, dates or times.
+def with_columns(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
+    """Return the ingest with its partial columns, and the kind of each column of strings that has one.
 
-    A column that the corpus of the vocabulary has as well gets its kind there, if all values have it.
+    A column that the corpus of the vocabulary has as well gets its kind there, if all values have it. Raises
+    ``InputError`` if there are too many partial columns.
     """
     common: dict[str, tuple[set[str], int]] = {}
+    covered: Counter[str] = Counter()
     for piece in pieces:
-        for name, (own, number) in piece.metadata.items():
+        for name, (own, number, documents) in piece.metadata.items():
             before, total = common.get(name, (set(KINDS), 0))
             common[name] = before & set(own), total + number
+            covered[name] += documents
+    n_documents = sum(piece.documents for piece in pieces)
+    partial = tuple(name for name, documents in covered.items() if documents < n_documents)
+    require_few(partial)
     kinds: dict[str, str] = {}
     notes = []
     for name, (found, number) in common.items():
@@ -87,7 +94,7 @@ def with_kinds(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
             )
     if notes:
         logger.info("%s", listed(notes))
-    return replace(ingest, kinds=kinds)
+    return replace(ingest, kinds=kinds, partial=partial)
 
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBatch]]:
@@ -133,7 +140,10 @@ def read_group(ingest: Ingest, group: Group) -> Record:
             "documents": writer.documents,
             "nonzeros": writer.nonzeros,
             "tokens": writer.tokens,
-            "metadata": {name: (kinds, writer.strings[name]) for name, kinds in writer.kinds.items()},
+            "metadata": {
+                name: (kinds, writer.strings[name], writer.covered[name])
+                for name, kinds in writer.kinds.items()
+            },
         }
         for writer in _written_pieces(ingest, group.index, batches)
     ]

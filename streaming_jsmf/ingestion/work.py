@@ -57,7 +57,8 @@ class Group:
 class Piece:
     """Documents of a group that become shards together; ``number`` counts within the group and ``index`` over all.
 
-    ``metadata`` has the kinds (``readers.values.KINDS``) of all strings of a column, and how many strings there are.
+    ``metadata`` has, for each column of strings, the kinds (``readers.values.KINDS``) of all strings, how many strings
+    there are, and the number of documents in batches with the column.
     """
 
     index: int
@@ -66,7 +67,7 @@ class Piece:
     documents: int
     nonzeros: int
     tokens: float
-    metadata: Mapping[str, tuple[Sequence[str], int]]
+    metadata: Mapping[str, tuple[Sequence[str], int, int]]
 
     @property
     def size(self) -> int:
@@ -124,6 +125,8 @@ class Ingest:
         Kinds (``readers.values.KINDS``) of the metadata columns of the corpus of the vocabulary, "" for strings.
     kinds
         Kinds that metadata columns of strings get in the shards, known after the first pass.
+    partial
+        Metadata columns that some batches lack, in order of appearance, known after the first pass.
     """
 
     source: Any
@@ -138,6 +141,7 @@ class Ingest:
     buckets: int = 0
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
 
     @property
     def rereads(self) -> bool:

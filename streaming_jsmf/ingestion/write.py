@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import Curation
-from streaming_jsmf.corpus.records import Counts, Documents
+from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError, StoreError
@@ -29,11 +28,14 @@ from streaming_jsmf.ingestion.readers.values import as_kind
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.csr import sort_rows
 
 WRITE, RENUMBER = "write", "renumber"
 
 #: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
+DISTINCT, TOKENS = STEPS.index("min_distinct_words"), STEPS.index("min_tokens")
 
 
 def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
@@ -63,12 +65,13 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
             steps = np.zeros(batch.n_documents, np.int8)
             for step, ordinals in repeats.items():
                 steps[in_batch(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
-            ids, rows = new_ids[batch.codes], np.repeat(np.arange(batch.n_documents), np.diff(batch.indptr))
-            lengths = _mark_short(steps, rows[ids >= 0], batch.counts[ids >= 0], ingest.curation)
+            ids, distinct, lengths = _renamed(batch.indptr, batch.codes, batch.counts, new_ids)
+            steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
+            steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
-            batch = replace(batch, metadata=_typed(ingest, batch.metadata))
-            kept = _kept_documents(batch, ids, rows, steps == 0, int(first_rows[unit]))
+            batch = replace(batch, metadata=_typed(ingest, batch))
+            kept = _kept_documents(batch, ids, n_words, steps == 0, int(first_rows[unit]))
             if kept.n_documents:
                 writer.write(kept)
             ordinal += batch.n_documents
@@ -104,18 +107,21 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
-def _typed(ingest: Ingest, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the columns of strings that hold numbers, dates or times."""
+def _typed(ingest: Ingest, batch: SourceBatch) -> dict[str, Any]:
+    """The metadata, with partial columns last and strings that are numbers, dates or times converted."""
+    columns = {name: column for name, column in batch.metadata.items() if name not in ingest.partial}
+    for name in ingest.partial:
+        columns[name] = batch.metadata.get(name, pa.nulls(batch.n_documents, pa.string()))
     return {
         name: as_kind(column, ingest.kinds[name]) if name in ingest.kinds else column
-        for name, column in metadata.items()
+        for name, column in columns.items()
     }
 
 
 def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
     """New word id by code, -1 for dropped words, and the number of chosen words."""
     if ingest.n_words is not None:
-        known: NDArray[np.int32] = np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r")
+        known: NDArray[np.int32] = np.asarray(np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r"))
         return known, int(known.max()) + 1
     chosen = read_table(ingest.folder.root / "vocabulary.arrow").column("word").combine_chunks()
     table = read_table(ingest.stem(piece).with_suffix(".words"))
@@ -125,42 +131,56 @@ def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
     return new_ids, len(chosen)
 
 
-def _mark_short(
-    steps: NDArray[np.int8], rows: NDArray[np.int64], counts: Counts, curation: Curation
-) -> NDArray[Any]:
-    """Mark documents that are too short in ``steps``; return the tokens of each. ``rows`` belong to ``counts``."""
-    distinct = np.bincount(rows, minlength=len(steps))
-    tokens = np.bincount(rows, weights=counts, minlength=len(steps))
-    steps[(steps == 0) & (distinct < curation.min_distinct_words)] = STEPS.index("min_distinct_words")
-    steps[(steps == 0) & (tokens < curation.min_tokens)] = STEPS.index("min_tokens")
-    return tokens
+@compiled(nogil=True)
+def _renamed(indptr: Any, codes: Any, counts: Any, new_ids: Any) -> Any:
+    """Return the new ids of the codes, and the number of chosen words and their tokens in each document."""
+    ids = np.empty(len(codes), np.int32)
+    distinct, tokens = np.zeros(len(indptr) - 1, np.int64), np.zeros(len(indptr) - 1)
+    for m in range(len(indptr) - 1):
+        number, total = 0, 0.0
+        for k in range(indptr[m], indptr[m + 1]):
+            ids[k] = new_ids[codes[k]]
+            if ids[k] >= 0:
+                number += 1
+                total += counts[k]
+        distinct[m], tokens[m] = number, total
+    return ids, distinct, tokens
+
+
+@compiled(nogil=True)
+def _chosen(indptr: Any, ids: Any, counts: Any, stays: Any) -> Any:
+    """Return indptr, ids and counts of the documents that stay, and whether ids ascend within documents."""
+    ends, words, kept = np.zeros(stays.sum() + 1, np.int64), np.empty_like(ids), np.empty_like(counts)
+    n, used, ascend = 0, 0, True
+    for m in range(len(indptr) - 1):
+        if not stays[m]:
+            continue
+        before = -1
+        for k in range(indptr[m], indptr[m + 1]):
+            if ids[k] >= 0:
+                ascend &= before < ids[k]
+                before = ids[k]
+                words[used], kept[used] = before, counts[k]
+                used += 1
+        n += 1
+        ends[n] = used
+    return ends, words[:used], kept[:used], ascend
 
 
 def _kept_documents(
-    batch: SourceBatch,
-    ids: NDArray[np.int32],
-    rows: NDArray[np.int64],
-    stays: NDArray[np.bool_],
-    first_row: int,
+    batch: SourceBatch, ids: NDArray[np.int32], n_words: int, stays: NDArray[np.bool_], first_row: int
 ) -> Documents:
-    """Kept documents with kept words, sorted by new id; ``ids`` and ``rows`` have one entry per nonzero."""
-    kept = (ids >= 0) & stays[rows]
-    rows, ids, counts = rows[kept], ids[kept], batch.counts[kept]
-    keys = (rows << 32) | ids
-    if not bool((keys[1:] > keys[:-1]).all()):
-        order = np.argsort(keys)
-        ids, counts = ids[order], counts[order]
-    lengths = np.bincount(rows, minlength=batch.n_documents)[stays]
+    """Kept documents with kept words, sorted by new id; ``ids`` are those of the codes."""
+    indptr, words, counts, ascend = _chosen(batch.indptr, ids, batch.counts, stays)
+    if not ascend:
+        words, counts = sort_rows(indptr, words, counts, n_words)
     mask = pa.array(stays)
     identity = batch.document_id
     if identity is None:
         identity = pa.array(first_row + np.asarray(batch.rows, np.int64))
+    columns = batch.metadata.items()
     return Documents(
-        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        ids,
-        counts,
-        identity.filter(mask),
-        {name: column.filter(mask) for name, column in batch.metadata.items()},
+        indptr, words, counts, identity.filter(mask), {name: each.filter(mask) for name, each in columns}
     )
 
 

@@ -16,7 +16,9 @@ from multiprocessing import resource_tracker
 from typing import Any
 from urllib.parse import urlsplit
 
-import dask
+import dask.local
+import dask.multiprocessing
+import dask.threaded
 from dask.delayed import Delayed
 from dask.utils import format_bytes
 
@@ -129,23 +131,23 @@ class Execution(ExecutionOptions):
 
     def _tasks_at_once(self, arguments: Mapping[str, Any]) -> int:
         """On a cluster, its worker threads or ``workers`` if more, since a growing cluster has few threads at first."""
-        if isinstance(arguments["scheduler"], str):
+        if self.scheduler in LOCAL_SCHEDULERS:
             return self.concurrency
         return max(self.workers or 1, worker_threads(arguments["scheduler"]))
 
     @contextmanager
     def _arguments(self) -> Iterator[dict[str, Any]]:
-        """Yield the keyword arguments of ``dask.compute``."""
+        """Yield the keyword arguments of ``dask.compute``; for the name of a scheduler, Dask imports distributed."""
         if self.scheduler == "synchronous":
-            yield {"scheduler": "synchronous"}
+            yield {"scheduler": dask.local.get_sync}
         elif self.scheduler == "threads":
             with _ended(ThreadPoolExecutor(self.concurrency, thread_name_prefix="scan")) as pool:
-                yield {"scheduler": "threads", "pool": pool}
+                yield {"scheduler": dask.threaded.get, "pool": pool}
         elif self.scheduler == "processes":
             workers = ProcessPoolExecutor(self.concurrency, _Processes(), _follow_the_parent)
             with _lost_processes_in_one_line(), _ended(workers) as pool:
                 # A task is a whole partition, so larger batches would leave other processes idle.
-                yield {"scheduler": "processes", "pool": pool, "chunksize": 1}
+                yield {"scheduler": dask.multiprocessing.get, "pool": pool, "chunksize": 1}
         else:
             with self._client() as client, reported(client, self.performance_report):
                 yield {"scheduler": client}

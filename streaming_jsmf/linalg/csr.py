@@ -152,3 +152,43 @@ def add_transposed(
             value, word = values[k], words[k]
             for column in range(columns):
                 out[word, column] += value * rows[row, column]
+
+
+@compiled(nogil=True)
+def count_columns(
+    columns: NDArray[Any], counts: NDArray[Any], frequency: NDArray[Any], total: Floats
+) -> None:
+    """Add the entries of a CSR matrix to the number and the sum of each column, both (columns,).
+
+    Counts are added one at a time: sums per batch would make rounding depend on the batches.
+    """
+    for k in range(columns.size):
+        frequency[columns[k]] += 1
+        total[columns[k]] += counts[k]
+
+
+@compiled(nogil=True)
+def sort_rows(
+    indptr: NDArray[Any], columns: NDArray[Any], counts: NDArray[Any], n_columns: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Columns and counts with ascending columns in each row, by transposing twice; columns of a row are distinct."""
+    places = np.zeros(n_columns + 1, np.int64)
+    for k in range(columns.size):
+        places[columns[k] + 1] += 1
+    places = np.cumsum(places)
+    rows, held = np.empty(columns.size, np.int32), np.empty_like(counts)
+    for row in range(indptr.size - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            place = places[columns[k]]
+            rows[place], held[place] = row, counts[k]
+            places[columns[k]] += 1
+    # Each place is now the end of its column.
+    ends, k = indptr[:-1].copy(), 0
+    by_column, sorted_counts = np.empty_like(columns), np.empty_like(counts)
+    for column in range(n_columns):
+        while k < places[column]:
+            place = ends[rows[k]]
+            by_column[place], sorted_counts[place] = column, held[k]
+            ends[rows[k]] += 1
+            k += 1
+    return by_column, sorted_counts

@@ -70,8 +70,9 @@ class SourceBatch:
     document_id
         Arrow array of m int64 or strings without nulls; None if the source has no ids.
     metadata
-        Arrow arrays of length m by column name; names and types are the same in all batches of a source. Columns of
-        strings get their type at the end, when all values are known.
+        Arrow arrays of length m by column name; types, and names of other columns than strings, are the same in all
+        batches of a source. Columns of strings get their type at the end, when all values are known; they are null
+        where a batch lacks them.
     dictionary
         Arrow array of distinct strings, or None.
     kinds

@@ -19,6 +19,8 @@ LARGEST_FILE = 256 << 20
 LARGEST_TAR_HEADER = 1 << 20
 #: Bytes of a file of names, which is read whole.
 LARGEST_NAMES = 64 << 20
+#: Columns of metadata that the first records of a source lack. Values as names would need one column for each record.
+LATE_COLUMNS = 200
 #: Bytes of the small arrays of a matrix (shape and format), which are read whole.
 LARGEST_SCALAR = 4096
 #: Maximum compression ratio; deflate reaches 1032 on zeros.

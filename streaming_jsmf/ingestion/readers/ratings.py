@@ -37,6 +37,8 @@ class RatingsOptions(Delimited):
     names
         Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses the
         items as words.
+    names_columns
+        The first fields of each line of a file of names without a header; all lines have the same number of fields.
     """
 
     user: str = "user"
@@ -64,8 +66,8 @@ class RatingsOptions(Delimited):
             raise ValueError(f"names_encoding {self.names_encoding} is not known") from error
         if self.names is not None and self.names_header == bool(self.names_columns):
             raise ValueError(
-                "names_columns names the fields of a file of names without a header, such as item,name; give it with "
-                "names_header=false, and only then"
+                "names_columns names the first fields of a file of names without a header, such as item,name; give it "
+                "with names_header=false, and only then"
             )
         return self
 
@@ -146,6 +148,7 @@ def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str,
         quote=options.quote,
     )
     columns: Sequence[str] = layout.columns
+    width = 0
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         line = line.removesuffix(b"\r")
@@ -153,11 +156,13 @@ def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str,
             continue
         try:
             fields = layout.split(line, options.names_encoding)
+            # A name that contains the delimiter makes its line wider than the first one.
+            width = width or max(len(fields), len(columns))
             if not columns:
                 columns = fields
                 continue
-            if len(fields) != len(columns):
-                raise BadValue(f"{len(fields)} fields, not {len(columns)}")
+            if len(fields) != width:
+                raise BadValue(f"{len(fields)} fields, not {width}")
             require_columns([item, name], columns)
             key, value = fields[columns.index(item)], fields[columns.index(name)].strip()
             if not key or not value:

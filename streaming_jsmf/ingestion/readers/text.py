@@ -89,7 +89,10 @@ _LARGEST_ID = 2**63 - 1
 
 
 class TextSource(RecordFiles, Source):
-    """Reader "text": each record of a Parquet, JSON or CSV file (by suffix) is a document; columns must match."""
+    """Reader "text": each record of a Parquet, JSON or CSV file (by suffix) is a document.
+
+    All files have the columns of the first one; names that only later records or files have become columns of strings.
+    """
 
     reader = "text"
     options_type = TextOptions
@@ -145,6 +148,7 @@ class TextSource(RecordFiles, Source):
                 raise UnreadableError(
                     f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
                 )
+            columns = replace(columns, metadata={**columns.metadata, **self._later(file.schema_arrow.names)})
             for first, encoded in parquet_batches(file, unit, columns.names):
                 batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in columns.names})
                 batch, rows = drop_bad_rows(batch, _bad_rows(batch, columns), first, bad)
@@ -156,8 +160,17 @@ class TextSource(RecordFiles, Source):
                 }
                 yield bag_tokens(tokens, rows, ids, metadata)
 
+    def _later(self, names: Sequence[str]) -> dict[str, Any]:
+        """The metadata columns of a file that the first file lacks. Raises UnreadableError if a name cannot be used."""
+        try:
+            later = [name for name in names if self.columns.keeps(name) and name not in self.columns.metadata]
+        except BadValue as error:
+            raise UnreadableError(str(error)) from error
+        require_columns(later, names)
+        return dict.fromkeys(later, pa.string())
+
     def _read_json(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
-        def parse(line: bytes) -> tuple[str, Any, list[Any]] | None:
+        def parse(line: bytes) -> tuple[str, Any, dict[str, Any]] | None:
             if not line.removeprefix(BYTE_ORDER_MARK).strip():
                 return None
             return _values(_json_object(line, self.options), self.columns)
@@ -171,6 +184,7 @@ class TextSource(RecordFiles, Source):
         line = 0
         with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
             require_columns(columns.names, header)
+            self._later(header)
             while True:
                 fields: Sequence[str] = ()
                 try:
@@ -208,7 +222,8 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
     if is_parquet(path):
         with open_parquet_source(path) as file:
             schema = file.schema_arrow
-        return _typed(schema, options.text, *choose_columns(schema.names, options))
+        found = _typed(schema, options.text, *choose_columns(schema.names, options))
+        return replace(found, extensible=options.metadata == "all")
     suffix = bare_suffix(path)
     if suffix in JSON_SUFFIXES:
         return _json_columns(path, options)
@@ -221,8 +236,9 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
         )
     with _open_csv(path, delimiter, options.encoding) as (header, _):
         id_name, kept = choose_columns(header, options)
+    id_type = pa.string() if id_name else None
     return TextColumns(
-        options.text, id_name, pa.string() if id_name else None, dict.fromkeys(kept, pa.string())
+        options.text, id_name, id_type, dict.fromkeys(kept, pa.string()), options.metadata == "all"
     )
 
 
@@ -296,7 +312,9 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
         raise UnreadableError(f"it holds no JSON objects, one per line ({reason or EMPTY})")
     id_name, kept = choose_columns(list(kinds), options)
     id_type = None if id_name is None else (pa.int64() if kinds[id_name] <= {int} else pa.string())
-    return TextColumns(options.text, id_name, id_type, dict.fromkeys(kept, pa.string()))
+    return TextColumns(
+        options.text, id_name, id_type, dict.fromkeys(kept, pa.string()), options.metadata == "all"
+    )
 
 
 def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
@@ -309,7 +327,7 @@ def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
     return options.flattened(value)
 
 
-def _values(record: Mapping[str, Any], columns: TextColumns) -> tuple[str, Any, list[Any]]:
+def _values(record: Mapping[str, Any], columns: TextColumns) -> tuple[str, Any, dict[str, Any]]:
     """Return text, id and metadata of a record."""
     text = record.get(columns.text)
     if text is None:
@@ -322,7 +340,11 @@ def _values(record: Mapping[str, Any], columns: TextColumns) -> tuple[str, Any, 
         identity = _json_id(columns.id, record.get(columns.id), columns.id_type)
         if identity is None:
             raise BadValue(f"{columns.id} is null")
-    return text, identity, [_json_text(name, record.get(name)) for name in columns.metadata]
+    return (
+        text,
+        identity,
+        {name: _json_text(name, value) for name, value in record.items() if columns.keeps(name)},
+    )
 
 
 def _json_text(name: str, value: Any) -> Any:
@@ -365,7 +387,7 @@ def _bounded_lines(text: io.TextIOWrapper) -> Iterator[str]:
 
 def _csv_values(
     header: Sequence[str], fields: Sequence[str], columns: TextColumns
-) -> tuple[str, Any, list[Any]]:
+) -> tuple[str, Any, dict[str, Any]]:
     if len(fields) != len(header):
         raise BadValue(f"the record has {len(fields)} fields, the header {len(header)}")
     try:

@@ -128,7 +128,8 @@ class TextFilesSource(Source):
                     continue
                 label = PurePosixPath(name).parent.name
                 found = re.search(self.options.name_pattern or "", name)
-                yield row, text, name, [label, *(found[group] if found else None for group in groups)]
+                named = {group: found[group] if found else None for group in groups}
+                yield row, text, name, {"label": label, **named}
         except UnreadableError as error:
             bad.refuse(row + 1, str(error))
             return

@@ -8,19 +8,29 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.lines import read_lines
-from streaming_jsmf.ingestion.readers.values import as_texts, holds_strings, is_utf8, require_columns
+from streaming_jsmf.ingestion.readers.values import (
+    as_texts,
+    holds_strings,
+    is_utf8,
+    require_columns,
+    require_few,
+)
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
+_RESERVED = (
+    "has a name that a corpus needs for itself; choose the columns to keep with metadata=A,B or rename it"
+)
 _ID_NAMES = ("document_id", "doc_id", "id")
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
 
@@ -113,16 +123,32 @@ class TextOptions(TokenOptions):
 
 @dataclass(frozen=True)
 class TextColumns:
-    """Columns of all files of a source: text, id (or None), id type (int64 or string), and types of the metadata."""
+    """Columns of a source: text, id (or None), id type (int64 or string), and types of the metadata of all files.
+
+    ``extensible`` says that names that the first records or the first file lack become columns of strings as well.
+    """
 
     text: str
     id: str | None
     id_type: Any
     metadata: Mapping[str, Any]
+    extensible: bool = False
 
     @property
     def names(self) -> list[str]:
         return [self.text, *([self.id] if self.id else []), *self.metadata]
+
+    def keeps(self, name: str) -> bool:
+        """Return whether a value is metadata. Raises BadValue if a later name cannot be that of a column."""
+        if name in self.metadata:
+            return True
+        if not self.extensible or name in (self.text, self.id):
+            return False
+        if name in RESERVED_NAMES:
+            raise BadValue(f"{name!r} {_RESERVED}")
+        if not is_utf8(name):
+            raise BadValue(f"the name {name!a} is not UTF-8")
+        return True
 
 
 def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
@@ -134,10 +160,7 @@ def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | No
     kept = [name for name in names if (options.metadata == "all" or name in asked) and name not in used]
     for name in RESERVED_NAMES:
         if name in kept:
-            raise UnreadableError(
-                f"column {name!r} has a name that a corpus needs for itself; choose the columns to keep "
-                "with metadata=A,B or rename it"
-            )
+            raise UnreadableError(f"column {name!r} {_RESERVED}")
     for name in dict.fromkeys([*used, *kept]):
         problem = "" if is_utf8(name) else f"the name {name!a} is not UTF-8; rename it"
         if names.count(name) > 1:
@@ -177,38 +200,55 @@ def bag_tokens(
     found = metadata or {}
     columns = {name: values for name, (values, _) in found.items()}
     if tokens.excerpts is not None:
-        columns.setdefault(EXCERPT, tokens.excerpts)  # a column of the source with this name stays
+        given = columns.get(EXCERPT, pa.nulls(len(rows), pa.string()))
+        # A column of the source with this name stays.
+        columns[EXCERPT] = pc.coalesce(given, tokens.excerpts) if given.type == pa.string() else given
     kinds = {name: kinds for name, (_, kinds) in found.items() if kinds is not None}
     return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
 
 
-#: Row, text, id, and metadata in column order (values of JSON, which become strings).
-Record = tuple[int, str, Any, Sequence[Any]]
+#: Row, text, id, and metadata by name (values of JSON, which become strings).
+Record = tuple[int, str, Any, Mapping[str, Any]]
 
 
 def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Tokenize) -> Iterator[SourceBatch]:
-    """Collect single records into batches of about ``BATCH_BYTES`` of text."""
+    """Collect single records into batches of about ``BATCH_BYTES`` of text; missing metadata are null.
+
+    Columns that ``columns`` lacks follow in order of appearance. Raises InputError if there are too many of them.
+    """
     # Values by column, because a list of many records slows the garbage collector.
-    held: list[list[Any]] = [[] for _ in range(3 + len(columns.metadata))]
+    rows: list[int] = []
+    texts: list[str] = []
+    ids: list[Any] = []
+    held: dict[str, list[Any]] = {name: [] for name in columns.metadata}
     size = 0
 
     def batch() -> SourceBatch:
-        rows, texts, ids, *metadata = held
+        for values in held.values():
+            values += [None] * (len(rows) - len(values))
         return bag_tokens(
             tokenize(pa.array(texts, pa.string())),
             np.array(rows, np.int64),
             pa.array(ids, columns.id_type) if columns.id else None,
-            {name: as_texts(values) for name, values in zip(columns.metadata, metadata, strict=True)},
+            {name: as_texts(values) for name, values in held.items()},
         )
 
     for row, text, identity, metadata in records:
-        for values, value in zip(held, (row, text, identity, *metadata), strict=True):
-            values.append(value)
-        size += len(text) + sum(len(value) for value in metadata if isinstance(value, str)) + _RECORD_BYTES
+        for name, value in metadata.items():
+            if name not in held:
+                held[name] = []
+                require_few([*held][len(columns.metadata) :])
+            held[name] += [None] * (len(rows) - len(held[name]))
+            held[name].append(value)
+            size += len(value) if isinstance(value, str) else 0
+        rows.append(row)
+        texts.append(text)
+        ids.append(identity)
+        size += len(text) + _RECORD_BYTES
         if size >= limits.BATCH_BYTES:
             yield batch()
-            held, size = [[] for _ in held], 0
-    if size:
+            rows, texts, ids, held, size = [], [], [], {name: [] for name in columns.metadata}, 0
+    if rows:
         yield batch()
 
 
@@ -216,5 +256,5 @@ def bag_lines(
     unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords, tokenize: Tokenize
 ) -> Iterator[SourceBatch]:
     """Read lines as texts without ids and metadata; see ``lines.read_lines``."""
-    records: Iterator[Record] = ((row, text, None, ()) for row, text in read_lines(unit, parse, bad))
+    records: Iterator[Record] = ((row, text, None, {}) for row, text in read_lines(unit, parse, bad))
     return bag_records(records, TextColumns("text", None, None, {}), tokenize)

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
 
 NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
@@ -226,6 +228,15 @@ def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
             raise UnreadableError(f"there is no column {name!r}; it has {listed(names)}")
         if list(names).count(name) > 1:
             raise UnreadableError(f"it has {list(names).count(name)} columns {name!r}; rename all but one")
+
+
+def require_few(names: Sequence[str]) -> None:
+    """Check the number of columns that the first records lack. Raises InputError, which names the first of them."""
+    if len(names) > limits.LATE_COLUMNS:
+        raise InputError(
+            f"the records have more than {limits.LATE_COLUMNS} names of values that the first ones lack, such as "
+            f"{listed(names[:3])}; choose the columns to keep with --metadata A,B"
+        )
 
 
 def as_json(batch: Any, row: int) -> bytes:

@@ -44,20 +44,21 @@ def count_codes(tokens: TokenLists) -> CodeCounts:
 
 @compiled(nogil=True)
 def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
-    seen_in = np.full(n_codes, -1, np.int64)
-    place = np.empty(n_codes, np.int64)
+    # Place of the count of each code; one before the document's first place is that of another document.
+    places = np.full(n_codes, -1, np.int64)
     distinct = np.empty(len(codes), np.int32)
     counts = np.empty(len(codes), np.int32)
     out = np.zeros(len(indptr), np.int64)
     used = 0
     for m in range(len(indptr) - 1):
+        first = used
         for j in range(indptr[m], indptr[m + 1]):
             code = codes[j]
-            if seen_in[code] == m:
-                counts[place[code]] += 1
+            place = places[code]
+            if place >= first:
+                counts[place] += 1
             else:
-                seen_in[code] = m
-                place[code] = used
+                places[code] = used
                 distinct[used] = code
                 counts[used] = 1
                 used += 1

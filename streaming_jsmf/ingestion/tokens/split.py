@@ -29,8 +29,10 @@ _LETTERS = np.array(
 )
 _FIRST_SLOTS = 1 << 12
 #: A piece of up to eight bytes, none of them 0, is its own key; others have a hash after a first byte that none has.
-_IN_KEY, _LONG = 8, np.uint64(1 << 56)
+_IN_KEY, _LONG = np.uint64(8), np.uint64(1 << 56)
 _BYTE, _SHIFT, _PRIME = np.uint64(8), np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
+#: Indices are unsigned, because numba tests whether signed ones count from the end, which takes a third of the time.
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def split_words(texts: Any) -> TokenLists:
@@ -92,7 +94,7 @@ def _slots_of(keys: Any, size: int) -> Any:
     for code in range(len(keys)):
         slot = keys[code] * _PRIME >> _SHIFT & np.uint64(size - 1)
         while slots[slot] >= 0:
-            slot = (slot + np.uint64(1)) & np.uint64(size - 1)
+            slot = (slot + _ONE) & np.uint64(size - 1)
         slots[slot] = code
     return slots
 
@@ -105,30 +107,33 @@ def _fill(
     """Continue until ``keys`` is full: ``at`` has document, byte, number of codes, and number of distinct pieces."""
     # fmt: on
     mask = np.uint64(len(slots) - 1)
-    m, i, used, known = at[0], at[1], at[2], at[3]
+    m, i, used, known = at[0], np.uint64(at[1]), np.uint64(at[2]), at[3]
     while m < len(offsets) - 1 and known < len(keys):
-        stop = offsets[m + 1]
+        stop = np.uint64(offsets[m + 1])
         while i < stop and known < len(keys):
-            start = end = ends[known]
-            key = np.uint64(0)
+            start = end = np.uint64(ends[known])
+            key = _ZERO
             while i < stop:
                 letter = _LETTERS[data[i]]
-                i += 1
+                i += _ONE
                 if letter == 0:
                     break
                 letters[end] = letter
                 key = key << _BYTE | letter
-                end += 1
+                end += _ONE
             if end > start:
                 key = key if end - start <= _IN_KEY else _long_key(letters, start, end)
                 slot = key * _PRIME >> _SHIFT & mask
-                while slots[slot] >= 0 and not _is(slots[slot], key, start, end, keys, ends, letters):
-                    slot = (slot + np.uint64(1)) & mask
-                if slots[slot] < 0:
-                    slots[slot], keys[known], ends[known + 1] = known, key, end
+                code = slots[slot]
+                while code >= 0 and not _is(code, key, start, end, keys, ends, letters):
+                    slot = (slot + _ONE) & mask
+                    code = slots[slot]
+                if code < 0:
+                    code = slots[slot] = known
+                    keys[known], ends[known + 1] = key, end
                     known += 1
-                codes[used] = slots[slot]
-                used += 1
+                codes[used] = code
+                used += _ONE
         if i >= stop:
             m += 1
             indptr[m] = used
@@ -136,23 +141,23 @@ def _fill(
 
 
 @compiled(nogil=True)
-def _long_key(letters: Any, start: int, end: int) -> Any:
+def _long_key(letters: Any, start: Any, end: Any) -> Any:
     """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
-    key = np.uint64(end - start)
+    key = end - start
     for j in range(start, end):
         key = (key ^ letters[j]) * _PRIME
     return key >> _BYTE | _LONG
 
 
 @compiled(nogil=True)
-def _is(code: int, key: Any, start: int, end: int, keys: Any, ends: Any, letters: Any) -> Any:
+def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters: Any) -> Any:
     """Return whether piece ``code`` is ``letters[start:end]``, with the key ``key``."""
     if keys[code] != key or end - start <= _IN_KEY:
         return keys[code] == key
-    same, first, length = 0, ends[code], end - start
+    same, first, length = _ZERO, np.uint64(ends[code]), end - start
     while same < length and letters[first + same] == letters[start + same]:
-        same += 1
-    return same == length == ends[code + 1] - first
+        same += _ONE
+    return same == length == np.uint64(ends[code + 1]) - first
 
 
 class _Words:
@@ -202,10 +207,12 @@ def _split_beyond_ascii(pieces: Any) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
     composed = [unicodedata.normalize("NFC", piece) for piece in pieces.to_pylist()]
     lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
+    words = lists.flatten()
+    beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalise again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [unicodedata.normalize("NFC", word.lower()) for word in lists.flatten().to_pylist()]
-    words = pa.array(lowered, pa.string())
+    lowered = [unicodedata.normalize("NFC", word.lower()) for word in words.filter(beyond).to_pylist()]
+    words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
     real = np.asarray(pc.match_substring_regex(words, _LETTER_OR_DIGIT))
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)

@@ -97,25 +97,37 @@ class Tokenizer:
 
 def _beginnings(texts: Any, length: int) -> Any:
     """The first characters of each text, with single spaces for white space."""
-    # Long runs of white space shorten the result, which is better than reading whole texts.
-    head = pc.utf8_slice_codeunits(texts, 0, 2 * length)
-    head = strings_of(head.type, *_single_spaces(*string_buffers(head)))
+    head = strings_of(texts.type, *_heads(*string_buffers(texts), length))
     return pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(head), 0, length)
 
 
 @compiled(nogil=True)
-def _single_spaces(offsets: Any, data: Any) -> Any:
-    """Replace each run of ASCII white space in strings by one space; return offsets and bytes."""
+def _heads(offsets: Any, data: Any, length: int) -> Any:
+    """Begin each text with at least ``length`` characters if it has them, and one space for a run of white space.
+
+    Reads 2 * ``length`` characters at most: more white space than that shortens the result. Returns offsets and bytes.
+    """
     ends, content = np.zeros(len(offsets), np.int64), np.empty(offsets[-1] - offsets[0], np.uint8)
     used = 0
     for m in range(len(offsets) - 1):
-        in_space = False
+        in_space, read, taken = False, 0, 0
         for i in range(offsets[m], offsets[m + 1]):
-            is_space = _WHITE_SPACE[data[i]]
-            if not (is_space and in_space):
-                content[used] = 32 if is_space else data[i]
-                used += 1
+            byte = data[i]
+            # Characters count from the first that is not white space of any kind, and such a one follows the last.
+            is_solid = 32 < byte < 127
+            begins = is_solid or byte & 0xC0 != 0x80
+            is_space = not is_solid and _WHITE_SPACE[byte]
+            read += begins
+            if read > 2 * length:
+                break
+            if is_space and in_space:
+                continue
+            content[np.uint64(used)] = 32 if is_space else byte
+            used += 1
+            if is_solid and taken >= length:
+                break
             in_space = is_space
+            taken += begins and (is_solid or taken > 0)
         ends[m + 1] = used
     return ends, content[:used].copy()
 
