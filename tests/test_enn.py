@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,39 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
     assert exact.uniform_mass == pytest.approx(missing, rel=1e-10, abs=1e-14)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_corrections_of_a_nearby_y_are_at_the_kept_positions(
+    kept: bool, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enn_operator, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(enn_operator, "SPARSE_SHARE", 1.0)
+    monkeypatch.setattr(enn_operator, "KEPT_PER_ENTRY", 1000)
+    if not kept:
+        monkeypatch.setattr(enn_operator, "negative_entries", lambda *_: False)
+    y = reference.positive_factor(cooccurrence, K)
+    n, rng = len(y), np.random.default_rng(1)
+    near = y * (1 + 0.1 * rng.standard_normal(y.shape))
+    checked = checked_rows(y, 40).words
+    # The oracle checks the longest rows of the Y it is given; those of Y stay.
+    entries = np.minimum(near @ near.T, 0)
+    inside = np.zeros(n, bool)
+    inside[checked] = True
+    e = np.where(inside[:, None] | inside, -entries, 0)
+    before, _ = stored(y, 40)
+    if kept:
+        e[before == 0] = 0
+    shares, x = frequent(cooccurrence), rng.standard_normal((n, 7))
+    missing = 1 - (near @ near.T).sum() - e.sum()
+    with panel_threads(2):
+        corrections = Corrections(y, checked, shares, keep=True)
+        corrections.times(x)
+        corrections.move_to(near)
+        found = corrections.times(x)
+    expected = (e + missing * np.outer(shares, shares)) @ x
+    np.testing.assert_allclose(found.product, expected, atol=1e-13 * np.abs((near @ near.T + e) @ x).max())
+    assert found.correction_mass == pytest.approx(e.sum(), rel=1e-12, abs=1e-15)
+
+
 def test_some_spectra_have_something_to_correct() -> None:
     corrected = {
         name: reference.non_negative_correction(reference.positive_factor(make(), K), 40).sum()
@@ -121,6 +155,39 @@ def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
     assert quick.iterations <= max(plain.iterations, 6)
     error = yy_error(quick.rectified, limit.rectified)
     assert error <= max(1.5 * yy_error(plain.rectified, limit.rectified), 0.1 * start, 1e-6)
+
+
+def test_kept_positions_save_products_and_keep_the_answer(
+    cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs, size = pairs_of(cooccurrence), len(cooccurrence)
+    complete = epsilon_nonnegative(pairs, K, ENNOptions(checked_words=size))
+    limit = epsilon_nonnegative(pairs, K, ENNOptions(checked_words=size, tolerance=1e-9, max_iterations=1000))
+    # As if Y Y_I' were large.
+    monkeypatch.setattr(enn, "CHECKED_ENTRIES", 0)
+    made, move_to = enn.checked_rows, Corrections.move_to
+    steps: list[str] = []
+
+    def counted(*given: Any) -> Checked:
+        steps.append("complete")
+        return made(*given)
+
+    def counted_move(self: Corrections, y: Floats) -> None:
+        steps.append("moved")
+        move_to(self, y)
+
+    monkeypatch.setattr(enn, "checked_rows", counted)
+    monkeypatch.setattr(Corrections, "move_to", counted_move)
+    found = epsilon_nonnegative(pairs, K, ENNOptions(checked_words=size))
+    # The last call describes the result.
+    steps.pop()
+    assert found.converged
+    assert len(steps) == found.iterations <= complete.iterations + enn.MOVED_STEPS
+    error = yy_error(complete.rectified, limit.rectified)
+    assert yy_error(found.rectified, limit.rectified) <= 1.1 * error + 1e-6
+    # Only a step that computes all entries may be the last.
+    assert steps[-1] == "complete"
+    assert steps.count("moved") >= (len(steps) - enn.BLOCK_STEPS) // 2
 
 
 @pytest.mark.parametrize("friction", [enn.FRICTION, 0.5])

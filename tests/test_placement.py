@@ -264,6 +264,10 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
         lambda _: (*_counts(), _double(N_DOCUMENTS, 3), np.zeros((N_WORDS, 3)), np.zeros(N_WORDS, np.int64)),
     ),
     "negative entries": (enn_operator.negative_entries, _negatives),
+    "entries at kept positions": (
+        enn_operator.entries_at,
+        lambda n: (*_counts()[:2], _single(N_DOCUMENTS, n), _single(N_WORDS, n), np.zeros_like(_counts()[2])),
+    ),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
     "marks of boilerplate": (boilerplate._marks, lambda _: _texts()),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import (
-    EXCERPT,
-    EXCERPT_CHARACTERS,
     FIXED_BY_MODEL,
     IngestRequest,
     ShareSettings,
@@ -18,22 +17,16 @@ from streaming_jsmf.config import (
     settings_of,
     takes,
 )
-from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import PHRASES, Json
+from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.documents.share_files import csv_shares, is_csv, open_shares, require_csv
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus
-from streaming_jsmf.ingestion.readers.guess import guess_source
-from streaming_jsmf.ingestion.readers.registry import reads_texts
-from streaming_jsmf.ingestion.spool import spool_input
-from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
+from streaming_jsmf.storage.paths import exists, local_path, normalise, require_suffix
 from streaming_jsmf.storage.replace import require_free
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
@@ -140,61 +133,11 @@ def _documents(
     """Return the corpus, made at ``beside`` if needed, and the number of unknown tokens left out of it."""
     if isinstance(source, Corpus):
         return source, 0.0
-    with spool_input(source, beside) as (path, made_for):
-        if is_corpus(path):
-            if reading not in (None, IngestRequest()):
-                raise InputError(f"{source} is a corpus already; leave out how a source is read")
-            return open_corpus(path), 0.0
-        tokens = model.provenance.get("tokens")
-        request = replace(reading or IngestRequest(), made_for=made_for)
-        request = _over_model_words(request, path, topics, tokens)
-        corpus = ensure_corpus(path, beside, request, execution, listener)
-    dropped = read_manifest(corpus.root).dropped
-    return corpus, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
+    if isinstance(source, str | PathLike) and exists(source) and is_corpus(source):
+        if reading not in (None, IngestRequest()):
+            raise InputError(f"{source} is a corpus already; leave out how a source is read")
+        return open_corpus(source), 0.0
+    # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
+    from streaming_jsmf.documents.source_corpus import corpus_of_source
 
-
-def _over_model_words(
-    request: IngestRequest, source: str | Path, topics: TopicParameters, tokens: Mapping[str, Json] | None
-) -> IngestRequest:
-    """Return the request for a corpus over the model's words; ``tokens`` describes the model's tokenization."""
-    guess = guess_source(source, request.reader, request.read)
-    read: dict[str, Any] = {**guess.read, **request.read}
-    curation: dict[str, Any] = {"min_distinct_words": 0, "min_tokens": 0}
-    if reads_texts(guess.reader):
-        options, curation["stop_words"] = _text_options(tokens)
-        read = {EXCERPT: EXCERPT_CHARACTERS, **read, **options}
-    return IngestRequest(
-        reader=guess.reader,
-        read=read,
-        curation=curation,
-        preset="papers",
-        vocabulary=topics.words,
-        on_bad_record=request.on_bad_record,
-        made_for=request.made_for,
-    )
-
-
-def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], str]:
-    """Return reader options that tokenize as for the model, and the stop words that its stemmer skips.
-
-    Tokenizers named in a model are never imported: users must name their own functions.
-    """
-    advice = "make a corpus with ingest --vocabulary MODEL and give that"
-    if tokens is None:
-        raise InputError(f"the model does not know how its texts became words; {advice}")
-    if tokens.get("tokenizer") not in BUILT_IN:
-        raise InputError(
-            f"the model's words were made by {tokens.get('tokenizer')!r}; {advice}, naming it with --tokenizer"
-        )
-    stop_words = str(tokens.get("stop_words") or "none")
-    if tokens.get("stemmer") is not None and stop_words == "file":
-        raise InputError(
-            f"the model's words were stemmed except for a list of stop words; {advice}, naming the list with "
-            "--stop-words"
-        )
-    read: dict[str, Any] = {
-        key: value for key, value in tokens.items() if key != "stop_words" and value is not None
-    }
-    if PHRASES in read:
-        read[PHRASES] = tuple(read[PHRASES].split("\n"))
-    return read, "none" if stop_words == "file" else stop_words
+    return corpus_of_source(source, topics, model, beside, reading, execution, listener)

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import requests
-
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.storage.paths import inside, sha256_of
 
@@ -141,7 +139,9 @@ def _download(file: RemoteFile, path: Path, page: str, progress: bool) -> str:
 
 
 def _downloader(url: str, progress: bool) -> Callable[..., None]:
+    # Together these take as long to import as Arrow, and most sources are local.
     import pooch
+    import requests
 
     scheme = url.partition("://")[0].lower()
     download: Any
@@ -189,6 +189,8 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 def _reason(error: BaseException, host: str) -> str:
     """Summarise an error in a few words; messages of requests have hundreds of characters."""
+    import requests
+
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{host} answers {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):

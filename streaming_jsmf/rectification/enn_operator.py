@@ -1,8 +1,9 @@
 """The matrix that a step of ENN adds to Y Y': the sparse E and r w w', multiplied block by block without storing E.
 
-A stored E reached 48 M nonzeros at N = 40,000 and K = 100; recomputing it takes the same time and no memory. Few
-entries are negative (3 to 15 % on text in the first step, under 1 % at the end), so Y_b Y_I' is usually the only dense
-product. Compiled loops find these entries, because numpy needs more time for that than for multiplying the block.
+Few entries are negative (3 to 15 % on text in the first step, under 1 % at the end), so Y_b Y_I' is usually the only
+dense product. Compiled loops find these entries, because numpy needs more time for that than for multiplying the block.
+A stored E reached 48 M nonzeros at N = 40,000 and K = 100, so it is kept only as far as it fits into a limited memory:
+for a second product, or for a nearby Y, whose negative entries are at almost the same positions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.csr import add_transposed, multiply_rows
 from streaming_jsmf.linalg.gram import single_gram
-from streaming_jsmf.linalg.panels import each, panels
+from streaming_jsmf.linalg.lanes import dot
+from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Rows of Y Y_I' computed at a time, so that the block stays in the cache between its three uses.
@@ -28,6 +30,9 @@ SPARSE_SHARE = 1 / 8
 
 #: Number of entries of Y Y_I' that is always affordable, so small vocabularies are checked almost completely.
 CHECKED_ENTRIES = 15_000_000
+
+#: Entries of E that are kept for each word and column of Y: as much memory as two float64 arrays of the shape of Y.
+KEPT_PER_ENTRY = 2
 
 #: Maximum number of groups of blocks. Each yields an |I| x columns sum, added in order; affects the bits.
 LARGEST_GROUPS = 64
@@ -77,8 +82,9 @@ class Corrections:
     """X -> E X + r w(w'X) with E_ij = max(-Y_i Y_j', 0) if i or j is in I.
 
     Y is N x K in C order and determines the type of all products. ``shares`` is w, (N,), the distribution of the
-    missing mass r over the words. With ``keep``, E is kept for a second product while it has no more entries than Y.
-    Groups of blocks run on the threads of ``panels.panel_threads``. Neither option changes the bits.
+    missing mass r over the words. With ``keep``, E is kept for a second product or for ``move_to``, up to
+    ``KEPT_PER_ENTRY`` entries for each of Y. Groups of blocks run on the threads of ``panels.panel_threads``. Neither
+    option changes the bits of a product.
     """
 
     def __init__(self, y: FloatArray, checked: Integers, shares: Floats, keep: bool = False) -> None:
@@ -92,7 +98,19 @@ class Corrections:
         self._starts = range(0, len(y), self.group_rows)
         # By first row: kept negative parts of blocks, and the number of entries that a group may still keep.
         self._kept: dict[int, _NegativePart] = {}
-        self._room = dict.fromkeys(self._starts, self.group_rows * y.shape[1] if keep else 0)
+        room = KEPT_PER_ENTRY * self.group_rows * y.shape[1]
+        self._room = dict.fromkeys(self._starts, room if keep else 0)
+
+    def move_to(self, y: FloatArray) -> None:
+        """Replace Y by a nearby one: I stays, and in the kept blocks so do the positions at which E may be nonzero."""
+        self.y, rows = y, y[self.checked]
+        self.columns = np.ascontiguousarray(rows.T)
+
+        def update(first: int) -> None:
+            kept = self._kept[first]
+            entries_at(kept.indptr, kept.columns, y[first : first + BLOCK_ROWS], rows, kept.values)
+
+        on_each(update, self._kept)
 
     def times(self, x: FloatArray) -> Correction:
         """Multiply N x c vectors in C order; one pass over the blocks of Y Y_I'."""
@@ -239,3 +257,18 @@ def negative_entries(
             found += entries[column] < 0
     indptr[block.shape[0]] = found
     return True
+
+
+@compiled(nogil=True)
+def entries_at(
+    indptr: Integers, columns: NDArray[np.int32], rows: FloatArray, others: FloatArray, values: FloatArray
+) -> None:
+    """Set ``values`` to the entries of min(Y_b Y_I', 0) at the positions of a CSR matrix.
+
+    ``rows`` is Y_b and ``others`` Y_I, both in C order.
+    """
+    width, zero = rows.shape[1], values.dtype.type(0)
+    for i in range(indptr.size - 1):
+        row = rows[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            values[k] = min(dot(row, others[columns[k]], width), zero)
