@@ -30,7 +30,7 @@ from benchmarks.peers.apart import FitError, fit_apart
 from benchmarks.peers.bounds import bounds
 from benchmarks.peers.methods import METHODS, Arrays
 from benchmarks.peers.scores import basis_scores, reference_basis, topic_scores
-from benchmarks.peers.tables import write_pictures, write_tables
+from benchmarks.peers.tables import COSTS, write_pictures, write_tables
 from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.held_out import Split
@@ -94,7 +94,12 @@ class Grid:
 
         def fit() -> Arrays:
             run = fit_apart(name, documents.path, n_topics, seed, self.longest)
-            costs = {"wall": run.wall_seconds, "cpu": run.cpu_seconds, "peak": run.peak_bytes}
+            costs = {
+                "wall": run.wall_seconds,
+                "cpu": run.cpu_seconds,
+                "peak": run.peak_bytes,
+                "load": run.load,
+            }
             self.results.row({**key, "costs": True}, lambda: dict(costs))
             return run.arrays
 
@@ -102,7 +107,7 @@ class Grid:
             found = self.results.arrays(key, fit)
         except FitError as error:
             return key | measured | {"note": str(error)}
-        costs = self.results.row({**key, "costs": True}, lambda: {"wall": None, "cpu": None, "peak": None})
+        costs = self.results.row({**key, "costs": True}, lambda: dict.fromkeys(COSTS))
         scores = self.results.row({**key, "scores": True}, lambda: self._scores(documents, name, found))
         return key | measured | costs | scores
 

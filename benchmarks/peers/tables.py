@@ -11,7 +11,7 @@ from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown, number
 
 #: Column of a row -> header in the table, and significant digits.
-COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3)}
+COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3), "load": ("load", 2)}
 SCORES = {
     "topics": {
         "npmi": ("NPMI", 3),
@@ -32,7 +32,7 @@ def medians(rows: Iterable[Row]) -> list[Row]:
 
 
 def _median(found: Sequence[Row]) -> Row:
-    row = dict(found[0])
+    row: Row = {**found[0], "runs": len(found)}
     for name in (*COSTS, *(name for heads in SCORES.values() for name in heads)):
         values = [each.get(name) for each in found]
         row[name] = None if None in values else median(v for v in values if v is not None)
@@ -46,9 +46,16 @@ def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
         if not shown:
             continue
         columns = heads | COSTS
-        header = ["corpus", "method", "nonzeros", "K", *(head for head, _ in columns.values())]
+        header = ["corpus", "method", "nonzeros", "K", "runs", *(head for head, _ in columns.values())]
         cells = [
-            [row["corpus"], row["method"], f"{row['nonzeros']:,}", row["K"], *_values(row, columns)]
+            [
+                row["corpus"],
+                row["method"],
+                f"{row['nonzeros']:,}",
+                row["K"],
+                row["runs"],
+                *_values(row, columns),
+            ]
             for row in shown
         ]
         text = markdown(header, cells, text=2)
