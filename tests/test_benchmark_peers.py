@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from scipy import sparse
@@ -117,6 +119,10 @@ def test_cells_are_stored_and_written_to_tables(
 
     first = run()
     assert (tmp_path / "topics.md").read_text().count("MiniBatchNMF") == 2
+    assert all(row["load"] > 0 for row in pq.read_table(tmp_path / "topics.parquet").to_pylist())
+    record = json.loads((tmp_path / "topics.json").read_text())
+    assert (record["corpora"]["c"]["documents"], record["seeds"]) == (300, [0])
+    assert "benchmarks/peers" in record["script"]
     assert "decode twice" in (tmp_path / "basis.md").read_text()
     assert (tmp_path / "time.svg").exists()
     monkeypatch.setattr("benchmarks.peers.__main__.fit_apart", None)  # nothing is fitted again
@@ -137,4 +143,4 @@ def test_medians_are_over_seeds() -> None:
     cell = {"corpus": "c", "part": 1, "K": 5, "method": "scan", "makes": "basis", "nonzeros": 9}
     rows = [{**cell, "cpu": cpu, "yy_error": 0.5} for cpu in (1.0, 9.0, 3.0)]
     (found,) = medians(rows)
-    assert (found["cpu"], found["yy_error"], found["wall"]) == (3.0, 0.5, None)
+    assert (found["cpu"], found["yy_error"], found["wall"], found["runs"]) == (3.0, 0.5, None, 3)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from pipelines.common import pictures
 from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown, number
+from streaming_jsmf.corpus import Corpus
 
 #: Column of a row -> header in the table, and significant digits.
 COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3), "load": ("load", 2)}
@@ -39,8 +40,8 @@ def _median(found: Sequence[Row]) -> Row:
     return row
 
 
-def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
-    """Write ``topics`` and ``basis`` as Markdown and Parquet; lower bounds follow the second table."""
+def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row], corpora: Mapping[str, Corpus]) -> None:
+    """Write ``topics`` and ``basis`` as Markdown and Parquet with a record; lower bounds follow the second table."""
     for makes, heads in SCORES.items():
         shown = [row for row in medians(rows) if row["makes"] == makes]
         if not shown:
@@ -61,7 +62,7 @@ def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
         text = markdown(header, cells, text=2)
         if makes == "basis":
             text += "\n\n" + _bounds(best)
-        publish(out, makes, [{"note": None, **row} for row in rows if row["makes"] == makes], text)
+        publish(out, makes, [{"note": None, **row} for row in rows if row["makes"] == makes], text, corpora)
 
 
 def _values(row: Row, columns: dict[str, tuple[str, int]]) -> list[str]:
