@@ -22,7 +22,7 @@ from benchmarks.peers.methods import METHODS, Arrays
 from pipelines.common.bags import write_corpus
 
 #: Seconds between two samples of memory.
-INTERVAL = 0.02
+INTERVAL = 0.1
 
 
 class FitError(Exception):
