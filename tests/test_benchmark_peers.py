@@ -16,7 +16,7 @@ from benchmarks.peers.__main__ import main
 from benchmarks.peers.apart import FitError, fit_apart
 from benchmarks.peers.methods import METHODS, Arrays, diagonal_of, scaled
 from benchmarks.peers.scores import LISTED, reference_basis, topic_scores
-from benchmarks.peers.tables import medians
+from benchmarks.peers.tables import medians, write_pictures
 from pipelines.common.bags import write_corpus
 from pipelines.common.held_out import Split
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
@@ -144,3 +144,25 @@ def test_medians_are_over_seeds() -> None:
     rows = [{**cell, "cpu": cpu, "yy_error": 0.5} for cpu in (1.0, 9.0, 3.0)]
     (found,) = medians(rows)
     assert (found["cpu"], found["yy_error"], found["wall"], found["runs"]) == (3.0, 0.5, None, 3)
+
+
+def test_quality_is_drawn_for_the_documents_of_most_methods(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    values = {
+        "makes": "topics",
+        "K": 5,
+        "npmi": 0.1,
+        "held_out_npmi": 0.1,
+        "distinct": 0.9,
+        "perplexity": 50.0,
+    }
+    cells = [("c", 1, "LR-JSMF"), ("c", 4, "LR-JSMF"), ("c", 4, "Gibbs 1000"), ("d", 1, "LR-JSMF")]
+    rows = [
+        {**values, "corpus": corpus, "part": part, "method": method, "nonzeros": 100 // part, "cpu": 2.0}
+        for corpus, part, method in cells
+    ]
+    write_pictures(tmp_path, rows)
+    drawn = (tmp_path / "quality.svg").read_text()
+    assert "c / 4, K = 5" in drawn
+    assert "c, K = 5" not in drawn
+    assert "d, K = 5" in drawn

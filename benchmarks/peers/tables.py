@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -83,7 +84,7 @@ def _bounds(best: Sequence[Row]) -> str:
 def write_pictures(out: Path, rows: Sequence[Row]) -> None:
     """Draw quality against time (a row of panels per corpus), and time against nonzeros (a panel per K and kind)."""
     there = [row for row in medians(rows) if row.get("cpu") is not None]
-    topics = [row for row in there if row["makes"] == "topics" and row["part"] == 1]
+    topics = [row for row in there if row["makes"] == "topics"]
     if topics:
         _draw_quality(out, topics)
     if len({row["nonzeros"] for row in there}) > 1:
@@ -91,7 +92,7 @@ def write_pictures(out: Path, rows: Sequence[Row]) -> None:
 
 
 def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
-    cells = sorted({(row["corpus"], row["K"]) for row in topics})
+    cells = _fullest(topics)
     shown = {
         "held_out_npmi": "NPMI, held out",
         "distinct": "share of distinct words",
@@ -101,11 +102,22 @@ def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
     for line, cell in zip(axes, cells, strict=True):
         for place, (name, label) in zip(line, shown.items(), strict=True):
             for row in topics:
-                if (row["corpus"], row["K"]) == cell:
+                if (row["corpus"], row["K"], row["part"]) == cell:
                     pictures.curve(place, row["method"], {row["cpu"]: [row[name]]})
-            place.set(xscale="log", xlabel="CPU seconds", ylabel=label, title=f"{cell[0]}, K = {cell[1]}")
+            place.set(xscale="log", xlabel="CPU seconds", ylabel=label, title=_title(*cell))
     pictures.legend(figure, columns=4)
     pictures.save(figure, out / "quality.svg")
+
+
+def _fullest(topics: Sequence[Row]) -> list[tuple[str, int, int]]:
+    """Corpus, K, and the part of the documents to which most methods were fitted, the largest one of several."""
+    methods = Counter((row["corpus"], row["K"], row["part"]) for row in topics)
+    order = sorted(methods, key=lambda cell: (methods[cell], -cell[2]))
+    return sorted({cell[:2]: cell for cell in order}.values())
+
+
+def _title(corpus: str, n_topics: int, part: int) -> str:
+    return f"{corpus}{'' if part == 1 else f' / {part}'}, K = {n_topics}"
 
 
 def _draw_time(out: Path, rows: Sequence[Row]) -> None:
