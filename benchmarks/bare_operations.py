@@ -93,7 +93,7 @@ def bare_scan(corpus: Path, store: Path) -> float:
     if moments.settings.range_finder == "sample":
         block = block_width(second + GUARD_VECTORS)
         multiplied = 1 + moments.settings.power_steps
-        return total + multiplied * product(SampleParts.of(moments.sample).fitted, block)
+        return total + multiplied * product(SampleParts.of(moments.sample()).fitted, block)
     return total + moments.settings.power_steps * product(rows, moments.settings.factor_width)
 
 
