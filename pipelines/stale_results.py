@@ -27,10 +27,8 @@ def changed_groups(record: dict[str, Any]) -> list[str]:
         if package_hashes().get(name) != known
     }
     for name in record["script"]:
-        script = name.removeprefix("pipelines/")
-        if script != "common":
-            exists = (ROOT / "pipelines" / f"{script}.py").exists()
-            now = script_hashes(script) if exists else {}
+        if name != "pipelines/common":
+            now = script_hashes(name)
             changed |= {group for group, known in record["script"].items() if now.get(group) != known}
     return sorted(changed)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from scipy import sparse
@@ -14,7 +16,7 @@ from benchmarks.peers.__main__ import main
 from benchmarks.peers.apart import FitError, fit_apart
 from benchmarks.peers.methods import METHODS, Arrays, diagonal_of, scaled
 from benchmarks.peers.scores import LISTED, reference_basis, topic_scores
-from benchmarks.peers.tables import medians
+from benchmarks.peers.tables import medians, write_pictures
 from pipelines.common.bags import write_corpus
 from pipelines.common.held_out import Split
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
@@ -117,6 +119,10 @@ def test_cells_are_stored_and_written_to_tables(
 
     first = run()
     assert (tmp_path / "topics.md").read_text().count("MiniBatchNMF") == 2
+    assert all(row["load"] > 0 for row in pq.read_table(tmp_path / "topics.parquet").to_pylist())
+    record = json.loads((tmp_path / "topics.json").read_text())
+    assert (record["corpora"]["c"]["documents"], record["seeds"]) == (300, [0])
+    assert "benchmarks/peers" in record["script"]
     assert "decode twice" in (tmp_path / "basis.md").read_text()
     assert (tmp_path / "time.svg").exists()
     monkeypatch.setattr("benchmarks.peers.__main__.fit_apart", None)  # nothing is fitted again
@@ -137,4 +143,26 @@ def test_medians_are_over_seeds() -> None:
     cell = {"corpus": "c", "part": 1, "K": 5, "method": "scan", "makes": "basis", "nonzeros": 9}
     rows = [{**cell, "cpu": cpu, "yy_error": 0.5} for cpu in (1.0, 9.0, 3.0)]
     (found,) = medians(rows)
-    assert (found["cpu"], found["yy_error"], found["wall"]) == (3.0, 0.5, None)
+    assert (found["cpu"], found["yy_error"], found["wall"], found["runs"]) == (3.0, 0.5, None, 3)
+
+
+def test_quality_is_drawn_for_the_documents_of_most_methods(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    values = {
+        "makes": "topics",
+        "K": 5,
+        "npmi": 0.1,
+        "held_out_npmi": 0.1,
+        "distinct": 0.9,
+        "perplexity": 50.0,
+    }
+    cells = [("c", 1, "LR-JSMF"), ("c", 4, "LR-JSMF"), ("c", 4, "Gibbs 1000"), ("d", 1, "LR-JSMF")]
+    rows = [
+        {**values, "corpus": corpus, "part": part, "method": method, "nonzeros": 100 // part, "cpu": 2.0}
+        for corpus, part, method in cells
+    ]
+    write_pictures(tmp_path, rows)
+    drawn = (tmp_path / "quality.svg").read_text()
+    assert "c / 4, K = 5" in drawn
+    assert "c, K = 5" not in drawn
+    assert "d, K = 5" in drawn

@@ -7,10 +7,11 @@ imports are not (``benchmarks.peers.methods`` describes the methods). A cell is 
 (--parts), K, a method and a seed. Cells are stored in OUT, so a second run computes only missing ones; --only-kept
 writes the tables without them.
 
-Writes OUT/topics.md and OUT/basis.md, the same as Parquet, and with --pictures OUT/quality.svg (quality against time)
-and OUT/time.svg (time against nonzeros). Values are medians over seeds. The other libraries are in the extra
-``bench``; a library that is not installed is reported and skipped, and a method that exceeds --longest has dashes.
-Compare ratios, not seconds.
+Writes OUT/topics.md and OUT/basis.md, the same as Parquet, a record of their origin, and with --pictures
+OUT/quality.svg (quality against time) and OUT/time.svg (time against nonzeros). Values are medians over the seeds that
+were run; ``load`` is the number of processes that ran or waited on the machine meanwhile. The other libraries are in
+the extra ``bench``; a library that is not installed is reported and skipped, and a method that exceeds --longest has
+dashes. Compare ratios, not seconds.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from benchmarks.peers.apart import FitError, fit_apart
 from benchmarks.peers.bounds import bounds
 from benchmarks.peers.methods import METHODS, Arrays
 from benchmarks.peers.scores import basis_scores, reference_basis, topic_scores
-from benchmarks.peers.tables import write_pictures, write_tables
+from benchmarks.peers.tables import COSTS, write_pictures, write_tables
 from pipelines.common import options
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.held_out import Split
 from pipelines.common.results import CellMissing, Results, Row
+from streaming_jsmf import open_corpus
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,12 @@ class Grid:
 
         def fit() -> Arrays:
             run = fit_apart(name, documents.path, n_topics, seed, self.longest)
-            costs = {"wall": run.wall_seconds, "cpu": run.cpu_seconds, "peak": run.peak_bytes}
+            costs = {
+                "wall": run.wall_seconds,
+                "cpu": run.cpu_seconds,
+                "peak": run.peak_bytes,
+                "load": run.load,
+            }
             self.results.row({**key, "costs": True}, lambda: dict(costs))
             return run.arrays
 
@@ -102,7 +109,7 @@ class Grid:
             found = self.results.arrays(key, fit)
         except FitError as error:
             return key | measured | {"note": str(error)}
-        costs = self.results.row({**key, "costs": True}, lambda: {"wall": None, "cpu": None, "peak": None})
+        costs = self.results.row({**key, "costs": True}, lambda: dict.fromkeys(COSTS))
         scores = self.results.row({**key, "scores": True}, lambda: self._scores(documents, name, found))
         return key | measured | costs | scores
 
@@ -162,14 +169,14 @@ def main(
     grid = Grid(Results(out / "cells", only_kept), [*_installed(methods)], topics, seeds, longest)
     rows: list[Row] = []
     best: list[Row] = []
-    for corpus in corpora:
-        name, _, path = corpus.partition("=")
-        counts = read_counts(Path(path))
+    paths = {name: Path(path) for name, _, path in (corpus.partition("=") for corpus in corpora)}
+    for name, path in paths.items():
+        counts = read_counts(path)
         for part in parts:
             documents = Documents.of(name, part, counts, out / "corpora")
             rows += grid.rows(documents)
             best += grid.bounds(documents)
-    write_tables(out, rows, best)
+    write_tables(out, rows, best, {name: open_corpus(path) for name, path in paths.items()})
     if pictures:
         write_pictures(out, rows)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import psutil
@@ -21,7 +22,7 @@ from benchmarks.peers.methods import METHODS, Arrays
 from pipelines.common.bags import write_corpus
 
 #: Seconds between two samples of memory.
-INTERVAL = 0.02
+INTERVAL = 0.1
 
 
 class FitError(Exception):
@@ -30,12 +31,16 @@ class FitError(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """Arrays of a method, its wall and CPU seconds, and peak memory in bytes including child processes."""
+    """Arrays of a method, its wall and CPU seconds, and peak memory in bytes including child processes.
+
+    ``load`` is the mean load of the machine during the run, as the number of running or waiting processes.
+    """
 
     arrays: Arrays
     wall_seconds: float
     cpu_seconds: float
     peak_bytes: int
+    load: float
 
 
 def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float) -> Run:
@@ -50,9 +55,10 @@ def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float)
     )
     process.start()
     there.close()
-    peak, ends = 0, time.monotonic() + longest
+    peak, loads, ends = 0, [os.getloadavg()[0]], time.monotonic() + longest
     while not here.poll(INTERVAL) and process.is_alive() and time.monotonic() < ends:
         peak = max(peak, _memory(process.pid))
+        loads.append(os.getloadavg()[0])
     late = time.monotonic() >= ends and not here.poll()
     try:
         if late:
@@ -63,7 +69,7 @@ def fit_apart(name: str, corpus: Path, n_topics: int, seed: int, longest: float)
         why = f"more than {longest:.0f} s" if late else f"ended with {process.exitcode}"
         raise FitError(f"{name}: {why}") from None
     process.join()
-    return Run(arrays, wall, cpu, peak)
+    return Run(arrays, wall, cpu, peak, fmean(loads))
 
 
 def _memory(pid: int | None) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from pipelines.common import pictures
 from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown, number
+from streaming_jsmf.corpus import Corpus
 
 #: Column of a row -> header in the table, and significant digits.
-COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3)}
+COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3), "load": ("load", 2)}
 SCORES = {
     "topics": {
         "npmi": ("NPMI", 3),
@@ -32,29 +34,36 @@ def medians(rows: Iterable[Row]) -> list[Row]:
 
 
 def _median(found: Sequence[Row]) -> Row:
-    row = dict(found[0])
+    row: Row = {**found[0], "runs": len(found)}
     for name in (*COSTS, *(name for heads in SCORES.values() for name in heads)):
         values = [each.get(name) for each in found]
         row[name] = None if None in values else median(v for v in values if v is not None)
     return row
 
 
-def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row]) -> None:
-    """Write ``topics`` and ``basis`` as Markdown and Parquet; lower bounds follow the second table."""
+def write_tables(out: Path, rows: Sequence[Row], best: Sequence[Row], corpora: Mapping[str, Corpus]) -> None:
+    """Write ``topics`` and ``basis`` as Markdown and Parquet with a record; lower bounds follow the second table."""
     for makes, heads in SCORES.items():
         shown = [row for row in medians(rows) if row["makes"] == makes]
         if not shown:
             continue
         columns = heads | COSTS
-        header = ["corpus", "method", "nonzeros", "K", *(head for head, _ in columns.values())]
+        header = ["corpus", "method", "nonzeros", "K", "runs", *(head for head, _ in columns.values())]
         cells = [
-            [row["corpus"], row["method"], f"{row['nonzeros']:,}", row["K"], *_values(row, columns)]
+            [
+                row["corpus"],
+                row["method"],
+                f"{row['nonzeros']:,}",
+                row["K"],
+                row["runs"],
+                *_values(row, columns),
+            ]
             for row in shown
         ]
         text = markdown(header, cells, text=2)
         if makes == "basis":
             text += "\n\n" + _bounds(best)
-        publish(out, makes, [{"note": None, **row} for row in rows if row["makes"] == makes], text)
+        publish(out, makes, [{"note": None, **row} for row in rows if row["makes"] == makes], text, corpora)
 
 
 def _values(row: Row, columns: dict[str, tuple[str, int]]) -> list[str]:
@@ -75,7 +84,7 @@ def _bounds(best: Sequence[Row]) -> str:
 def write_pictures(out: Path, rows: Sequence[Row]) -> None:
     """Draw quality against time (a row of panels per corpus), and time against nonzeros (a panel per K and kind)."""
     there = [row for row in medians(rows) if row.get("cpu") is not None]
-    topics = [row for row in there if row["makes"] == "topics" and row["part"] == 1]
+    topics = [row for row in there if row["makes"] == "topics"]
     if topics:
         _draw_quality(out, topics)
     if len({row["nonzeros"] for row in there}) > 1:
@@ -83,7 +92,7 @@ def write_pictures(out: Path, rows: Sequence[Row]) -> None:
 
 
 def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
-    cells = sorted({(row["corpus"], row["K"]) for row in topics})
+    cells = _fullest(topics)
     shown = {
         "held_out_npmi": "NPMI, held out",
         "distinct": "share of distinct words",
@@ -93,11 +102,22 @@ def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
     for line, cell in zip(axes, cells, strict=True):
         for place, (name, label) in zip(line, shown.items(), strict=True):
             for row in topics:
-                if (row["corpus"], row["K"]) == cell:
+                if (row["corpus"], row["K"], row["part"]) == cell:
                     pictures.curve(place, row["method"], {row["cpu"]: [row[name]]})
-            place.set(xscale="log", xlabel="CPU seconds", ylabel=label, title=f"{cell[0]}, K = {cell[1]}")
+            place.set(xscale="log", xlabel="CPU seconds", ylabel=label, title=_title(*cell))
     pictures.legend(figure, columns=4)
     pictures.save(figure, out / "quality.svg")
+
+
+def _fullest(topics: Sequence[Row]) -> list[tuple[str, int, int]]:
+    """Corpus, K, and the part of the documents to which most methods were fitted, the largest one of several."""
+    methods = Counter((row["corpus"], row["K"], row["part"]) for row in topics)
+    order = sorted(methods, key=lambda cell: (methods[cell], -cell[2]))
+    return sorted({cell[:2]: cell for cell in order}.values())
+
+
+def _title(corpus: str, n_topics: int, part: int) -> str:
+    return f"{corpus}{'' if part == 1 else f' / {part}'}, K = {n_topics}"
 
 
 def _draw_time(out: Path, rows: Sequence[Row]) -> None:

@@ -87,13 +87,20 @@ def package_hashes() -> Hashes:
 
 
 def script_hashes(script: str) -> Hashes:
-    """Hashes of ``pipelines/SCRIPT.py`` and of what the scripts share, except tables and figures."""
+    """Hashes of a script, such as ``pipelines/near_ties`` or ``benchmarks/peers``, and of what the scripts share.
+
+    Tables and figures do not count. A script that does not exist has no hashes.
+    """
+    path = ROOT / script
+    files = {*path.glob("*.py")} if path.is_dir() else {path.with_suffix(".py")}
+    if not all(file.exists() for file in files):
+        return {}
     shared = {*(ROOT / "pipelines" / "common").glob("*.py")}
-    shared -= {path for path in shared if path.stem in ("pictures", "provenance", "results", "tables")}
-    return {
-        f"pipelines/{script}": hash_of([ROOT / "pipelines" / f"{script}.py"]),
-        "pipelines/common": hash_of(shared),
-    }
+    return {script: hash_of(files - _shown(files)), "pipelines/common": hash_of(shared - _shown(shared))}
+
+
+def _shown(files: Iterable[Path]) -> set[Path]:
+    return {file for file in files if file.stem in ("pictures", "provenance", "results", "tables")}
 
 
 def note_version(folder: Path) -> None:
@@ -133,13 +140,14 @@ def _described(corpus: Corpus) -> dict[str, Any]:
 
 
 def _script() -> str | None:
-    """Name of the running script in ``pipelines``, also if a test runs it."""
+    """The running script, such as ``pipelines/near_ties`` or ``benchmarks/peers``, also if a test runs it."""
     context = click.get_current_context(silent=True)
     called = context.command.callback if context else None
     if called is None:
         return None
-    path = Path(inspect.getfile(called))
-    return path.stem if path.parent == ROOT / "pipelines" else None  # such as benchmarks
+    path = Path(inspect.getfile(called)).with_suffix("")
+    path = path.parent if path.name == "__main__" else path
+    return f"{path.parent.name}/{path.name}" if path.parent.parent == ROOT else None
 
 
 def _command(script: str | None) -> str:
@@ -148,7 +156,7 @@ def _command(script: str | None) -> str:
     if script is None:
         return ""
     shown = ["OUT" if each.startswith("/") else each for each in shown]
-    return f"python -m pipelines.{script} {shlex.join(shown)}"
+    return f"python -m {script.replace('/', '.')} {shlex.join(shown)}"
 
 
 def _commit() -> str | None:
@@ -158,7 +166,14 @@ def _commit() -> str | None:
             subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
             for command in (
                 ("rev-parse", "--short=10", "HEAD"),
-                ("status", "--porcelain", "--untracked-files=no", "streaming_jsmf", "pipelines"),
+                (
+                    "status",
+                    "--porcelain",
+                    "--untracked-files=no",
+                    "streaming_jsmf",
+                    "pipelines",
+                    "benchmarks",
+                ),
             )
         )
     except (OSError, subprocess.CalledProcessError):
