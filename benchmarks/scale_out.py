@@ -46,7 +46,7 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
 from streaming_jsmf.jobs.run import Job
 from streaming_jsmf.jobs.tasks import Part, Reduction, TaskGraph
-from streaming_jsmf.moments.stages.projection import ProjectionReduction
+from streaming_jsmf.moments.stages.projection import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
 from streaming_jsmf.moments.stages.sample import VALUES, VARIABLES
@@ -188,7 +188,7 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
         stages = {
             "scan 1, factors": RangeReduction(corpus.n_words, settings),
             "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),
-            "scan 2": ProjectionReduction.of(store),
+            "scan 2": ProductReduction.of(store),
             "third moment": ThirdMomentReduction.of(store),
         }
         return [

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.moments.stages.projection import ProjectionReduction
+from streaming_jsmf.moments.stages.projection import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
 from tests.corpora import planted, write_corpus
@@ -44,7 +44,7 @@ def made(corpus: Path) -> dict[str, Path]:
         return run(["scan", str(corpus), str(stores[name]), *SETTINGS, *options])
 
     assert scan("plain") == scan("kept", "--keep-partitions") == 0
-    for name, stage in (("range", RangeReduction), ("projection", ProjectionReduction)):
+    for name, stage in (("range", RangeReduction), ("projection", ProductReduction)):
         with disk_full_after(stage, COMPUTED):
             assert scan(name) == 2
     return stores

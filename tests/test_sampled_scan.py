@@ -32,7 +32,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
 from streaming_jsmf.linalg.panels import each, panel_threads
 from streaming_jsmf.linalg.probes import drawn_rows, uniform_probes
 from streaming_jsmf.linalg.sampled import (
-    CorrectedMatrix,
+    CorrectedPairs,
     SampleParts,
     certify,
     corrected_eigenpairs,
@@ -43,7 +43,7 @@ from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages import directions, eigenpairs
-from streaming_jsmf.moments.stages.projection import ProjectionReduction, RefinementReduction
+from streaming_jsmf.moments.stages.projection import ProductReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.reporting.info import describe
 from tests import reference
@@ -171,18 +171,20 @@ def test_eigenpairs_are_those_of_c_where_the_basis_reaches_and_of_the_sample_els
     basis, _ = np.linalg.qr(np.linalg.eigh(sample.toarray().T @ sample.toarray())[1][:, -15:].astype(float))
     diagonal = np.diag(h.T @ h - c).copy()
     expected = corrected_oracle(counts, sample.toarray().astype(float), basis)
-    matrix, out = CorrectedMatrix(sample, diagonal, basis, c @ basis), np.empty((words, 7), np.float32)
-    vectors = np.random.default_rng(0).standard_normal((words, 7)).astype(np.float32)
-    matrix.times(vectors, out)
-    np.testing.assert_allclose(out, expected @ vectors, atol=2e-6 * np.abs(expected @ vectors).max())
-    pairs, residuals = corrected_eigenpairs(sample, diagonal, basis, c @ basis, 15)
+    corrected = corrected_eigenpairs(sample, diagonal, basis, c @ basis, 15)
+    pairs = corrected.pairs
     values, eigenvectors = np.linalg.eigh(expected)
     best = eigenvectors[:, ::-1][:, :K] * np.sqrt(values[::-1][:K])
     found = pairs.vectors[:, :K] * np.sqrt(pairs.values[:K])
     assert yy_error(found, best) < 0.01
     np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(15), atol=1e-6)
     left = np.linalg.norm(expected @ pairs.vectors - pairs.vectors * pairs.values, axis=0)
-    np.testing.assert_allclose(residuals, left, rtol=0.01, atol=3e-6 * values[-1])
+    np.testing.assert_allclose(corrected.residuals, left, rtol=0.01, atol=3e-6 * values[-1])
+    outside = pairs.vectors - basis @ (basis.T @ pairs.vectors)
+    np.testing.assert_allclose(np.abs(corrected.outside), np.abs(outside), atol=1e-6)
+    np.testing.assert_allclose(
+        corrected.inside, np.linalg.eigvalsh(basis.T @ c @ basis), rtol=1e-6, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("words", [120, 450], ids=["dense", "davidson"])
@@ -211,7 +213,7 @@ def test_threads_change_no_bit_of_the_eigenpairs() -> None:
         with single_blas_thread(), panel_threads(threads):
             basis = sample_eigenpairs(sample, diagonal, probes, 15, steps=2)
             product = np.asarray(dense(counts) @ basis.vectors)
-            found.append((basis, corrected_eigenpairs(sample, diagonal, basis.vectors, product, 15)[0]))
+            found.append((basis, corrected_eigenpairs(sample, diagonal, basis.vectors, product, 15).pairs))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.vectors, other.vectors)
@@ -255,7 +257,7 @@ def test_what_is_kept_of_the_documents_takes_error_away(tmp_path: Path) -> None:
 
 def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, expected = write_corpus(tmp_path / "c", RICH, row_group_rows=100), exact_half(RICH, 10)
-    settings, read = replace(SAMPLED, max_topics=10), counted(monkeypatch, RefinementReduction)
+    settings, read = replace(SAMPLED, max_topics=10), counted(monkeypatch, ProductReduction, "directions")
     three = scanned(corpus, tmp_path / "three", settings)
     assert set(read) == set(three.manifest.contents)
     read.clear()
@@ -310,10 +312,16 @@ def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
     assert digests(tmp_path / "m") == expected
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, reduction: type[Any]) -> list[str]:
+def counted(monkeypatch: pytest.MonkeyPatch, reduction: type[Any], basis: str = "basis") -> list[str]:
     """Partitions that a stage reads from now on."""
     compute, read = reduction.compute, list[str]()
-    monkeypatch.setattr(reduction, "compute", lambda self, p: (read.append(p.content), compute(self, p))[1])
+
+    def reading(self: Any, partition: Any) -> Any:
+        if self.basis_name == basis:
+            read.append(partition.content)
+        return compute(self, partition)
+
+    monkeypatch.setattr(reduction, "compute", reading)
     return read
 
 
@@ -333,8 +341,9 @@ def test_adding_reads_only_what_is_new_and_keeps_the_basis(
     store = shutil.copytree(halves / "of-a", tmp_path / "m")
     before, new = digests(store), set(read_store(halves / "of-b").manifest.contents)
     read = [
-        counted(monkeypatch, each)
-        for each in (ProjectionReduction, RefinementReduction, ThirdMomentReduction)
+        counted(monkeypatch, ProductReduction),
+        counted(monkeypatch, ProductReduction, "directions"),
+        counted(monkeypatch, ThirdMomentReduction),
     ]
     moments = changed(halves / "a", store, add=[halves / "b"])
     assert [set(each) for each in read] == [new] * 3
@@ -456,7 +465,10 @@ def test_what_is_held_out_is_not_fitted_and_exact_eigenpairs_have_no_estimated_e
     parts, c = SampleParts.of(csr_array(scaled(RICH).astype(np.float32))), dense(RICH)
     values, vectors = (each[..., ::-1][..., :20] for each in np.linalg.eigh(c))
     # The basis contains them, so C Q determines them.
-    found = certify(parts, 0.5, vectors, c @ vectors, (Eigenpairs(values, vectors), np.zeros(20)), 10, 20)
+    exact = CorrectedPairs(
+        Eigenpairs(values, vectors), np.zeros(20), np.zeros((150, 20), np.float32), values[::-1]
+    )
+    found = certify(parts, 0.5, vectors, exact, 10, 20)
     assert found.estimated_error < 1e-5
 
 

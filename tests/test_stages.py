@@ -234,9 +234,12 @@ def test_what_was_cut_off_goes_on_where_it_was(
         read_store(whole)
     )
     reduction, done, limit = type(scan.reduction), list[str](), [1 if add else 2]
-    compute = reduction.compute
+    compute, by = reduction.compute, getattr(scan.reduction, "basis_name", "")
 
     def failing(self: Any, partition: Partition) -> PartialResult:
+        if getattr(self, "basis_name", "") != by:
+            # Scans with the basis and with the directions have one reduction.
+            return compute(self, partition)
         if len(done) == limit[0]:
             raise OSError("no space left")
         done.append(partition.content)

@@ -46,7 +46,8 @@ class ScanSettings(Settings):
         Largest number of topics K that can be inferred from the store; determines its width.
     scans
         Number of passes over the documents. The second pass halves the error of the eigenpairs at about a
-        tenth of the cost of the first.
+        tenth of the cost of the first. A scan with a sample makes a third pass where the estimated error after
+        two is too large.
     range_finder
         How to find the range of the co-occurrence matrix. factors: from factors of all partitions, merged.
         sample: from a random sample of the documents, which the store keeps. auto: sample for large corpora

@@ -144,7 +144,7 @@ class RitzBlock:
         decreasing.
         """
         k, corrections = self.values.size, self.residuals()
-        worst = float(_lengths(corrections)[:count].max(initial=0.0))
+        worst = float(column_lengths(corrections)[:count].max(initial=0.0))
         if (
             worst < RESIDUAL_TOLERANCE * self.values[0]
             or self.residual / 2 < worst < RESIDUAL_NOISE * self.values[0]
@@ -159,7 +159,7 @@ class RitzBlock:
 
         on_each(divide, panels(len(self.vectors)))
         # Without scaling, short columns would be treated as noise.
-        corrections /= np.maximum(_lengths(corrections), np.finfo(np.float32).tiny)
+        corrections /= np.maximum(column_lengths(corrections), np.finfo(np.float32).tiny)
         self._times(corrections, self.product[:, k : 2 * k])
         self.values = self._ritz(2 * k)
         return True
@@ -209,9 +209,9 @@ def _bordered(diagonal: Floats, border: Floats, corner: Floats) -> Floats:
     return np.block([[np.diag(diagonal), border], [border.T, corner]])
 
 
-def _lengths(columns: Single) -> Single:
-    lengths: Single = np.sqrt(np.einsum("ij,ij->j", columns, columns))
-    return lengths
+def column_lengths(columns: Single) -> Single:
+    """Euclidean norms of the columns."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", columns, columns)))
 
 
 def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:

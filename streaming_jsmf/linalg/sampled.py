@@ -13,14 +13,21 @@ from streaming_jsmf.linalg.eigen import (
     SMALLEST_SHIFT,
     Eigenpairs,
     RitzBlock,
-    Times,
     block_width,
+    column_lengths,
     subtract_diagonal,
     subtract_product,
     with_fixed_signs,
 )
 from streaming_jsmf.linalg.factor import apply_gram
-from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
+from streaming_jsmf.linalg.gram import (
+    GRAM_FLOOR,
+    gram,
+    inverse_square_root,
+    multiply_into,
+    rotate,
+    single_gram,
+)
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
@@ -39,8 +46,12 @@ ROW_PARTS = 2
 #: basis with other than leading eigenvectors: what it leaves is small, so nearly tied eigenvalues dominate the error.
 MARGIN, REFINED_MARGIN = 2.5, 4.0
 
-#: Davidson steps; more would reduce the error by only a tenth of that due to the noise of the sample.
-CORRECTION_STEPS = 1
+#: Blocks outside the span of Q. With one, the error is twice as large; a third saves a fifth for the time of another.
+OUTSIDE_STEPS = 2
+
+#: Directions of T whose squared length is a smaller fraction of the largest are dropped, since float32 rounds them too
+#: coarsely; those of texts are above .01.
+STEP_FLOOR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,7 @@ def sample_eigenpairs(
         subtract_diagonal(diagonal, vectors, out)
 
     if n_words <= DENSE_WORDS:
-        return _dense_eigenpairs(times, n_words, count)
+        return _dense_eigenpairs(_sample_matrix(sample, diagonal), count)
     return RitzBlock(times, diagonal, apply_sample(sample, probes), probes.shape[1]).leading(count, steps)
 
 
@@ -129,64 +140,141 @@ def _of_words(sample: csr_array[Any], words: Integers) -> csr_array[Any]:
     return csr_array(parts, shape=(sample.shape[0], words.size), copy=False)
 
 
-def _dense_eigenpairs(times: Times, n_words: int, count: int) -> Eigenpairs:
-    """Eigenpairs of a small symmetric matrix, from its product with the unit vectors."""
-    dense = np.empty((n_words, n_words), np.float32)
-    times(np.eye(n_words, dtype=np.float32), dense)
-    values, vectors = np.linalg.eigh((dense.astype(np.float64) + dense.T) / 2)
+def _sample_matrix(sample: csr_array[Any], diagonal: Floats) -> Floats:
+    """C_s of a small vocabulary, N x N."""
+    unit = np.eye(diagonal.size, dtype=np.float32)
+    product = apply_sample(sample, unit)
+    subtract_diagonal(diagonal, unit, product)
+    return np.asarray((product.astype(np.float64) + product.T) / 2)
+
+
+def _dense_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
+    values, vectors = np.linalg.eigh(matrix)
     return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
 
 
-class CorrectedMatrix:
-    """C estimated from a sample of the documents, corrected by the exact C Q.
+@dataclass(frozen=True)
+class CorrectedPairs:
+    """Ritz pairs of C^ (``corrected_eigenpairs``), and what their error estimate needs.
 
-    C_s = H_s'H_s - diag(D) equals C up to sampling noise, and C Q is exact. The matrix
-
-        C^ = C_s + (C - C_s) P + P (C - C_s) - P (C - C_s) P = C_s + U Q' + Q U',   P = Q Q',
-
-    with U = E - Q (Q'E) / 2 and E = C Q - C_s Q agrees with C on the span of Q, and with C_s between vectors that are
-    orthogonal to it. H_s is documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the
-    exact D of Eq. 1, (N,); ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
+    ``residuals`` are the norms of C^ v - lambda v, (k,); ``outside`` is (I - P) V, N x k; ``inside`` holds the
+    eigenvalues of Q'C Q in ascending order, (m,).
     """
 
-    def __init__(self, sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats) -> None:
-        self._sample, self._diagonal = sample, diagonal
-        self._basis, self._product = basis.astype(np.float32), product.astype(np.float32)
+    pairs: Eigenpairs
+    residuals: Floats
+    outside: Single
+    inside: Floats
 
-    def times(self, vectors: Single, out: Single) -> None:
-        """Set ``out`` to C^ times the vectors, both N x k, float32.
-
-        With X = Q A + W and W orthogonal to Q this is C Q A + C_s W + Q ((C Q)'W - Q'C_s W), so C_s Q is not needed.
-        """
-        inside = single_gram(self._basis, vectors).astype(np.float32)
-        outside = subtract_product(vectors.copy(), self._basis, inside)
-        out[:] = apply_sample(self._sample, outside)
-        subtract_diagonal(self._diagonal, outside, out)
-        across = (single_gram(self._product, outside) - single_gram(self._basis, out)).astype(np.float32)
-
-        def correct(rows: slice) -> None:
-            out[rows] += self._product[rows] @ inside
-            out[rows] += self._basis[rows] @ across
-
-        on_each(correct, panels(len(out)))
+    def leading(self, count: int) -> CorrectedPairs:
+        """The first ``count`` pairs."""
+        return CorrectedPairs(
+            self.pairs.leading(count), self.residuals[:count], self.outside[:, :count], self.inside
+        )
 
 
 def corrected_eigenpairs(
     sample: csr_array[Any], diagonal: Floats, basis: Floats, product: Floats, count: int
-) -> tuple[Eigenpairs, Floats]:
-    """The ``min(count, m)`` largest algebraic eigenpairs of ``CorrectedMatrix`` C^, and their residual norms.
+) -> CorrectedPairs:
+    """The ``min(count, m)`` largest algebraic eigenpairs of C^, estimated from a sample and corrected by the exact C Q.
 
-    No pass over the data. Outside the span of Q, the error of ``eigen.nystrom_eigenpairs`` is of the size of C there;
-    the error of a sample is only its noise. Block Davidson as in ``eigen.factor_eigenpairs``, starting from (theta_j +
-    D)^-1 (C + D) q_j of the Ritz pairs in the span of Q.
+    C_s = H_s'H_s - diag(D) equals C up to sampling noise, and C Q is exact. The matrix
+
+        C^ = C_s + (C - C_s) P + P (C - C_s) - P (C - C_s) P,   P = Q Q',
+
+    agrees with C on the span of Q, and with C_s between vectors that are orthogonal to it. Outside the span of Q, the
+    error of ``eigen.nystrom_eigenpairs`` is of the size of C there; the error of a sample is only its noise. H_s is
+    documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the exact D of Eq. 1, (N,);
+    ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
+
+    Rayleigh-Ritz in the span of Q and of two blocks T. Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v; the first
+    block has the parts outside the span of Q of (theta_j + D)^-1 (C + D) q_j for the Ritz pairs in the span of Q, the
+    second those of (theta_j + D)^-1 H_s'H_s t_j. For T orthogonal to Q, C^ T = C_s T + Q ((C Q)'T - Q'C_s T), so only T
+    is multiplied with the sample. No pass over the data.
     """
-    matrix, found = CorrectedMatrix(sample, diagonal, basis, product), min(count, basis.shape[1])
+    found = min(count, basis.shape[1])
+    core = gram(basis, product)
+    inside, rotation = np.linalg.eigh((core + core.T) / 2)
     if len(basis) <= DENSE_WORDS:
-        return _dense_eigenpairs(matrix.times, len(basis), found), np.zeros(found)
-    start = _stepped(basis, product, diagonal, block_width(found))
-    block = RitzBlock(matrix.times, diagonal, start, start.shape[1])
-    pairs = block.leading(found, CORRECTION_STEPS)
-    return pairs, np.linalg.norm(block.residuals()[:, :found], axis=0).astype(np.float64)
+        dense = _corrected_matrix(_sample_matrix(sample, diagonal), basis, product)
+        pairs = _dense_eigenpairs(dense, found)
+        beyond = pairs.vectors - basis @ (basis.T @ pairs.vectors)
+        return CorrectedPairs(pairs, np.zeros(found), beyond.astype(np.float32), inside)
+    thin, image = basis.astype(np.float32), product.astype(np.float32)
+    width = min(block_width(found), inside.size)
+    shifts = np.maximum(inside[-width:], SMALLEST_SHIFT * inside[-1]).astype(np.float32)
+    steps, products = _outside_steps(sample, diagonal, thin, image, rotation[:, -width:], shifts)
+    values, inner, outer = _ritz_values(core, single_gram(image, steps), steps, products, found)
+    outside: Single = np.empty((len(basis), found), np.float32)
+    multiply_into(steps, outer, outside)
+    vectors = np.empty(outside.shape)
+
+    def assemble(rows: slice) -> None:
+        vectors[rows] = basis[rows] @ inner
+        vectors[rows] += outside[rows]
+
+    on_each(assemble, panels(len(basis)))
+    # C^ V in the span of Q is (Q V) Lambda.
+    rest: Single = np.empty_like(outside)
+    multiply_into(image, inner, rest)
+    subtract_product(rest, products, -outer.astype(np.float32))
+    rest -= outside * values.astype(np.float32)
+    subtract_product(rest, thin, single_gram(thin, rest).astype(np.float32))
+    residuals = column_lengths(rest).astype(np.float64)
+    return CorrectedPairs(with_fixed_signs(values, vectors), residuals, outside, inside)
+
+
+def _corrected_matrix(of_sample: Floats, basis: Floats, product: Floats) -> Floats:
+    """C^ = C_s + U Q' + Q U' with U = E - Q (Q'E) / 2 and E = C Q - C_s Q."""
+    error = product - of_sample @ basis
+    half = error - basis @ (basis.T @ error) / 2
+    return np.asarray(of_sample + half @ basis.T + basis @ half.T)
+
+
+def _outside_steps(
+    sample: csr_array[Any],
+    diagonal: Floats,
+    basis: Single,
+    product: Single,
+    rotation: Floats,
+    shifts: Single,
+) -> tuple[Single, Single]:
+    """Blocks T of ``corrected_eigenpairs`` side by side, unit columns orthogonal to Q, and C_s T."""
+    # A power step C Q would also amplify large negative eigenvalues of C, which are common for corpora of short
+    # documents.
+    own, small = diagonal[:, None].astype(np.float32), rotation.astype(np.float32)
+    width = shifts.size
+    steps, products = (np.empty((len(basis), OUTSIDE_STEPS * width), np.float32) for _ in range(2))
+    power = np.empty((len(basis), width), np.float32)
+
+    def first(rows: slice) -> None:
+        power[rows] = (product[rows] + own[rows] * basis[rows]) @ small
+
+    on_each(first, panels(len(basis)))
+    for number in range(OUTSIDE_STEPS):
+        step = power
+        step /= own + shifts
+        # Twice, because the parts may be short and the first subtraction leaves rounding errors of the step.
+        for _ in range(2):
+            subtract_product(step, basis, single_gram(basis, step).astype(np.float32))
+            step /= np.maximum(column_lengths(step), np.finfo(np.float32).tiny)
+        power = apply_sample(sample, step)
+        columns = slice(number * width, (number + 1) * width)
+        steps[:, columns], products[:, columns] = step, power
+    subtract_diagonal(diagonal, steps, products)
+    return steps, products
+
+
+def _ritz_values(
+    core: Floats, across: Floats, steps: Single, products: Single, count: int
+) -> tuple[Floats, Floats, Floats]:
+    """The ``count`` largest Ritz values in the span of [Q, T], and coefficients of Q and of T of their vectors."""
+    whiten = inverse_square_root(single_gram(steps), STEP_FLOOR)
+    across, corner = across @ whiten, whiten.T @ single_gram(steps, products) @ whiten
+    small = np.block([[core, across], [across.T, corner]])
+    values, rotation = np.linalg.eigh((small + small.T) / 2)
+    leading = rotation[:, ::-1][:, :count]
+    return values[::-1][:count], leading[: len(core)], whiten @ leading[len(core) :]
 
 
 def outside_directions(basis: Floats, vectors: Floats) -> Floats:
@@ -201,25 +289,6 @@ def outside_directions(basis: Floats, vectors: Floats) -> Floats:
         outside = outside - basis @ gram(basis, outside)
         outside = rotate(outside, inverse_square_root(gram(outside), GRAM_FLOOR))
     return outside
-
-
-def _stepped(basis: Floats, product: Floats, diagonal: Floats, count: int) -> Single:
-    """(theta_j + D)^-1 (C + D) q_j of the ``count`` largest Ritz pairs in the span of Q, as unit columns."""
-    # Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v. A power step C Q would also amplify large negative eigenvalues
-    # of C, which are common for corpora of short documents.
-    core = gram(basis, product)
-    values, rotation = np.linalg.eigh((core + core.T) / 2)
-    values, rotation = values[-count:], rotation[:, -count:]
-    shifts = np.maximum(values, SMALLEST_SHIFT * values[-1])
-    step = np.empty((len(basis), values.size), dtype=np.float32)
-
-    def write(rows: slice) -> None:
-        own = diagonal[rows, None]
-        step[rows] = ((product[rows] + own * basis[rows]) @ rotation) / (own + shifts)
-
-    on_each(write, panels(len(step)))
-    step /= np.maximum(np.linalg.norm(step, axis=0), np.finfo(np.float32).tiny)
-    return step
 
 
 @dataclass(frozen=True)
@@ -241,31 +310,26 @@ def certify(
     parts: SampleParts,
     share: float,
     basis: Floats,
-    product: Floats,
-    corrected: tuple[Eigenpairs, Floats],
+    corrected: CorrectedPairs,
     count: int,
     leading: int,
 ) -> SampleCertificate:
-    """Estimate the error of the first ``count`` eigenpairs of ``CorrectedMatrix``. No pass over the data.
+    """Estimate the error of the first ``count`` of the corrected eigenpairs. No pass over the data.
 
     For a Ritz pair of C^, the residual C v - lambda v is the sum of C^ v - lambda v, which is known, and (I - P)(C -
     C_s) w with w = (I - P) v. Documents enter the sample independently, so the expected square of the second term is a
     sum over documents, regardless of their order. The held-out documents, which are independent of w, estimate it.
 
-    C^ must have been computed from ``parts.fitted``; ``share`` is the fraction of all documents in the sample.
-    ``corrected`` is the result of ``corrected_eigenpairs`` with more than ``count`` pairs, since the last ones may mix
-    with the next. ``leading`` is the number of columns of Q that approximate leading eigenvectors; others, such as W of
-    ``outside_directions``, say nothing about the eigenvalues outside the span of Q.
+    C^ must have been computed from ``parts.fitted`` and Q = ``basis``; ``share`` is the fraction of all documents in
+    the sample. ``corrected`` has more than ``count`` pairs, since the last ones may mix with the next. ``leading`` is
+    the number of columns of Q that approximate leading eigenvectors; others, such as W of ``outside_directions``, say
+    nothing about the eigenvalues outside the span of Q.
     """
-    pairs, residuals = corrected
-    thin = basis.astype(np.float32)
-    outside = pairs.vectors.astype(np.float32)
-    subtract_product(outside, thin, single_gram(thin, outside).astype(np.float32))
-    squared = residuals**2 + _sampling_variance(parts, share, thin, outside)
-    values = pairs.values[:count]
+    outside, values = corrected.outside, corrected.pairs.values[:count]
+    squared = corrected.residuals**2 + _sampling_variance(parts, share, basis.astype(np.float32), outside)
     weight = np.linalg.norm(outside[:, :count] * values) / np.linalg.norm(values)
     # Eigenvalues outside the span of Q are smaller than those of leading eigenvectors.
-    lost = _lost(pairs.values, squared, np.linalg.eigvalsh(gram(basis, product))[-leading], count)
+    lost = _lost(corrected.pairs.values, squared, corrected.inside[-leading], count)
     error = np.sqrt(2 * np.sum(values**2 * lost)) / np.linalg.norm(values)
     margin = REFINED_MARGIN if basis.shape[1] > leading else MARGIN
     return SampleCertificate(margin * float(error), float(weight) ** 2)

@@ -70,9 +70,9 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
     from another store, is damaged: it cannot be recomputed.
     """
     load, complete = cache(partial(load_partitions, store.manifest, store.path, corpora)), store.is_complete()
+    store = replace(store, recent={})
     for stage in store.stages:
-        lost = _discard_damage(store, stage, complete=complete)
-        if lost or store.outcome(stage.name) is None:
+        if _discard_damage(store, stage, complete=complete):
             _run_stage(store, stage, executor, load)
     for stage in store.stages:
         if stage.keeps_parts and store.manifest.keep_partitions:
@@ -82,11 +82,14 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
 
 
 def _run_stage(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
+    assert store.recent is not None, "called by run_stages"
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
             checkpoints = replace(checkpoints, protected=store.covered_fold)
         for scan in scans:
+            # The workers need the memory.
+            store.recent.clear()
             parts = _parts(store.manifest, scan, checkpoints, load)
             run_job(Job(checkpoints, scan.reduction, parts, scan.order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):
@@ -112,7 +115,7 @@ def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Parti
 
 
 def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
-    """Discard damaged results of a stage; return whether something is lost that running the stage recomputes.
+    """Discard damaged results of a stage; return whether something is missing that running the stage computes.
 
     A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
     """

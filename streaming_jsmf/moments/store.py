@@ -12,10 +12,10 @@ Layout::
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ from streaming_jsmf.storage.arrays import (
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
 from streaming_jsmf.storage.provenance import package_versions, utc_now
+
+Value = TypeVar("Value")
 
 #: Name of the vocabulary's record; the vocabulary is written when the store is created.
 WORDS = "words"
@@ -156,6 +158,8 @@ class Store(ABC):
 
     path: StorePath
     manifest: Manifest
+    #: What stages have read, committed or computed since the last scan, by name; None outside ``run_stages``.
+    recent: dict[str, Any] | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @cached_property
     def settings(self) -> ScanSettings:
@@ -271,7 +275,19 @@ class Store(ABC):
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
-        return read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path))
+        return self.once(
+            name,
+            lambda: read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path)),
+        )
+
+    def once(self, name: str, compute: Callable[[], Value]) -> Value:
+        """The value of ``compute``, or the one that is ``recent`` under this name."""
+        if self.recent is None:
+            return compute()
+        if name not in self.recent:
+            self.recent[name] = compute()
+        value: Value = self.recent[name]
+        return value
 
     def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
         """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
@@ -307,6 +323,8 @@ class Store(ABC):
         else:
             forget_record(self.path, stage)
         _commit(self.path, stage, self.covers(stage), self._variables(stage), arrays, scalars, history)
+        if self.recent is not None:
+            self.recent.update(arrays)
 
     def leftovers(self) -> list[StorePath]:
         """Paths in a complete store that are not part of it: partial results and results of earlier states.

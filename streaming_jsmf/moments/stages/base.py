@@ -1,4 +1,4 @@
-"""What stages share: sums over the partitions, and reductions that multiply with the basis."""
+"""What stages share: sums over the partitions, stages of a sample, and reductions that multiply with the basis."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ class SumStage(Stage):
         """One scan; the keys of its parts include the digests of ``inputs``."""
         salts = (store.array_digest(name).sha256 for name in self.inputs)
         return (Scan.of_partitions(self.reduction(store), store, *salts),)
+
+
+class SampledStage(Stage):
+    """A stage of stores with a sample and C Q."""
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """True with a sample and two scans."""
+        return settings.range_finder == "sample" and settings.scans > 1
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
-from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs, outside_directions
+from streaming_jsmf.linalg.sampled import (
+    CorrectedPairs,
+    SampleCertificate,
+    SampleParts,
+    certify,
+    corrected_eigenpairs,
+    outside_directions,
+)
+from streaming_jsmf.moments.stages.base import SampledStage
 from streaming_jsmf.moments.stages.sample import read_sample
-from streaming_jsmf.moments.store import Stage, Store
+from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -19,7 +30,7 @@ from streaming_jsmf.timing import span
 SMALL_ERROR = 0.001
 
 
-class DirectionsStage(Stage):
+class DirectionsStage(SampledStage):
     """Directions W of a sampled store, none if the eigenpairs are accurate without them.
 
     They are kept, like the basis, when documents are added.
@@ -35,31 +46,48 @@ class DirectionsStage(Stage):
     reads_corpora = False
     of_base = True
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        """True with a sample and C Q."""
-        return settings.range_finder == "sample" and settings.scans > 1
-
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
         del folded
-        share, most = store.manifest.sample_share, store.settings.max_topics
-        assert share is not None, "a sampled store"
-        parts = SampleParts.of(read_sample(store))
-        diagonal, basis, product = each(store.read, ("diagonal", "basis", "projection"))
+        corrected, certificate = corrected_in(store, ("basis",), ("projection",))
+        error, vectors = certificate.estimated_error, corrected.pairs.vectors
         with span("basis"):
-            # Products with a full block cost no more than those with K + 10 columns.
-            count = block_width(most + GUARD_VECTORS)
-            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
-            width = basis.shape[1]
-            error = certify(parts, share, basis, product, corrected, most, width).estimated_error
-            vectors = corrected[0].vectors
             # Without a third pass W has no columns.
-            directions = outside_directions(basis, vectors if error > SMALL_ERROR else vectors[:, :0])
+            directions = outside_directions(
+                store.read("basis"), vectors if error > SMALL_ERROR else vectors[:, :0]
+            )
         return PartialResult({"directions": directions}, {"estimated_error": error})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
         """See ``eigenpairs_memory``."""
         return eigenpairs_memory(n_words, settings, settings.basis_width)
+
+
+def corrected_in(
+    store: Store, bases: Sequence[str], products: Sequence[str]
+) -> tuple[CorrectedPairs, SampleCertificate]:
+    """Eigenpairs from the sample and C times the named bases, and their error estimate.
+
+    Stages that ask for the same bases, without a scan in between, share one computation.
+    """
+    share, most = store.manifest.sample_share, store.settings.max_topics
+    assert share is not None, "a sampled store"
+
+    def compute() -> tuple[CorrectedPairs, SampleCertificate]:
+        parts, diagonal = SampleParts.of(read_sample(store)), store.read("diagonal")
+        basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
+        with span("basis"):
+            # Products with a full block cost no more than those with K + 10 columns.
+            count = block_width(most + GUARD_VECTORS)
+            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
+            width, checked = store.array_digest("basis").shape[1], corrected.leading(most + GUARD_VECTORS)
+            return corrected, certify(parts, share, basis, checked, most, width)
+
+    return store.once(f"eigenpairs in {bases}", compute)
+
+
+def _joined(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return arrays[0] if len(arrays) == 1 else np.hstack(arrays)
 
 
 def eigenpairs_memory(n_words: int, settings: ScanSettings, width: int) -> int:

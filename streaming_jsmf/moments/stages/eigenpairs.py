@@ -14,13 +14,11 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
-from streaming_jsmf.linalg.panels import each
-from streaming_jsmf.linalg.sampled import SampleParts, certify, corrected_eigenpairs
-from streaming_jsmf.moments.stages.directions import eigenpairs_memory
-from streaming_jsmf.moments.stages.sample import WORDS, read_sample
-from streaming_jsmf.moments.store import Stage, Store
+from streaming_jsmf.moments.stages.base import SampledStage
+from streaming_jsmf.moments.stages.directions import corrected_in, eigenpairs_memory
+from streaming_jsmf.moments.stages.sample import WORDS
+from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
-from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +29,7 @@ LARGEST_ERROR = 0.1
 FEW_DOCUMENTS = 5
 
 
-class EigenpairsStage(Stage):
+class EigenpairsStage(SampledStage):
     """Eigenpairs of a sampled store; no scan."""
 
     name = "eigenpairs"
@@ -44,42 +42,26 @@ class EigenpairsStage(Stage):
     inputs = ("basis", "projection", "directions", "refinement")
     reads_corpora = False
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        """True with a sample and C Q."""
-        return settings.range_finder == "sample" and settings.scans > 1
-
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
         del folded
-        share = store.manifest.sample_share
-        assert share is not None, "a sampled store"
-        parts = SampleParts.of(read_sample(store))
-        diagonal = store.read("diagonal")
-        basis, product = _exact_products(store)
-        most, seen = store.settings.max_topics, words_seen(store)
-        with span("basis"):
-            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, most + GUARD_VECTORS)
-            width = store.array_digest("basis").shape[1]
-            certificate = certify(parts, share, basis, product, corrected, most, width)
-        pairs, _ = corrected
+        has_directions = store.array_digest("directions").shape[1] > 0
+        bases, products = ("basis", "directions"), ("projection", "refinement")
+        corrected, certificate = corrected_in(
+            store, *((bases, products) if has_directions else (bases[:1], products[:1]))
+        )
+        pairs = corrected.pairs.leading(store.settings.max_topics + GUARD_VECTORS)
         if certificate.estimated_error > LARGEST_ERROR:
             logger.warning("%s", _advice(store, certificate.estimated_error))
         return PartialResult(
             {"eigenvectors": pairs.vectors, "eigenvalues": pairs.values},
-            {**asdict(certificate), **asdict(seen)},
+            {**asdict(certificate), **asdict(words_seen(store))},
         )
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
         """See ``eigenpairs_memory``; the columns of Q and W are also held separately while they are joined."""
         more = settings.max_topics + GUARD_VECTORS
         return eigenpairs_memory(n_words, settings, settings.basis_width + more)
-
-
-def _exact_products(store: Store) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """[Q, W] and [C Q, C W], whose last columns are the directions and their products, if any."""
-    names = ("basis", "directions", "projection", "refinement")
-    basis, directions, product, refinement = each(store.read, names)
-    return np.hstack([basis, directions]), np.hstack([product, refinement])
 
 
 @dataclass(frozen=True)

@@ -14,52 +14,31 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import apply_gram
+from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
+from streaming_jsmf.moments.stages.base import BasisReduction, SampledStage, SumStage
 from streaming_jsmf.moments.store import Scan, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
 
 @dataclass(frozen=True)
-class ProjectionReduction(BasisReduction):
-    """H'(H Q) of each partition, additive for a given Q."""
+class ProductReduction(BasisReduction):
+    """H'(H Q) of each partition, additive for a given Q: the basis, or the directions W."""
 
     def compute(self, partition: Partition) -> PartialResult:
-        return multiplied(self, partition)
+        basis = self.read_basis()
+        with span("read"):
+            block = load_block(partition, self.n_words, self.settings.document_weights)
+        return PartialResult({"projection": apply_gram(block, basis)})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add in float64."""
-        return added(folded, partial)
-
-
-@dataclass(frozen=True)
-class RefinementReduction(BasisReduction):
-    """H'(H W) of each partition for the directions W."""
-
-    def compute(self, partition: Partition) -> PartialResult:
-        return multiplied(self, partition)
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add in float64."""
-        return added(folded, partial)
-
-
-def multiplied(reduction: BasisReduction, partition: Partition) -> PartialResult:
-    """H'(H Q) of a partition, for the basis Q of the reduction."""
-    basis = reduction.read_basis()
-    with span("read"):
-        block = load_block(partition, reduction.n_words, reduction.settings.document_weights)
-    return PartialResult({"projection": apply_gram(block, basis)})
-
-
-def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-    """The sum of two products, in float64."""
-    # The sum of a group is already float64 and is updated in place.
-    product = partial.arrays["projection"].astype(np.float64, copy=False)
-    if folded is not None:
-        product += folded.arrays["projection"]
-    return PartialResult({"projection": product})
+        # The sum of a group is already float64 and is updated in place.
+        product = partial.arrays["projection"].astype(np.float64, copy=False)
+        if folded is not None:
+            product += folded.arrays["projection"]
+        return PartialResult({"projection": product})
 
 
 class ProjectionStage(SumStage):
@@ -75,8 +54,8 @@ class ProjectionStage(SumStage):
         """True with two scans, unless the second computes the whole C."""
         return settings.scans > 1 and not settings.exact
 
-    def reduction(self, store: Store) -> ProjectionReduction:
-        return ProjectionReduction.of(store)
+    def reduction(self, store: Store) -> ProductReduction:
+        return ProductReduction.of(store)
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """C Q: the sum divided by the total weight, minus the diagonal."""
@@ -88,7 +67,7 @@ class ProjectionStage(SumStage):
         return 20 * n_words * min(settings.basis_width, n_words)
 
 
-class RefinementStage(SumStage):
+class RefinementStage(SampledStage, SumStage):
     """Scan 3 of a sampled store that has directions."""
 
     name = "refinement"
@@ -97,12 +76,8 @@ class RefinementStage(SumStage):
     }
     inputs = ("directions",)
 
-    def wanted(self, settings: ScanSettings) -> bool:
-        """True with a sample and C Q."""
-        return settings.range_finder == "sample" and settings.scans > 1
-
-    def reduction(self, store: Store) -> RefinementReduction:
-        return RefinementReduction.of(store, "directions")
+    def reduction(self, store: Store) -> ProductReduction:
+        return ProductReduction.of(store, "directions")
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
         """One scan, or none if there are no directions."""
@@ -120,7 +95,13 @@ class RefinementStage(SumStage):
 
 
 def product_with_basis(store: Store, total: PartialResult, basis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """C Q of Eq. 1 from the sums of ``ProjectionReduction`` over all partitions."""
-    product = total.arrays["projection"] / store.scalars("range")["total_weight"]
-    product -= store.read("diagonal")[:, None] * basis
-    return np.asarray(product)
+    """C Q of Eq. 1 from the sums of ``ProductReduction`` over all partitions, in their memory."""
+    product: NDArray[np.float64] = total.arrays["projection"]
+    weight, diagonal = store.scalars("range")["total_weight"], store.read("diagonal")[:, None]
+
+    def finish(rows: slice) -> None:
+        product[rows] /= weight
+        product[rows] -= diagonal[rows] * basis[rows]
+
+    on_each(finish, panels(len(product)))
+    return product
