@@ -146,7 +146,7 @@ def test_medians_are_over_seeds() -> None:
     assert (found["cpu"], found["yy_error"], found["wall"], found["runs"]) == (3.0, 0.5, None, 3)
 
 
-def test_quality_is_drawn_for_the_documents_of_most_methods(tmp_path: Path) -> None:
+def test_figures_show_the_documents_of_most_methods_and_several_sizes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     values = {
         "makes": "topics",
@@ -162,6 +162,8 @@ def test_quality_is_drawn_for_the_documents_of_most_methods(tmp_path: Path) -> N
         for corpus, part, method in cells
     ]
     write_pictures(tmp_path, rows)
+    assert "c, K = 5, topics" in (tmp_path / "time.svg").read_text()
+    assert "d, K = 5, topics" not in (tmp_path / "time.svg").read_text()  # it has one size
     drawn = (tmp_path / "quality.svg").read_text()
     assert "c / 4, K = 5" in drawn
     assert "c, K = 5" not in drawn

@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from pipelines.common import pictures
 from pipelines.common.results import Row, publish
 from pipelines.common.tables import markdown, number
 from streaming_jsmf.corpus import Corpus
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
 
 #: Column of a row -> header in the table, and significant digits.
 COSTS = {"cpu": ("CPU s", 3), "wall": ("s", 3), "peak": ("peak MB", 3), "load": ("load", 2)}
@@ -87,8 +91,10 @@ def write_pictures(out: Path, rows: Sequence[Row]) -> None:
     topics = [row for row in there if row["makes"] == "topics"]
     if topics:
         _draw_quality(out, topics)
-    if len({row["nonzeros"] for row in there}) > 1:
-        _draw_time(out, there)
+    sizes = Counter(cell for cell, _ in {(_panel(row), row["nonzeros"]) for row in there})
+    several = [row for row in there if sizes[_panel(row)] > 1]
+    if several:
+        _draw_time(out, several)
 
 
 def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
@@ -105,6 +111,7 @@ def _draw_quality(out: Path, topics: Sequence[Row]) -> None:
                 if (row["corpus"], row["K"], row["part"]) == cell:
                     pictures.curve(place, row["method"], {row["cpu"]: [row[name]]})
             place.set(xscale="log", xlabel="CPU seconds", ylabel=label, title=_title(*cell))
+            _label_seconds(place.xaxis)
     pictures.legend(figure, columns=4)
     pictures.save(figure, out / "quality.svg")
 
@@ -120,20 +127,30 @@ def _title(corpus: str, n_topics: int, part: int) -> str:
     return f"{corpus}{'' if part == 1 else f' / {part}'}, K = {n_topics}"
 
 
-def _draw_time(out: Path, rows: Sequence[Row]) -> None:
-    from matplotlib.ticker import LogLocator
+def _panel(row: Row) -> tuple[str, int, str]:
+    return row["corpus"], row["K"], row["makes"]
 
-    cells = sorted({(row["corpus"], row["K"], row["makes"]) for row in rows})
+
+def _label_seconds(axis: Axis) -> None:
+    """Labels 1, 2, 5, 10, ... on a logarithmic axis."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _draw_time(out: Path, rows: Sequence[Row]) -> None:
+    cells = sorted({_panel(row) for row in rows})
     figure, axes = pictures.panels(1, len(cells), width=3.2, height=2.6)
     for place, cell in zip(axes[0], cells, strict=True):
-        chosen = [row for row in rows if (row["corpus"], row["K"], row["makes"]) == cell]
+        chosen = [row for row in rows if _panel(row) == cell]
         for method in {row["method"]: None for row in chosen}:
             times = {row["nonzeros"] / 1e6: [row["cpu"]] for row in chosen if row["method"] == method}
             pictures.curve(place, method, times)
         place.set(xscale="log", yscale="log", xlabel="nonzeros, millions", ylabel="CPU seconds")
         pictures.ticks(place, [round(row["nonzeros"] / 1e6, 1) for row in chosen])
-        place.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        place.yaxis.set_major_formatter("{x:g}")
+        _label_seconds(place.yaxis)
         place.set_title(f"{cell[0]}, K = {cell[1]}, {cell[2]}")
     pictures.legend(figure, columns=4)
     pictures.save(figure, out / "time.svg")
