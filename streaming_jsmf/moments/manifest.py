@@ -36,7 +36,7 @@ FORMAT_VERSION = 2
 ALGORITHM_VERSION = 5
 
 #: As ``ALGORITHM_VERSION``, for settings with a sample only.
-SAMPLE_VERSION = 3
+SAMPLE_VERSION = 4
 
 #: Name prefix of the arrays that ``WordIds`` describes.
 WORD_IDS = "columns-"
