@@ -1,10 +1,11 @@
-"""CPU seconds of the operations that no implementation of a stage can avoid, from raw texts to polished topics.
+"""CPU seconds of the main operations of each stage alone, from raw texts to polished topics.
 
 - ingest: pyarrow decodes the texts; one compiled loop over their bytes lowers letters, finds words, and counts them in
   a hash table; pyarrow writes the shards again with zstd at level 3.
 - scan: pyarrow decodes ids and counts once per pass; SciPy's H'(H X) in float32 for all documents with the columns of
   the second and of the third pass, and for the sample with its block, as often as block Davidson multiplies.
-- infer: BLAS's N x |I| x K product in float32, once per step of ENN. Nothing of the recovery of topics.
+- infer: BLAS's N x |I| x K product in float32, once per step of ENN, although some steps compute
+  only a part of it. Nothing of the recovery of topics.
 - polish: pyarrow decodes ids and counts once per pass; four operations per nonzero, topic and round, at the rate of the
   bare loop of ``benchmarks.polish_step``.
 """
