@@ -94,7 +94,9 @@ def test_the_sample_is_chosen_by_the_size_of_the_corpus() -> None:
     for documents, n_words, nonzeros, share in (
         (many, 1000, many, 0.1),
         (many, 2 * SAMPLED_DOCUMENTS, many, 0.2),
-        (SAMPLED_DOCUMENTS * 3 // 2, 1000, many, 1),
+        (SAMPLED_DOCUMENTS * 3 // 2, 1000, many, 0.5),
+        (SAMPLED_DOCUMENTS, 1000, many, 1),
+        (SAMPLED_DOCUMENTS * 3 // 2, 2 * SAMPLED_DOCUMENTS, many, 1),
         # It has to fit in memory however long the documents are.
         (many, 1000, 10 * many * SAMPLED_NONZEROS, 0.1 / many),
     ):

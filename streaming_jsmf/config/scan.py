@@ -18,7 +18,7 @@ CAPPED_LENGTH = 200
 #: Size of the default sample, in documents; never fewer than there are words.
 SAMPLED_DOCUMENTS = 80_000
 
-#: A larger sample saves too little, so that all documents are multiplied instead.
+#: Largest share of the documents in a default sample. A larger sample costs more than it gains in accuracy.
 LARGEST_SAMPLE = 0.5
 
 #: Most nonzeros of a default sample, which is kept in memory as a partition is.
@@ -90,7 +90,7 @@ class ScanSettings(Settings):
     third_moment: bool = setting(False, group=SCAN, added=True)
     sample_share: float | None = _setting(
         None,
-        absent="80,000 documents or one per word; all documents if that is more than half",
+        absent="80,000 documents or one per word, at most half; all documents if there are not more",
         metavar="SHARE",
         gt=0,
         le=1,
@@ -126,11 +126,11 @@ class ScanSettings(Settings):
         return most if count == 1 or count % 2 == 0 else -(-nonzeros // (count + 1))
 
     def sampled_share(self, n_documents: int, n_words: int, nonzeros: int) -> float:
-        """Share of the documents of a corpus in the sample; 1 if all documents are multiplied and none is kept."""
+        """Share of the documents of a corpus in the sample; 1 if there are too few documents for a sample."""
         if self.sample_share is not None:
             return self.sample_share
         share = max(SAMPLED_DOCUMENTS, n_words) / max(n_documents, 1)
-        return 1.0 if share > LARGEST_SAMPLE else min(share, SAMPLED_NONZEROS / max(nonzeros, 1))
+        return 1.0 if share >= 1 else min(share, LARGEST_SAMPLE, SAMPLED_NONZEROS / max(nonzeros, 1))
 
     def resolved(
         self, n_documents: int, n_words: int, nonzeros: int, *, keep_partitions: bool = False
