@@ -58,6 +58,8 @@ class Usage:
 
 def measured(tree: Path, line: Sequence[str], folder: Path) -> Usage:
     environment = {**os.environ, "PYTHONPATH": str(tree)}
+    # Installed modules are compiled once, not at every start.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, *line], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=errors

@@ -12,6 +12,7 @@ This module has no heavy imports, because ``__main__`` imports it before everyth
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
 import signal
@@ -82,6 +83,7 @@ def end(code: int) -> NoReturn:
     _handle(lambda _number, _frame: os._exit(code))
     _flush()
     if _received is None:
+        gc.freeze()  # else the interpreter searches all objects for reference cycles before it discards them
         sys.exit(code)
     _clean()
     os._exit(code)
