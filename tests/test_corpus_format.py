@@ -275,7 +275,7 @@ def test_changed_vocabulary_is_noticed(tmp_path):
 
 
 def test_wrong_paths(tmp_path):
-    with pytest.raises(InputError, match="there is no corpus at"):
+    with pytest.raises(InputError, match="none: no such file or directory; check the path"):
         open_corpus(tmp_path / "none")
     with pytest.raises(InputError, match=r"no \*.parquet files"):
         open_corpus(tmp_path)

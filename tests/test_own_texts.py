@@ -163,6 +163,10 @@ def test_a_corpus_of_other_files_or_options_is_not_used(few: Path, tmp_path: Pat
     (few / "more.txt").write_text("one more document")
     fit(few, target, [3], polish=False, execution=HERE, overwrite=True)
     assert read_manifest(tmp_path / "m.corpus").settings["documents_read"] == 91
+    for missing in ("none", "none.toml"):  # nothing is replaced
+        with pytest.raises(InputError, match="no such file or directory"):
+            fit(tmp_path / missing, target, [3], overwrite=True)
+        assert (tmp_path / "m.moments").exists()
     with pytest.raises(InputError, match=r"m\.corpus is already a corpus"):
         fit(tmp_path / "m.corpus", tmp_path / "o", [3], ingest_request=other)
 
