@@ -166,7 +166,6 @@ def test_unreadable_parquet_files(tmp_path):
     ("columns", "parts"),
     [
         ({"text": ["b"], "n": [["1"]]}, ["n: list<element: string>", "n: int64"]),
-        ({"text": ["b"]}, ["no column 'n'", "it has text"]),
         ({"body": ["b"], "n": [1]}, ["no column 'text'", "it has body, n"]),
         ({"text": [1], "n": [1]}, ["column 'text' is int64"]),
     ],
@@ -175,6 +174,21 @@ def test_parquet_files_with_different_schemas(tmp_path, columns, parts):
     first = put_parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
     path = put_parquet(tmp_path / "b.parquet", columns)
     assert refused_by(texts(first, path), str(path), *parts).words == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("column", ["text", "id"])
+def test_a_file_without_the_text_or_the_id_is_refused(tmp_path, kind, column):
+    first, row = tmp_path / f"a.{kind}", {"text": "b", "id": "x", "n": 1}
+    del row[column]
+    path = tmp_path / f"b.{kind}"
+    if kind == "parquet":
+        put_parquet(first, {"text": ["a"], "id": ["y"], "n": [1]})
+        put_parquet(path, pa.Table.from_pylist([row]))
+    else:
+        put(first, "text,id,n\na,y,1\n")
+        put(path, f"{','.join(row)}\nx,1\n")
+    refused_by(texts(first, path), str(path), f"there is no column {column!r}; it has {', '.join(row)}")
 
 
 def test_parquet_files_with_more_columns_or_no_rows(tmp_path):
@@ -756,7 +770,7 @@ TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
         ("d.csv", "\x1b[31m,b\n", [r"has the columns '\x1b[31m', b"]),
         ("a.parquet", b"broken", ["Parquet"]),
         ("vocab.txt", "a\n", ["word list"]),
-        ("absent", None, ["there are no files"]),
+        ("absent", None, ["no such file or directory"]),
         ("b.parquet", TWICE, ["has the columns a"]),
         ("c.parquet", {"items": ["a"]}, ["has the columns items"]),
         ("d.parquet", {f"c{i}": [i] for i in range(99)}, ["has the columns c0, c1"]),

@@ -138,6 +138,16 @@ class TextColumns:
     def names(self) -> list[str]:
         return [self.text, *([self.id] if self.id else []), *self.metadata]
 
+    def __str__(self) -> str:
+        kinds = {**({self.id: self.id_type} if self.id else {}), **self.metadata}
+        return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+
+    def found_in(self, names: Sequence[str]) -> list[str]:
+        """The columns that a file has; it may lack metadata. Raises UnreadableError for a missing or a repeated one."""
+        found = [name for name in self.names if name in names or name not in self.metadata]
+        require_columns(found, names)
+        return found
+
     def keeps(self, name: str) -> bool:
         """Return whether a value is metadata. Raises BadValue if a later name cannot be that of a column."""
         if name in self.metadata:
