@@ -158,7 +158,7 @@ def test_a_corpus_of_other_files_or_options_is_not_used(few: Path, tmp_path: Pat
     fit(few, target, [3], polish=False, execution=HERE)
     other = IngestRequest(curation={"max_document_frequency": 0.4})
     shutil.rmtree(target)
-    with pytest.raises(InputError, match=r"m\.corpus is the corpus of other files"):
+    with pytest.raises(InputError, match=r"m\.corpus was made of other files"):
         fit(few, target, [2], ingest_request=other, moments=tmp_path / "n", overwrite=False)
     (few / "more.txt").write_text("one more document")
     fit(few, target, [3], polish=False, execution=HERE, overwrite=True)

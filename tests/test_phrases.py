@@ -160,10 +160,10 @@ def test_language_and_phrases_are_told(
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "c")
     assert caplog.text.count("the language was detected as English") == 1
-    assert "6 pairs of neighbours become one word each: " in caplog.text
+    assert "6 pairs of adjacent words are joined into one word each: " in caplog.text
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "d", 1.0)
-    assert "no neighbouring words have such a high NPMI" in caplog.text
+    assert "no adjacent words have such a high NPMI" in caplog.text
 
 
 @pytest.mark.parametrize(("workers", "group_bytes", "rows"), [(2, 1, 1_000_000), (1, 1, 7), (2, 16 << 20, 1)])

@@ -561,7 +561,9 @@ def test_a_tar_that_continues_after_an_end_mark(tmp_path):
     at = data.index(b"b.txt") // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
     damaged = data[:at] + bytes(2 * tarfile.BLOCKSIZE) + data[at + 2 * tarfile.BLOCKSIZE :]
     for name, packed in (("a.tar", damaged), ("b.tar.gz", gzip.compress(damaged))):
-        read = refused_by(files_of(put(tmp_path / name, packed)), name, "continues after its end mark")
+        read = refused_by(
+            files_of(put(tmp_path / name, packed)), name, "continues after its end-of-archive marker"
+        )
         assert read.ids == ["a.txt"]
 
 

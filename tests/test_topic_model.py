@@ -314,7 +314,7 @@ def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path
     assert (Path(again.path) / "zarr.json").stat().st_mtime_ns != written
     shutil.rmtree(made.path)
     other = [TEXTS[0][::-1], *TEXTS[1:]]  # as long as before
-    with pytest.raises(sj.InputError, match="is the corpus of other files, or made in another way"):
+    with pytest.raises(sj.InputError, match="was made of other files or with other settings"):
         sj.fit(other, tmp_path / "m", 3, polish=False)
 
 

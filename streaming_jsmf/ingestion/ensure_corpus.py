@@ -64,7 +64,7 @@ def ensure_corpus(
             replacing()
         else:
             raise InputError(
-                f"{beside} is the corpus of other files, or made in another way; remove it, replace it with "
+                f"{beside} was made of other files or with other settings; remove it, replace it with "
                 "--overwrite, or choose another path for the result"
             )
     # The ingest starts its own cluster, which needs its own report.

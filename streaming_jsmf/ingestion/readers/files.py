@@ -136,7 +136,7 @@ def read_as(what: str) -> Iterator[None]:
         plain = isinstance(error, (OSError, pa.ArrowException))
         reason = first_line(error) if plain else f"{type(error).__name__}: {first_line(error)}"
         raise UnreadableError(
-            f"it cannot be read as {what} ({reason}); it is cut or damaged, or something else: fetch it again"
+            f"it cannot be read as {what} ({reason}); it is truncated, damaged or in another format: fetch it again"
         ) from error
 
 

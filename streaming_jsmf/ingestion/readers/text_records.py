@@ -86,7 +86,7 @@ class TokenOptions(Strict):
     def _phrases_or_ngrams(self) -> Self:
         if self.phrases is not None and self.ngrams > 1:
             raise ValueError(
-                "phrases are chosen among the runs of words that ngrams takes all; give one of them"
+                "phrases joins some adjacent words, and ngrams counts all of them; give one of them"
             )
         return self
 
