@@ -521,8 +521,12 @@ def test_a_topic_of_one_document_in_two_hundred_is_found(tmp_path: Path) -> None
 
 def test_a_sample_that_is_too_small_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
-    error_and_estimate(RICH, corpus, tmp_path / "m", max_topics=10, sample_share=0.02)
-    assert "--sample-share" in caplog.text
+    error, _ = error_and_estimate(RICH, corpus, tmp_path / "m", max_topics=10, sample_share=0.02)
+    advice = caplog.text.rpartition("scan into another path with ")[2].split()
+    wider = ["scan", str(corpus), str(tmp_path / "wider"), "--max-topics", "10", *advice]
+    outcome = CliRunner().invoke(cli, wider)
+    assert outcome.exit_code == 0, (outcome.output, wider)
+    assert yy_error(half(open_moments(tmp_path / "wider"), 10), exact_half(RICH, 10)) < error / 2
     described = describe(tmp_path / "m")["sample"]
     assert described["documents"] == pytest.approx(120, abs=40)
     assert described["words_hardly_seen"] > 0
@@ -530,6 +534,18 @@ def test_a_sample_that_is_too_small_is_told_of(tmp_path: Path, caplog: pytest.Lo
     few = [frequency[word] for word in described["words"]]
     assert few == sorted(few, reverse=True)
     assert "estimated error" in CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
+
+
+def test_more_topics_are_advised_where_half_of_the_documents_are_sampled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 1e-9)
+    corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
+    settings = {k: replace(SAMPLED, max_topics=k, sample_share=0.5) for k in (10, 20)}
+    stores = [scanned(corpus, tmp_path / str(k), settings[k]) for k in settings]
+    errors = [yy_error(half(moments, 10), exact_half(RICH, 10)) for moments in stores]
+    assert "with --max-topics 20, which makes models with up to 10 topics more accurate" in caplog.text
+    assert errors[1] < errors[0] / 2
 
 
 @pytest.mark.slow
