@@ -128,7 +128,7 @@ def test_what_a_spec_names_does_not_leave_its_directory(
     assert not list(folder.glob("corpus*"))
 
 
-def test_a_part_of_shares_lies_among_them(tmp_path: Path) -> None:
+def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "shares"
     folder.mkdir()
     pq.write_table(pa.table({"document_id": [1], "topic_shares": [[1.0]]}), tmp_path / "other.parquet")

@@ -37,7 +37,6 @@ def test_options_become_keyword_arguments(message: str, said: str) -> None:
     [
         (("ingest", "neews.csv", "c"), "{}/neews.csv: no such file or directory; did you mean news.csv?"),
         (("topics", "modell"), "modell: no model is here; did you mean model?"),
-        (("ingest", "other.txt", "c"), "{}/other.txt: no such file or directory; check the path"),
     ],
 )
 def test_a_missing_path_suggests_similar_names(

@@ -246,7 +246,7 @@ def test_simulated_ratings_are_half_stars_of_distinct_items(
     assert data.prepared("films=simulated:ratings", tmp_path, 40)[1].fingerprint == corpus.fingerprint
 
 
-def test_a_source_that_cannot_be_ingested_is_one_line(tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_ingested_is_refused_in_one_line(tmp_path: Path) -> None:
     spec = data.NIPS.parent / "uci_kos.toml"
     with pytest.raises(click.ClickException, match="a spec names its reader"):
         data.prepared(f"kos={spec}", tmp_path, 40, ngrams=2)
