@@ -2,9 +2,9 @@
 
     python -m pipelines.stale_results [FOLDER]
 
-Every experiment writes NAME.json next to its tables, with hashes of the source files that produced them. Results in
-docs/results (or FOLDER) whose hashes differ from those of this checkout are listed with their commit and the changed
-groups of files. Comments and docstrings do not count.
+Every experiment writes NAME.json next to its tables, with hashes of the modules that its script imports. Results in
+docs/results (or FOLDER) whose hashes differ from those of this checkout are listed with their commit and the groups of
+modules that changed. Comments and docstrings do not count.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from typing import Any
 
 import click
 
-from pipelines.common.provenance import ROOT, package_hashes, script_hashes
+from pipelines.common.provenance import ROOT, code_hashes
+
+#: Shown for a result with hashes of whole packages, which do not tell whether code that it uses has changed.
+UNKNOWN = "unknown (recorded before imports were followed)"
 
 
-def changed_groups(record: dict[str, Any]) -> list[str]:
-    """Groups of source files that differ from the record; a script that no longer exists counts as changed."""
-    changed = {
-        name
-        for version in record["code"]
-        for name, known in version.items()
-        if package_hashes().get(name) != known
-    }
-    for name in record["script"]:
-        if name != "pipelines/common":
-            now = script_hashes(name)
-            changed |= {group for group, known in record["script"].items() if now.get(group) != known}
-    return sorted(changed)
+def changed_groups(record: dict[str, Any], root: Path = ROOT) -> list[str]:
+    """Groups of modules that differ from the record; a script that no longer exists counts as changed."""
+    if "entry" not in record:
+        return [UNKNOWN]
+    now = code_hashes(record["entry"], root)
+    versions = [record["script"], *record["code"]]
+    return sorted({name for version in versions for name, known in version.items() if now.get(name) != known})
 
 
 @click.command(help=__doc__)

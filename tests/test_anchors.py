@@ -204,7 +204,7 @@ def test_the_guards_equal_the_oracle_under_a_mask() -> None:
     assert (frequency[found.anchors.words] >= 30).all()
 
 
-def test_a_rare_word_with_a_shrunken_row_sum_is_no_candidate() -> None:
+def test_a_rare_word_with_a_shrunken_row_sum_is_not_a_candidate() -> None:
     d, u = np.array([0.2, 0.009, 0.2, -0.1, 0.0]), np.array([0.2, 0.1, 0.2, 0.2, 0.0])
     frequency = np.array([50, 50, 3, 50, 50])
     np.testing.assert_array_equal(anchor_candidates(d, u, frequency, 20), [True, False, False, False, False])

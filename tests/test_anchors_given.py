@@ -189,7 +189,7 @@ def test_a_bad_file_of_words_is_refused(content: bytes, line: str, tmp_path: Pat
     "options",
     [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "exponentiated-gradient"}],
 )
-def test_every_method_makes_a_model_and_says_so(
+def test_every_method_makes_a_model_and_records_itself(
     moments: Moments, tmp_path: Path, options: dict[str, str]
 ) -> None:
     settings = InferSettings(5, **options)

@@ -72,7 +72,7 @@ def test_the_default_is_near_the_planted_anchors_and_improves_with_the_documents
     assert np.mean([found["papers"] for found in many]) > 2 * means[1], "the case must bite"
 
 
-def test_words_of_one_document_are_no_anchors_and_do_no_harm(tmp_path: Path) -> None:
+def test_words_of_one_document_are_not_anchors_and_do_no_harm(tmp_path: Path) -> None:
     counts = planted(600, 60, 4).counts
     rare = np.zeros((600, 40), dtype=np.int64)
     rare[np.arange(40) * 7, np.arange(40)] = np.arange(1, 41)

@@ -58,7 +58,7 @@ def test_the_dask_array_is_lazy_blocks_of_csr(corpus_path: Path, documents: Plan
 
 
 @pytest.mark.parametrize("make", [csr_array, csr_matrix, coo_array])
-def test_dask_knows_what_a_sparse_array_weighs(make: type) -> None:
+def test_dask_measures_the_size_of_a_sparse_array(make: type) -> None:
     array = make(np.eye(1000))
     held = sum(value.nbytes for value in vars(array).values() if isinstance(value, np.ndarray))
     assert sizeof(array) >= max(held, 8000)

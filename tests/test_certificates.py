@@ -150,9 +150,7 @@ def test_a_sound_model_gives_no_warning() -> None:
         ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--stod-alpha0")),
     ],
 )
-def test_each_threshold_has_a_sentence_that_says_what_to_try(
-    changes: dict[str, Any], parts: tuple[str, ...]
-) -> None:
+def test_each_threshold_has_a_warning_with_advice(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
     [sentence] = warnings_of({**SOUND, **changes})
     for part in parts:
         assert part in sentence
@@ -161,6 +159,6 @@ def test_each_threshold_has_a_sentence_that_says_what_to_try(
     assert of_few == sentence or ("fewer topics" in sentence and "fewer" not in of_few)
 
 
-def test_an_estimate_within_its_error_of_the_threshold_is_no_alarm() -> None:
+def test_an_estimate_within_its_error_of_the_threshold_causes_no_warning() -> None:
     doubtful = {"omitted_mass": {"value": 0.02, "standard_error": 0.008}}
     assert warnings_of({**SOUND, "rectification": doubtful}) == []

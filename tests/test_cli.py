@@ -535,7 +535,9 @@ def places(
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case[0])
-def test_wrong_input_is_one_line(case: tuple[str, ...], places: dict[str, Path], refused: Refused) -> None:
+def test_wrong_input_is_refused_in_one_line(
+    case: tuple[str, ...], places: dict[str, Path], refused: Refused
+) -> None:
     # A store that lacks a stage is not wrong input but damage.
     code = 3 if case[0].startswith("infer {unfinished}") else 2
     with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
@@ -555,7 +557,7 @@ def test_another_seed_or_corpus_is_refused_with_both_fingerprints(
     refused("scan {other} {moments} SMALL", "{moments}", "another corpus", *corpora, **at)
 
 
-def test_a_full_disk_is_one_line_and_the_scan_resumes_later(counts: Counts, tmp_path: Path) -> None:
+def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_path: Path) -> None:
     wide = np.zeros((len(counts), 400), dtype=np.int64)
     wide[:, :N_WORDS] = counts
     path = write_corpus(tmp_path / "c", wide, row_group_rows=25)
@@ -657,13 +659,6 @@ def test_a_parquet_file_truncated_while_it_is_scanned(
 
 
 # --- as processes
-
-
-def test_a_process_ends_with_the_code_and_one_line(moments: Path, tmp_path: Path) -> None:
-    (moments / "diagonal" / "c" / "0").unlink()
-    inferred = ended(process("infer", moments, tmp_path / "model", "--topics", "5"))
-    outcomes.refused(inferred, 3, "diagonal")
-    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.slow

@@ -266,6 +266,30 @@ def test_parquet_files_may_have_different_types(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("write", [_csv, _lines, _parquet])
+@pytest.mark.parametrize("lacking", range(3))
+def test_metadata_that_a_file_lacks_are_null(
+    lacking: int, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """One of three files lacks the metadata of the others, and has others."""
+    (tmp_path / "s").mkdir()
+    for number in range(3):
+        about = {"other": "x"} if number == lacking else {"n": number, "day": "2001-02-03", "name": "y"}
+        rows = [{"id": f"{number}-{i}", "text": text, **about} for i, text in enumerate(TEXTS[:40])]
+        write(tmp_path / "s" / str(number), rows)
+    all_of = {"id": "id", "text": "text"}
+    for name, read in (("all", all_of), ("some", {**all_of, "metadata": ("n", "day", "name")})):
+        table = ingested(tmp_path / "s", tmp_path / name, read=read)
+        stored = {each: table.column(each).to_pylist()[::40] for each in ("n", "day", "name")}
+        day = datetime.date(2001, 2, 3)
+        for each, values in {"n": [0, 1, 2], "day": [day] * 3, "name": ["y"] * 3}.items():
+            values[lacking] = None
+            assert stored[each] == values
+        assert ("other" in table.column_names) == (name == "all")
+    table = ingested(tmp_path / "s", tmp_path / "again", read=all_of)
+    assert table.column("other").to_pylist()[::40] == [("x" if i == lacking else None) for i in range(3)]
+
+
 def test_columns_of_added_documents_are_those_of_the_corpus(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

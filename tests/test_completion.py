@@ -152,7 +152,7 @@ def test_neither_partitions_nor_shards_nor_workers_change_the_sums(
 _RUNS = {"synchronous": SYNCHRONOUS, "threads": Execution("threads", 3), "one": Execution("threads", 1)}
 
 
-def test_a_pass_goes_on_from_what_is_committed(
+def test_a_pass_resumes_from_committed_parts(
     models: Path, held_out: NDArray[np.int64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics = topics_of(models / "lr-jsmf")
@@ -215,7 +215,7 @@ def test_fractions_have_no_tokens_to_predict(
 
 
 @pytest.mark.slow
-def test_what_is_told_of_another_model_or_by_an_earlier_release_is_told_anew(
+def test_stored_perplexity_of_another_model_is_computed_again(
     models: Path, corpus_path: Path, tmp_path: Path
 ) -> None:
     model = Path(shutil.copytree(models / "lr-jsmf", tmp_path / "model"))
@@ -236,7 +236,7 @@ def test_topics_of_nothing_are_warned_of(models: Path, corpus_path: Path, tmp_pa
     assert any("the topics do not predict these documents" in sentence for sentence in shown["warnings"])
 
 
-def test_a_model_without_a_prior_says_so(models: Path, corpus_path: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_prior_is_reported(models: Path, corpus_path: Path, tmp_path: Path) -> None:
     found = read_model(models / "stod")
     arrays = {name: values for name, values in found.arrays.items() if name != "alpha"}
     write_model(tmp_path / "model", replace(found, arrays=arrays))

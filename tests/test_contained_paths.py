@@ -121,14 +121,14 @@ def test_what_a_spec_names_does_not_leave_its_directory(
         pytest.skip("files of documents are read in pieces")
     else:
         path.write_text(path.read_text() + "\n" * 100)
-    reason = "(leaves|is a link out of|is not a regular file|and 100 are allowed)"
+    reason = "(leaves|is a link to a file outside|is not a regular file|and 100 are allowed)"
     with pytest.raises(InputError, match=reason) as refused:
         _ingested(folder, named, place)
     assert "\n" not in str(refused.value)
     assert not list(folder.glob("corpus*"))
 
 
-def test_a_part_of_shares_lies_among_them(tmp_path: Path) -> None:
+def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "shares"
     folder.mkdir()
     pq.write_table(pa.table({"document_id": [1], "topic_shares": [[1.0]]}), tmp_path / "other.parquet")

@@ -55,7 +55,7 @@ def test_a_location_has_no_secrets(given: str, said: str) -> None:
         "memory://a@b/c",
     ],
 )
-def test_what_is_no_secret_stays(name: str) -> None:
+def test_texts_without_secrets_are_unchanged(name: str) -> None:
     assert location(name) == name
 
 

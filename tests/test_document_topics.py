@@ -87,7 +87,7 @@ def test_the_bound_holds_wherever_the_steps_are_cut(case: Case) -> None:
         assert (abs(found.shares - best).sum(axis=1) <= found.remaining + 1e-6).all()
 
 
-def test_topics_that_are_alike_are_told_apart() -> None:
+def test_similar_topics_are_distinguished() -> None:
     case = Alike(12)
     found = document_topics(csr_array(case.counts), case.word_topic, case.prior, method="map")
     assert found.unconverged == 0

@@ -357,7 +357,7 @@ def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models
     np.testing.assert_array_equal(one.components_, other.components_)
 
 
-def test_what_is_temporary_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
     def watched(*arguments: Any, **options: Any) -> Any:

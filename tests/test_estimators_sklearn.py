@@ -67,7 +67,7 @@ def test_the_failed_checks_hold_for_longer_documents(estimator: Any) -> None:
 
 
 @ENGINES
-def test_fitting_again_forgets_what_was(estimator: Any, tmp_path: Path) -> None:
+def test_fitting_again_discards_the_earlier_fit(estimator: Any, tmp_path: Path) -> None:
     fresh = clone(estimator).fit(COUNTS)
     used = clone(estimator).fit(write_corpus(tmp_path / "corpus", COUNTS[:, 1:]))
     assert used.feature_names_in_.size == used.n_features_in_ == 49

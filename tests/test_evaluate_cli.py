@@ -232,9 +232,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
     assert {line.path for line in LINES} == expected | (known.keys() - parts.keys())
 
 
-def test_doubtful_topics_are_told_of_by_both_verbs(
-    evaluate: Evaluate, invoke: Command, model_path: Path
-) -> None:
+def test_both_verbs_report_doubtful_topics(evaluate: Evaluate, invoke: Command, model_path: Path) -> None:
     rewritten(model_path, lambda about: about["metrics"].update(topic_topic_sum=1.35))
     for outcome in (evaluate(model_path), invoke("topics", model_path)):
         assert outcome.code == 0

@@ -64,7 +64,7 @@ def test_a_truth_is_matched_by_words_and_normalised_again(simulated: Path) -> No
     np.testing.assert_allclose(found[:-1], kept / kept.sum(axis=0))
 
 
-def test_a_topic_of_the_truth_that_is_lost_is_told(simulated: Path) -> None:
+def test_a_lost_topic_of_the_truth_is_reported(simulated: Path) -> None:
     truth, words = read_truth(simulated), read_truth_words(simulated)
     assert truth.anchors is not None
     # Anchors belong to one topic each: with two of three the third topic is gone.

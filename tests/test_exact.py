@@ -104,7 +104,7 @@ def test_a_matrix_that_does_not_fit_is_refused_before_the_scan(
     assert not (tmp_path / "m").exists()
 
 
-def test_a_store_without_it_says_how_to_get_it(corpus_path: Path, tmp_path: Path) -> None:
+def test_a_store_without_the_matrix_says_how_to_add_it(corpus_path: Path, tmp_path: Path) -> None:
     moments = scanned(corpus_path, tmp_path / "m")
     with pytest.raises(InputError, match=r"exact=True, or use rectify='enn'"):
         moments.cooccurrence()

@@ -12,7 +12,6 @@ import pytest
 
 import streaming_jsmf as sj
 from tests.corpora import planted, words
-from tests.outcomes import Command, refused
 
 K, N = 3, 40
 COUNTS = planted(200, N, K, length=50, seed=2).counts
@@ -32,7 +31,7 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return SimpleNamespace(folder=folder, corpus=corpus, moments=moments, shares=shares, estimator=estimator)
 
 
-def test_what_simply_works(at: Any, tmp_path: Path) -> None:
+def test_common_calls_work(at: Any, tmp_path: Path) -> None:
     model = sj.infer(at.moments, tmp_path / "z", K)
     assert model.arrays["word_topic"].shape == (N, K)
     np.testing.assert_array_equal(
@@ -93,13 +92,8 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("written", "line"), MISTAKES)
-def test_one_line_says_what_to_write(written: str, line: str, at: Any, tmp_path: Path) -> None:
+def test_mistakes_are_refused_in_one_line(written: str, line: str, at: Any, tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match=line) as raised:
         eval(written, globals(), {**vars(at), "model": at.folder / "model", "new": tmp_path / "new"})
     assert len(str(raised.value).splitlines()) == 1
     assert "streaming-jsmf-" not in str(raised.value), "no temporary path"
-
-
-def test_the_command_line_names_ingest(at: Any, tmp_path: Path, invoke: Command) -> None:
-    found = invoke("scan", at.folder / "texts.parquet", tmp_path / "m")
-    refused(found, 2, "texts.parquet is a file", "streaming-jsmf ingest ", "texts.parquet CORPUS")

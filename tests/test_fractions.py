@@ -126,7 +126,7 @@ def test_topics_of_counts_times_a_number_are_near_the_truth(
 
 @pytest.mark.slow
 @KINDS
-def test_a_scan_says_so_once(
+def test_a_scan_reports_fractions_once(
     kind: str, documents: Planted, corpus_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = weighted(kind, documents.counts)

@@ -57,7 +57,7 @@ def require_untouched(store: Path, expected: dict[str, str]) -> None:
     ("start", "removed", "added", "end"),
     [("of-both", "a", [], "of-b"), ("of-a", "a", ["b"], "of-b")],
 )
-def test_what_was_added_and_removed_was_never_there(
+def test_added_and_removed_documents_leave_no_trace(
     start: str, removed: str, added: list[str], end: str, folder: Path, tmp_path: Path
 ) -> None:
     store = shutil.copytree(folder / start, tmp_path / "m")

@@ -72,7 +72,7 @@ def test_any_kind_of_texts_gives_the_same_corpus(kind: str, expected: Any, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"], "nothing temporary is left"
 
 
-def test_columns_are_named_as_ever(expected: Any, tmp_path: Path) -> None:
+def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
     table = pd.DataFrame({"body": TEXTS, "year": 1990})
     made = sj.ingest(table, tmp_path / "c", IngestRequest(read={"text": "body", "metadata": "year"}))
     assert made.vocabulary().words == expected.vocabulary().words
@@ -90,13 +90,13 @@ def test_columns_are_named_as_ever(expected: Any, tmp_path: Path) -> None:
         ({"text": TEXTS}, "of type dict"),
     ],
 )
-def test_what_is_no_source_is_told_in_one_line(source: Any, line: str, tmp_path: Path) -> None:
+def test_unusable_sources_are_refused_in_one_line(source: Any, line: str, tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match=line):
         sj.ingest(source, tmp_path / "c")
     assert not [*tmp_path.iterdir()]
 
 
-def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file would be there again; what was in memory is written to another one."""
     commits = []
 
@@ -114,7 +114,7 @@ def test_an_interrupted_run_begins_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert sj.fit(TEXTS, tmp_path / "m", 3, polish=False).n_topics == 3
 
 
-def test_a_lazy_table_is_to_be_collected(tmp_path: Path) -> None:
+def test_a_lazy_table_is_refused(tmp_path: Path) -> None:
     lazy = _polars().lazy()
     with pytest.raises(
         sj.InputError, match=r"type LazyFrame; .* a table with a column of text, collected if it is lazy"
@@ -134,7 +134,7 @@ def test_a_list_of_paths_causes_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("other", ["ants and bees", "x" * 5000, "x/" * 50_000, "a\0b", ""], ids=range(5))
 @pytest.mark.parametrize("first", [True, False])
-def test_texts_that_are_no_paths_cause_none(
+def test_texts_that_are_not_paths_cause_no_warning(
     other: str, first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what is too long for a path, or could be none. Warnings are errors in these tests."""

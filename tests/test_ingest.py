@@ -414,7 +414,7 @@ def test_shares_are_what_was_written(tmp_path: Path) -> None:
     assert reasons["max_document_frequency"] == "in more than 29 documents"
 
 
-def test_each_step_says_what_it_took(tmp_path: Path) -> None:
+def test_each_step_reports_what_it_removed(tmp_path: Path) -> None:
     texts = {
         "a": "the cat sat, the cat ran",
         "b": "ran the cat the sat cat",  # the words of a
@@ -465,7 +465,7 @@ def test_which_copy_stays_does_not_depend_on_the_order(ids: Mapping[str, Any], t
         assert kept[0] == {-3}
 
 
-def test_empty_documents_stay_if_asked_and_are_no_copies(tmp_path: Path) -> None:
+def test_empty_documents_can_be_kept_and_are_not_duplicates(tmp_path: Path) -> None:
     source = write_texts(tmp_path / "in.jsonl", {1: "", 2: "the", 3: "sun sun", 4: "...", 5: "the"})
     corpus = make(source, tmp_path / "out", {**LOOSE, "stop_words": "english", "duplicates": "drop"})
     # 2 and 5 have the same words, though none of them is kept.
@@ -523,7 +523,7 @@ REPEATED = (
 
 
 @pytest.mark.usefixtures("many_groups")
-def test_a_repeated_id_is_put_aside_with_its_words(tmp_path: Path) -> None:
+def test_a_repeated_id_is_quarantined_with_its_words(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name, lines in {"x": REPEATED[:2], "y": ["{", *REPEATED[2:]]}.items():
         (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))

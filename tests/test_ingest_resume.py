@@ -417,7 +417,7 @@ def cut_between_batches(path: Path) -> None:
         *((step, spoil) for step in ("read", "write", "renumber") for spoil in SOME),
     ],
 )
-def test_what_is_damaged_of_an_interrupted_ingest_is_done_again(
+def test_damaged_parts_of_an_interrupted_ingest_are_recomputed(
     step: str, spoil: Damage, job: Job, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     undisturbed = replace(job, target=tmp_path / "undisturbed")

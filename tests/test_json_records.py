@@ -59,8 +59,8 @@ def test_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (json.dumps(ROWS)[:-50], r"element 150 of the array: the JSON array breaks off"),
-        (json.dumps(ROWS) + "x", r"element 151 of the array: something follows the JSON array"),
+        (json.dumps(ROWS)[:-50], r"element 150 of the array: the JSON array is incomplete"),
+        (json.dumps(ROWS) + "x", r"element 151 of the array: there is data after the JSON array"),
         (
             json.dumps([*ROWS[:9], {"content": {"body": 5}, "id": 9}]),
             r"element 10 of the array: .*is of type int",

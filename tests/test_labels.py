@@ -27,7 +27,7 @@ def test_words_on_both_lists_come_first_and_a_shared_word_goes_where_it_suits_be
     np.testing.assert_array_equal(label_words(prominent, characteristic, 3), [[1, 2, -1], [9, 4, 6]])
 
 
-def test_what_is_only_on_one_list_fills_up() -> None:
+def test_words_on_only_one_list_fill_up_the_label() -> None:
     prominent, characteristic = np.array([[0, 1, 2]]), np.array([[3, 1, 4]])
     np.testing.assert_array_equal(label_words(prominent, characteristic, 5), [[1, 0, 3, 2, 4]])
 

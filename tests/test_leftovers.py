@@ -169,7 +169,7 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(work: Workspace, tmp_pa
 # -- models -------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_behind_a_link_is_replaced_where_it_lies(folder: Path) -> None:
+def test_a_model_behind_a_link_is_replaced_in_place(folder: Path) -> None:
     (folder / "disk").mkdir()
     (folder / "model").rename(folder / "disk" / "real")
     (folder / "model").symlink_to(folder / "disk" / "real")
@@ -255,7 +255,7 @@ def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path
     assert names(folder) == {"corpus", "m", ".model.old"}
 
 
-def test_info_of_a_store_whose_records_are_lost_is_one_line(folder: Path) -> None:
+def test_info_of_a_store_without_records_is_one_line(folder: Path) -> None:
     shutil.rmtree(folder / "m" / "records")
     refused(invoked("info", folder / "m"), 3, str(folder / "m"), f"scan CORPUS {folder / 'm'}")
 
@@ -319,7 +319,7 @@ def test_a_local_cluster_listens_to_this_machine_alone() -> None:
 
 
 @pytest.mark.slow
-def test_closed_standard_streams_are_no_error(made: Path, tmp_path: Path) -> None:
+def test_closed_standard_streams_cause_no_error(made: Path, tmp_path: Path) -> None:
     line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
     done = ended(["sh", "-c", 'exec "$@" 2>&-', "sh", *line])
     assert (done.code, done.out) == (0, f"moments: {tmp_path / 'm'}\n")

@@ -218,7 +218,7 @@ def test_a_file_system_without_locks_is_warned_of(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_command_that_is_no_unicode_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_not_unicode_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["streaming-jsmf", "scan", "caf\udce9"])
     with sole_writer(tmp_path / "m"):
         assert re.search(r"scan caf.udce9\) ", refusal(tmp_path / "m") or "")

@@ -118,7 +118,7 @@ def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
     assert digests(store) == digests(folder / "of-ab")
 
 
-def test_a_merged_store_goes_on_growing(folder: Path, merged: Path, tmp_path: Path) -> None:
+def test_a_merged_store_can_grow(folder: Path, merged: Path, tmp_path: Path) -> None:
     before = open_moments(merged)
     more = np.random.default_rng(3).poisson(0.4, size=(200, 50))
     path = write_corpus(tmp_path / "more", more, names=before.words)

@@ -243,7 +243,7 @@ def test_a_scan_whose_object_store_stops_is_finished_by_the_same_command(
 
 
 @pytest.mark.parametrize("writes", [0, 1, 20])
-def test_a_model_whose_writing_stops_is_no_model(writes: int, memory: str, dying: Dying, local: Path) -> None:
+def test_a_partly_written_model_is_not_a_model(writes: int, memory: str, dying: Dying, local: Path) -> None:
     model = f"{memory}/f.zarr"
     infer = ("infer", local / "m.zarr", model, "--topics", "5")
     dying(writes)

@@ -85,7 +85,7 @@ def test_the_report_lists_them(folder: Path, invoke: Command, tmp_path: Path) ->
     refused(outcome, 2, "--corpus", "--shares")
 
 
-def test_the_verb_and_what_it_refuses(folder: Path, invoke: Command, tmp_path: Path) -> None:
+def test_the_verb_and_its_refusals(folder: Path, invoke: Command, tmp_path: Path) -> None:
     line = ("documents", folder / "model", folder / "shares.parquet", "--outliers")
     rows = json.loads(invoke(*line, folder / "model.corpus", "--number", 3, "--json").out)
     found = sj.least_explained_documents(*line[1:3], folder / "model.corpus", number=3)

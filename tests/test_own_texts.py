@@ -158,16 +158,20 @@ def test_a_corpus_of_other_files_or_options_is_not_used(few: Path, tmp_path: Pat
     fit(few, target, [3], polish=False, execution=HERE)
     other = IngestRequest(curation={"max_document_frequency": 0.4})
     shutil.rmtree(target)
-    with pytest.raises(InputError, match=r"m\.corpus is the corpus of other files"):
+    with pytest.raises(InputError, match=r"m\.corpus was made of other files"):
         fit(few, target, [2], ingest_request=other, moments=tmp_path / "n", overwrite=False)
     (few / "more.txt").write_text("one more document")
     fit(few, target, [3], polish=False, execution=HERE, overwrite=True)
     assert read_manifest(tmp_path / "m.corpus").settings["documents_read"] == 91
+    for missing in ("none", "none.toml"):  # nothing is replaced
+        with pytest.raises(InputError, match="no such file or directory"):
+            fit(tmp_path / missing, target, [3], overwrite=True)
+        assert (tmp_path / "m.moments").exists()
     with pytest.raises(InputError, match=r"m\.corpus is already a corpus"):
         fit(tmp_path / "m.corpus", tmp_path / "o", [3], ingest_request=other)
 
 
-def test_columns_of_other_names_are_found_and_told(
+def test_columns_with_other_names_are_detected_and_reported(
     invoke: Command, tmp_path: Path, documents: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -268,7 +272,7 @@ def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke
     assert "--read user=who --read item=what --read rating=stars" in done.err
 
 
-def test_what_was_lost_is_told_in_a_table_unless_quiet(
+def test_a_table_of_losses_is_printed_unless_quiet(
     invoke: Command, tmp_path: Path, documents: list[str]
 ) -> None:
     texts = tmp_path / "t.parquet"
@@ -326,7 +330,7 @@ def test_the_minimum_of_documents_is_lowered_where_few_words_are_left(
     assert len(words_of(tmp_path / "c")) == often + (rarely if least == 2 else 0)
 
 
-def test_texts_are_kept_unless_no_word_remains_and_losses_are_told(
+def test_texts_are_kept_unless_no_word_remains_and_losses_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = [f"apple pear{'s' * (i % 2)}" for i in range(90)] + ["the and", *map(str, range(9))]
@@ -512,7 +516,7 @@ def test_the_language_is_guessed_from_its_stop_words(language: str | None) -> No
     assert guess_language([(words, np.ones(len(words)))]) == language
 
 
-def test_the_stop_words_of_the_language_go_and_it_is_said(
+def test_the_stop_words_of_the_language_are_removed_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = [f"{SENTENCES['german']} rakete{i % 3} mond{i % 4}" for i in range(40)]
@@ -583,7 +587,9 @@ def test_nothing_that_a_model_names_is_imported(
     assert not (tmp_path / "out.parquet.corpus").exists()
 
 
-def test_what_a_corpus_cannot_carry_is_refused_before_the_scan(model: Path, tmp_path: Path) -> None:
+def test_requests_that_a_corpus_cannot_satisfy_are_refused_before_the_scan(
+    model: Path, tmp_path: Path
+) -> None:
     corpus = model.with_name("model.corpus")
     with pytest.raises(InputError, match="a corpus already"):
         transform(model, corpus, tmp_path / "o.parquet", reading=IngestRequest("text"))

@@ -75,7 +75,7 @@ def test_copies_have_no_temporary_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept.partial_fit(second).components_, found.partial_fit(second).components_)
 
 
-def test_what_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:
+def test_a_refused_batch_changes_nothing(tmp_path: Path) -> None:
     store = tmp_path / "m"
     found = LRJSMF(K, store=store, **ONE)
     with pytest.raises(ValueError, match="at most 2 topics"):
@@ -110,6 +110,6 @@ def test_after_fit_there_is_nothing_to_add_to() -> None:
 @pytest.mark.parametrize(
     "texts", [["a text", "another"], np.array(["a", "b"]), (["a", "text"], ["of", "tokens"])]
 )
-def test_texts_are_told_from_counts(texts: Any) -> None:
+def test_texts_and_counts_are_distinguished(texts: Any) -> None:
     with pytest.raises(ValueError, match="CountVectorizer"):
         LRJSMF(K).fit(texts)

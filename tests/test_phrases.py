@@ -108,7 +108,7 @@ def test_phrases_are_joined_from_left_to_right_within_a_document(seed: int) -> N
     assert spelled(with_phrases(tokens, ["x y"])) == spelled(tokens)
 
 
-def test_nothing_to_join_is_no_error() -> None:
+def test_nothing_to_join_is_not_an_error() -> None:
     tokenizer = Tokenizer(phrases=("new york",))
     assert spelled(tokenizer(pa.array(["", "New", "new York!"]))) == [[], ["new"], ["new york"]]
     assert spelled(tokenizer(pa.array([], pa.string()))) == []
@@ -154,16 +154,16 @@ def test_a_phrase_takes_the_place_of_its_words(corpus: Corpus) -> None:
         assert frequency.get(word, 0) == sum(word in text for text in joined_texts)
 
 
-def test_language_and_phrases_are_told(
+def test_language_and_phrases_are_reported(
     source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "c")
     assert caplog.text.count("the language was detected as English") == 1
-    assert "6 pairs of neighbours become one word each: " in caplog.text
+    assert "6 pairs of adjacent words are joined into one word each: " in caplog.text
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "d", 1.0)
-    assert "no neighbouring words have such a high NPMI" in caplog.text
+    assert "no adjacent words have such a high NPMI" in caplog.text
 
 
 @pytest.mark.parametrize(("workers", "group_bytes", "rows"), [(2, 1, 1_000_000), (1, 1, 7), (2, 16 << 20, 1)])
@@ -241,7 +241,7 @@ def test_new_texts_are_joined_as_those_of_the_model(source: Path, corpus: Corpus
         (["--read", "phrases=one two three,a b"], "'one two three'"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_impossible_requests_are_refused_in_one_line(
     arguments: list[str], says: str, source: Path, tmp_path: Path, monkeypatch: Any, invoke: Command
 ) -> None:
     (tmp_path / "words.txt").write_text("olive oil\nbutter\n")

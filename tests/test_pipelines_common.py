@@ -22,7 +22,7 @@ from pipelines.common.results import CellMissing, Results, publish
 from pipelines.common.scores import Scorer, distances, pivot_gap
 from pipelines.common.tod import DocumentMoments, tod
 from pipelines.lr_jsmf_fig4 import SparseScorer
-from pipelines.stale_results import changed_groups
+from pipelines.stale_results import UNKNOWN, changed_groups
 from pipelines.stale_results import main as stale_results
 from streaming_jsmf import StodSettings, open_corpus
 from streaming_jsmf.evaluation.matching import match_topics
@@ -115,12 +115,73 @@ def test_results_are_stale_once_their_code_has_changed(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "fig.json").read_text())
     assert (record["seeds"], changed_groups(record)) == ([1], [])
     # Results in the same folder that an older version computed.
-    older = {**provenance.package_hashes(), "streaming_jsmf/linalg": "0"}
+    older = {**provenance.code_hashes("streaming_jsmf"), "streaming_jsmf/linalg": "0"}
     (tmp_path / "cells" / provenance.COMPUTED_BY).write_text(json.dumps([older]))
     publish(tmp_path, "fig", [], "| K |")
     done = CliRunner().invoke(stale_results, [str(tmp_path)])
     assert "fig (" in done.stdout
     assert done.stdout.rstrip().endswith("): streaming_jsmf/linalg")
+    # Results of a time when whole packages were recorded.
+    del record["entry"]
+    (tmp_path / "fig.json").write_text(json.dumps(record))
+    done = CliRunner().invoke(stale_results, [str(tmp_path)])
+    assert done.stdout.rstrip().endswith(f"): {UNKNOWN}")
+
+
+#: A checkout with one script. The package linalg imports its public name ``lazy`` on first use.
+TREE = {
+    "pipelines/fig.py": "from pipelines.common import bags, tables\nfrom streaming_jsmf.linalg import lazy\n",
+    "pipelines/common/bags.py": "def read():\n    import streaming_jsmf.corpus.format\n",
+    "pipelines/common/tables.py": "from streaming_jsmf.corpus import shown\n",
+    "pipelines/common/other.py": "",
+    "streaming_jsmf/errors.py": "",
+    "streaming_jsmf/corpus/__init__.py": "",
+    "streaming_jsmf/corpus/format.py": "from streaming_jsmf.errors import InputError\n",
+    "streaming_jsmf/corpus/shown.py": "",
+    "streaming_jsmf/linalg/__init__.py": "if TYPE_CHECKING:\n"
+    "    from streaming_jsmf.linalg.eigen import lazy as lazy\n"
+    "    from streaming_jsmf.linalg.gram import other as other\n",
+    "streaming_jsmf/linalg/eigen.py": "from numpy import linalg\nfrom streaming_jsmf.linalg import sparse\n",
+    "streaming_jsmf/linalg/gram.py": "",
+    "streaming_jsmf/linalg/sparse.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("edited", "changed"),
+    [
+        ("pipelines/fig.py", ["pipelines/fig"]),
+        ("pipelines/common/bags.py", ["pipelines/common"]),
+        ("pipelines/common/tables.py", []),  # it only shows results
+        ("pipelines/common/other.py", []),
+        ("streaming_jsmf/errors.py", []),  # it determines no number
+        ("streaming_jsmf/corpus/__init__.py", ["streaming_jsmf/corpus"]),
+        ("streaming_jsmf/corpus/format.py", ["streaming_jsmf/corpus"]),
+        ("streaming_jsmf/corpus/shown.py", []),
+        ("streaming_jsmf/linalg/eigen.py", ["streaming_jsmf/linalg"]),
+        ("streaming_jsmf/linalg/sparse.py", ["streaming_jsmf/linalg"]),
+        ("streaming_jsmf/linalg/gram.py", []),
+    ],
+)
+def test_only_edits_of_imported_modules_make_a_result_stale(
+    edited: str, changed: list[str], tmp_path: Path
+) -> None:
+    for name, code in TREE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(code)
+    provenance.code_hashes.cache_clear()
+    record = {
+        "entry": "pipelines/fig",
+        "script": {},
+        "code": [provenance.code_hashes("pipelines/fig", tmp_path)],
+    }
+    for added, found in (("# a comment\n", []), ("x = 1\n", changed)):
+        (tmp_path / edited).write_text(TREE[edited] + added)
+        provenance.code_hashes.cache_clear()
+        assert changed_groups(record, tmp_path) == found
+    (tmp_path / "pipelines/fig.py").unlink()
+    provenance.code_hashes.cache_clear()
+    assert changed_groups(record, tmp_path) == sorted(record["code"][0])
 
 
 def test_methods_have_different_looks() -> None:
@@ -185,7 +246,7 @@ def test_simulated_ratings_are_half_stars_of_distinct_items(
     assert data.prepared("films=simulated:ratings", tmp_path, 40)[1].fingerprint == corpus.fingerprint
 
 
-def test_a_source_that_cannot_be_ingested_is_one_line(tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_ingested_is_refused_in_one_line(tmp_path: Path) -> None:
     spec = data.NIPS.parent / "uci_kos.toml"
     with pytest.raises(click.ClickException, match="a spec names its reader"):
         data.prepared(f"kos={spec}", tmp_path, 40, ngrams=2)

@@ -157,7 +157,7 @@ def test_documents_without_words_add_nothing(topics: Floats, n_documents: int) -
     assert not found.pairs.any()
 
 
-def test_what_was_read_from_a_file_is_left_alone(topics: Floats, counts: csr_array[Any]) -> None:
+def test_read_only_arrays_give_the_same_sums(topics: Floats, counts: csr_array[Any]) -> None:
     """Arrow's buffers cannot be written."""
     locked = counts.copy()
     for values in (locked.indptr, locked.indices, locked.data, frozen := topics.copy()):
@@ -174,7 +174,7 @@ def test_topics_are_distributions_without_holes(topics: Floats, counts: csr_arra
         assert (following > 0).all()
 
 
-def test_over_relaxation_goes_on_by_twice_the_logarithm(topics: Floats, counts: csr_array[Any]) -> None:
+def test_over_relaxation_doubles_the_change_of_the_logarithm(topics: Floats, counts: csr_array[Any]) -> None:
     """At most by a factor of e^2 each, and also from probabilities of 0."""
     before, after = topics.copy(), next_topics(step_sums(counts, topics, PRIOR).tokens)
     before[0] = 0
@@ -218,7 +218,7 @@ def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
         ({"rounds": 1}, "rounds is 1; give 2 or more"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_wrong_input_is_refused(
     topics: Floats, counts: csr_array[Any], change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

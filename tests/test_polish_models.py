@@ -170,7 +170,7 @@ def test_who_runs_it_changes_no_bit(tmp_path, starts, corpus, scheduler):
 @pytest.mark.parametrize(
     "fails_at", [9, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 6))]
 )
-def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, starts, corpus, fails_at):
+def test_an_interrupted_run_resumes(tmp_path, monkeypatch, starts, corpus, fails_at):
     settings = PolishSettings(steps=6, held_out=40)
     whole = polish(starts["lr-jsmf"], corpus, tmp_path / "whole", settings, execution=SYNCHRONOUS)
     read, calls = read_block, []

@@ -266,7 +266,7 @@ def test_truncated_plain_files(kind: Format, ingest: Command, tmp_path: Path) ->
         path = kind.put(tmp_path / f"{length}", whole[:length])
         outcome = ingest(path, kind)
         refused(outcome, 2, str(kind.file_at(path)))
-        assert re.search("ends early|damaged|truncated|may be cut|the header says", outcome.err), outcome.err
+        assert re.search("ends early|damaged|truncated|the header says", outcome.err), outcome.err
 
 
 @EACH
@@ -289,7 +289,9 @@ def test_a_bad_record_is_located_or_quarantined(kind: Format, ingest: Command, t
 @EACH
 def test_empty_and_missing_sources(kind: Format, ingest: Command, tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / ("" if kind.takes_folder else kind.file.strip("/"))
-    refused(ingest(path, kind), 2, str(path), "check the path")
+    refused(
+        ingest(path, kind), 2, f"error: {str(path).rstrip('/')}: no such file or directory; check the path"
+    )
     if kind.file.endswith("/"):
         path = tmp_path / "in"
         path.mkdir()

@@ -197,7 +197,7 @@ def test_tables_and_figures_are_saved(browser: Any, pages: Path, tmp_path: Path)
     shown.page.context.close()
 
 
-def test_what_is_out_of_sight_is_not_laid_out(browser: Any, pages: Path) -> None:
+def test_rows_outside_the_window_are_not_laid_out(browser: Any, pages: Path) -> None:
     """So that hundreds of topics are sorted, searched and unfolded at once; ``benchmarks.report_interaction``."""
     shown = opened(browser, pages, 20, DESKTOP)
     laid_out = "cell => cell.checkVisibility({ contentVisibilityAuto: true })"

@@ -140,7 +140,7 @@ def test_lines_are_mean_shares_with_their_errors(model: Path, shares: Path) -> N
     assert len(bars.patches) == 90
 
 
-def test_wrong_topics_and_models_are_told(model: Path, shares: Path) -> None:
+def test_wrong_topics_and_models_are_refused(model: Path, shares: Path) -> None:
     with pytest.raises(InputError, match=r"topic 9; .* 0 to 3"):
         plot_topics(model, [9])
     with pytest.raises(InputError, match="topics is empty"):

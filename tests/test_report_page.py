@@ -154,7 +154,7 @@ def test_columns_are_those_that_have_something_to_show(contents: Contents) -> No
         assert [heading.text for heading in head.all("th")] == ["Topic", "Share", *between]
 
 
-def test_what_is_not_there_is_left_out_or_said(contents: Contents) -> None:
+def test_missing_parts_are_omitted_or_reported(contents: Contents) -> None:
     page = page_of(
         Contents("by-hand", 2, None, contents.topics[:1], np.ones((1, 1)), lists_of(contents.topics[:1]))
     )

@@ -243,7 +243,7 @@ def test_a_topic_flows_to_what_it_was_mixed_of(tmp_path: Path, monkeypatch: pyte
     np.testing.assert_allclose(flow(first, second, shares), shares[:, None] * mixture, atol=1e-6)
 
 
-def test_models_of_other_words_are_no_levels(tmp_path: Path) -> None:
+def test_models_of_other_words_are_not_levels(tmp_path: Path) -> None:
     saved(tmp_path / "k=1", np.full((5, 1), 0.2))
     saved(tmp_path / "k=3", np.full((5, 2), 0.2), [f"x{word}" for word in range(5)])
     with pytest.raises(InputError, match=r"k=1 and .*k=3"):

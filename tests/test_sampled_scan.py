@@ -286,7 +286,7 @@ def test_what_is_fitted_of_a_large_sample_is_limited_and_spread(monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_sample_of_all_is_no_sample(corpus: Path, tmp_path: Path) -> None:
+def test_a_sample_of_all_documents_is_not_a_sample(corpus: Path, tmp_path: Path) -> None:
     for name, settings in {
         "all": replace(SAMPLED, sample_share=1.0),
         "factors": replace(SAMPLED, range_finder="factors", sample_share=None),
@@ -337,7 +337,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_adding_reads_only_what_is_new_and_keeps_the_basis(
+def test_adding_reads_only_new_documents_and_keeps_the_basis(
     halves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = shutil.copytree(halves / "of-a", tmp_path / "m")
@@ -433,13 +433,13 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
     assert not read_store(tmp_path / "sampled").missing_stages
 
 
-def test_the_store_says_what_it_holds(undisturbed: Path) -> None:
+def test_arrays_have_named_dimensions(undisturbed: Path) -> None:
     with xr.open_zarr(undisturbed, consolidated=False) as opened:
         assert opened["eigenvectors"].dims == ("word", "eigenpair")
         assert opened["sample_words"].dims == ("sampled_nonzero",)
 
 
-def test_a_store_of_another_build_says_so(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_store_of_another_build_is_refused(undisturbed: Path, tmp_path: Path) -> None:
     store = shutil.copytree(undisturbed, tmp_path / "m")
     before = read_store(store)
     older = fingerprint({**before.manifest.settings, "algorithm": 5})
@@ -457,7 +457,7 @@ def error_and_estimate(
     return error, moments.scalars("eigenpairs")["estimated_error"]
 
 
-def test_what_is_held_out_is_not_fitted_and_exact_eigenpairs_have_no_estimated_error() -> None:
+def test_held_out_rows_are_not_fitted_and_exact_eigenpairs_have_no_estimated_error() -> None:
     parts = SampleParts.of(csr_array(np.eye(200, dtype=np.float32)))
     fitted, held_out = (set(part.indices.tolist()) for part in (parts.fitted, parts.held_out))
     assert sorted(fitted | held_out) == list(range(200))
@@ -492,7 +492,7 @@ def test_the_estimated_error_is_a_bound_in_any_order(
     assert error < told < largest * error
 
 
-def test_the_certificate_knows_a_basis_that_has_become_stale(
+def test_added_documents_raise_the_estimated_error_until_a_rebase(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = by_topic(RICH)
@@ -519,10 +519,16 @@ def test_a_topic_of_one_document_in_two_hundred_is_found(tmp_path: Path) -> None
     assert error < 0.01
 
 
-def test_a_sample_that_is_too_small_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_small_sample_causes_a_warning_with_advice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
-    error_and_estimate(RICH, corpus, tmp_path / "m", max_topics=10, sample_share=0.02)
-    assert "--sample-share" in caplog.text
+    error, _ = error_and_estimate(RICH, corpus, tmp_path / "m", max_topics=10, sample_share=0.02)
+    advice = caplog.text.rpartition("scan into another path with ")[2].split()
+    wider = ["scan", str(corpus), str(tmp_path / "wider"), "--max-topics", "10", *advice]
+    outcome = CliRunner().invoke(cli, wider)
+    assert outcome.exit_code == 0, (outcome.output, wider)
+    assert yy_error(half(open_moments(tmp_path / "wider"), 10), exact_half(RICH, 10)) < error / 2
     described = describe(tmp_path / "m")["sample"]
     assert described["documents"] == pytest.approx(120, abs=40)
     assert described["words_hardly_seen"] > 0
@@ -530,6 +536,18 @@ def test_a_sample_that_is_too_small_is_told_of(tmp_path: Path, caplog: pytest.Lo
     few = [frequency[word] for word in described["words"]]
     assert few == sorted(few, reverse=True)
     assert "estimated error" in CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
+
+
+def test_more_topics_are_advised_where_half_of_the_documents_are_sampled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 1e-9)
+    corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
+    settings = {k: replace(SAMPLED, max_topics=k, sample_share=0.5) for k in (10, 20)}
+    stores = [scanned(corpus, tmp_path / str(k), settings[k]) for k in settings]
+    errors = [yy_error(half(moments, 10), exact_half(RICH, 10)) for moments in stores]
+    assert "with --max-topics 20, which makes models with up to 10 topics more accurate" in caplog.text
+    assert errors[1] < errors[0] / 2
 
 
 @pytest.mark.slow

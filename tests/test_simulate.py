@@ -110,7 +110,7 @@ def test_batches_are_independent_and_a_shorter_corpus_is_a_prefix(tmp_path):
     "change",
     [{}, {"zipf": 1.0}, {"separable": True}, {"beta": 5.0}, {"beta": 1e-6}, {"n_words": 5, "n_topics": 1}],
 )
-def test_the_guide_gives_what_a_search_gives(change):
+def test_the_guide_agrees_with_a_search(change):
     sizes = {**SIZES, "n_words": 5000, **change}
     sampler = drawing.make_sampler(settings_of(**sizes))
     truth = simulate_truth(**sizes)

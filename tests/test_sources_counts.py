@@ -429,7 +429,7 @@ ROWS_KEPT = [[2, 0, 0, 0, 1], [0, 3, 0, 0, 0], [6, 0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(("values", "bad"), each_once([3, 1000], [case.values for case in bad_matrices()]))
-def test_a_bad_row_is_named_or_put_aside(tmp_path, values, bad):
+def test_a_bad_row_is_named_or_quarantined(tmp_path, values, bad):
     matrix, reason = bad
     sources = [npz_file(tmp_path, matrix)]
     if matrix.indices.min() >= 0 and matrix.indices.max() < 5:

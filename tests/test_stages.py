@@ -215,7 +215,7 @@ INTERRUPTED = [
 
 
 @pytest.mark.parametrize(("kind", "stage", "add"), INTERRUPTED)
-def test_what_was_cut_off_goes_on_where_it_was(
+def test_an_interrupted_stage_resumes(
     kind: str, stage: str, add: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, whole, settings = tmp_path / "m", made(kind, folder), KINDS[kind][0]
@@ -302,7 +302,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("kind", "part", "damage"), DAMAGED)
-def test_what_is_damaged_is_named_and_made_again(
+def test_damaged_parts_are_named_and_recomputed(
     kind: str, part: str, damage: Damage, store: Path, folder: Path
 ) -> None:
     before = digests(store)

@@ -68,7 +68,7 @@ def test_a_model_alone_gives_what_its_moments_allow(folder: Path) -> None:
     assert shown["warnings"] == []
 
 
-def test_corpus_and_truth_add_what_they_tell(folder: Path) -> None:
+def test_corpus_and_truth_add_their_metrics(folder: Path) -> None:
     corpus, model = folder / "corpus", folder / "model"
     before = shown_by("topics", model)
     shown = shown_by("evaluate", model, "--corpus", corpus, "--truth", corpus)
@@ -84,7 +84,7 @@ def test_corpus_and_truth_add_what_they_tell(folder: Path) -> None:
     assert [row["characteristic"] for row in after] == [topic["characteristic"] for topic in shown["topics"]]
 
 
-def test_a_third_moment_added_later_leaves_models_what_they_were(folder: Path, tmp_path: Path) -> None:
+def test_a_third_moment_added_later_does_not_change_models(folder: Path, tmp_path: Path) -> None:
     moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS, keep=False)
     infer(moments, tmp_path / "before", InferSettings(K, max_iterations=3))
     moments = scanned(

@@ -161,7 +161,7 @@ def test_a_long_document_stays_within_float32() -> None:
         assert relative(sums_of(counts, basis, scheme, np.float32), exact) < 1e-6
 
 
-def test_no_documents_are_no_weight() -> None:
+def test_no_documents_have_no_weight() -> None:
     nothing = sums_of(np.zeros((0, N_WORDS), np.int64), basis_of(4))
     short = sums_of(np.eye(N_WORDS, dtype=np.int64) * 2, basis_of(4))
     for sums in (nothing, short):

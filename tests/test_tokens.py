@@ -84,7 +84,7 @@ def test_words_of_a_text(text, expected):
     assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
 
 
-def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_grown():
+def test_words_that_differ_in_one_place_stay_distinct_after_the_table_has_grown():
     # Lengths around eight bytes, the most that a key of the table holds; more words than two of its sizes.
     ends = [f"{number:x}" for number in range(3000)]
     words = [f"{'q' * length}{end}{tail}" for length, end in enumerate(ends * 4, 1) for tail in ("", "z" * 9)]
@@ -254,7 +254,7 @@ def test_a_function_of_the_users_own(own):
         ("half", "not UTF-8"),
     ],
 )
-def test_what_a_function_of_the_users_own_must_return(own, function, says):
+def test_return_values_of_a_custom_tokenizer(own, function, says):
     tokenizer = Tokenizer(f"{own}:{function}")
     with pytest.raises(InputError, match=says) as caught:
         tokenizer(pa.array(["Text"]))

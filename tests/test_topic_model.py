@@ -90,7 +90,7 @@ def test_groups_of_topics() -> None:
         (lambda edits: edits.hide(*range(8)), "no topic would be left"),
     ],
 )
-def test_what_cannot_be_said_is_refused(change: Any, line: str) -> None:
+def test_wrong_edits_are_refused(change: Any, line: str) -> None:
     with pytest.raises(sj.InputError, match=line):
         change(TopicEdits(8))
 
@@ -162,7 +162,7 @@ def test_the_command_line_reads_and_writes_the_same(
     assert model.edits == TopicEdits(K), "all or nothing"
 
 
-def test_documents_and_reports_show_what_was_said(model: sj.TopicModel, made: Path, tmp_path: Path) -> None:
+def test_documents_and_reports_show_edits(model: sj.TopicModel, made: Path, tmp_path: Path) -> None:
     shares, years = made / "shares.parquet", made / "years.parquet"
     stored = model.transform(model_corpus(made))
     model.label(3, "elections").merge([4, 1]).hide(0)
@@ -221,7 +221,7 @@ def test_topics_are_named_by_a_function(
     assert len(model.edits.labels) == 3
 
 
-def test_edits_leave_the_store_what_it_is(model: sj.TopicModel) -> None:
+def test_edits_do_not_change_the_store(model: sj.TopicModel) -> None:
     """Zarr and xarray find a group of attributes, and say nothing."""
     model.label(1, "name")
     with warnings.catch_warnings():
@@ -231,7 +231,9 @@ def test_edits_leave_the_store_what_it_is(model: sj.TopicModel) -> None:
     assert [*(Path(model.path) / "edits").iterdir()] == [Path(model.path) / "edits" / "zarr.json"]
 
 
-def test_edits_of_another_model_are_none_and_damaged_ones_are_told(model: sj.TopicModel, made: Path) -> None:
+def test_edits_of_another_model_are_ignored_and_damaged_ones_reported(
+    model: sj.TopicModel, made: Path
+) -> None:
     model.label(1, "name")
     stored = read_model(model.path)
     other = stored.__class__(stored.arrays, {}, {}, {**stored.provenance, "fingerprint": "other"})
@@ -244,7 +246,7 @@ def test_edits_of_another_model_are_none_and_damaged_ones_are_told(model: sj.Top
     assert model.edits == TopicEdits(K), "another model is another one"
 
 
-def test_a_change_that_fails_leaves_what_was(model: sj.TopicModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_change_leaves_the_edits(model: sj.TopicModel, monkeypatch: pytest.MonkeyPatch) -> None:
     model.label(1, "name")
 
     def fail(*_: Any) -> None:
@@ -261,7 +263,7 @@ def test_a_change_that_fails_leaves_what_was(model: sj.TopicModel, monkeypatch: 
     assert len([*(Path(model.path) / "edits").iterdir()]) == 1
 
 
-def test_a_saved_model_keeps_what_was_said(model: sj.TopicModel, tmp_path: Path) -> None:
+def test_a_saved_model_keeps_its_edits(model: sj.TopicModel, tmp_path: Path) -> None:
     saved = model.label(1, "name").merge([2, 3]).save(tmp_path / "saved")
     assert saved.edits == model.edits
     pd.testing.assert_frame_equal(saved.topics(), model.topics())
@@ -304,7 +306,7 @@ def test_a_temporary_model_is_pickled_as_a_whole(model: sj.TopicModel) -> None:
     assert not place.exists()
 
 
-def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path) -> None:
+def test_a_fit_of_the_same_texts_resumes_and_of_others_is_refused(tmp_path: Path) -> None:
     made = sj.fit(TEXTS, tmp_path / "m", 3, polish=False)
     written = (Path(made.path) / "zarr.json").stat().st_mtime_ns
     shutil.rmtree(made.path)
@@ -314,7 +316,7 @@ def test_a_fit_of_the_same_texts_goes_on_and_of_others_is_refused(tmp_path: Path
     assert (Path(again.path) / "zarr.json").stat().st_mtime_ns != written
     shutil.rmtree(made.path)
     other = [TEXTS[0][::-1], *TEXTS[1:]]  # as long as before
-    with pytest.raises(sj.InputError, match="is the corpus of other files, or made in another way"):
+    with pytest.raises(sj.InputError, match="was made of other files or with other settings"):
         sj.fit(other, tmp_path / "m", 3, polish=False)
 
 

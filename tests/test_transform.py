@@ -168,7 +168,7 @@ def test_words_are_matched_by_string(
     assert totals.unknown_tokens - strange.sum() == drawn.counts[:, 11].sum() > 0
 
 
-def test_documents_that_did_not_converge_are_told(
+def test_documents_that_did_not_converge_are_reported(
     corpus: Path,
     model: Path,
     tmp_path: Path,

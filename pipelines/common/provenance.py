@@ -1,7 +1,7 @@
 """Where published results come from: command, corpora, seeds, version, commit, and the code that was measured.
 
-Code is identified by hashes of groups of source files without comments, docstrings and blank lines, so that results
-become stale only when code changes.
+Code is identified by hashes of the modules that the script imports, in groups such as ``streaming_jsmf/linalg`` and
+without comments, docstrings and blank lines, so that results become stale only when code that they use changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,18 +30,25 @@ from streaming_jsmf.corpus import Corpus
 
 ROOT = Path(__file__).parents[2]
 
-#: Packages that determine the numbers of a result.
-MEASURED = (
-    "corpus",
-    "documents",
-    "evaluation",
-    "inference",
-    "ingestion",
-    "linalg",
-    "moments",
-    "rectification",
-    "topics",
-)
+#: The package, and those of its packages that determine the numbers of a result.
+PACKAGE = "streaming_jsmf"
+MEASURED = {
+    f"{PACKAGE}/{name}"
+    for name in (
+        "corpus",
+        "documents",
+        "evaluation",
+        "inference",
+        "ingestion",
+        "linalg",
+        "moments",
+        "rectification",
+        "topics",
+    )
+}
+
+#: Modules that only show results.
+SHOWING = ("pictures", "provenance", "results", "tables")
 
 #: File among stored results: the versions of `MEASURED` that computed them.
 COMPUTED_BY = "versions.json"
@@ -81,35 +88,75 @@ def hash_of(paths: Iterable[Path]) -> str:
 
 
 @cache
-def package_hashes() -> Hashes:
-    package = ROOT / "streaming_jsmf"
-    return {f"streaming_jsmf/{name}": hash_of((package / name).rglob("*.py")) for name in MEASURED}
+def code_hashes(script: str, root: Path = ROOT) -> Hashes:
+    """Hashes of a script, such as ``pipelines/near_ties`` or ``benchmarks/peers``, and of the modules that it imports.
 
-
-def script_hashes(script: str) -> Hashes:
-    """Hashes of a script, such as ``pipelines/near_ties`` or ``benchmarks/peers``, and of what the scripts share.
-
-    Tables and figures do not count. A script that does not exist has no hashes.
+    A script that does not exist has no hashes.
     """
-    path = ROOT / script
-    files = {*path.glob("*.py")} if path.is_dir() else {path.with_suffix(".py")}
-    if not all(file.exists() for file in files):
+    path = root / script
+    start = {*path.rglob("*.py")} if path.is_dir() else {path.with_suffix(".py")}
+    if not all(file.exists() for file in start):
         return {}
-    shared = {*(ROOT / "pipelines" / "common").glob("*.py")}
-    return {script: hash_of(files - _shown(files)), "pipelines/common": hash_of(shared - _shown(shared))}
+    groups: dict[str, list[Path]] = {}
+    for file in imported(start, root):
+        group = "/".join(file.relative_to(root).with_suffix("").parts[:2])
+        if group in MEASURED or not group.startswith(PACKAGE):
+            groups.setdefault(group, []).append(file)
+    return {group: hash_of(files) for group, files in sorted(groups.items())}
 
 
-def _shown(files: Iterable[Path]) -> set[Path]:
-    return {file for file in files if file.stem in ("pictures", "provenance", "results", "tables")}
+def imported(start: Iterable[Path], root: Path = ROOT) -> set[Path]:
+    """Files and all modules below ``root`` that they import, also in functions, except those that show results."""
+    found: set[Path] = set()
+    left = [*start]
+    while left:
+        path = left.pop()
+        if path not in found and path.stem not in SHOWING:
+            found.add(path)
+            for module, name in _imports(path):
+                left += _files_of(module, name, root)
+    return found
+
+
+def _imports(path: Path, *, types: bool = False) -> Iterator[tuple[str, str]]:
+    """Modules and names that a file imports; ``types`` includes imports for type checkers."""
+    left: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            left += ast.iter_child_nodes(node)
+
+
+def _files_of(module: str, name: str, root: Path) -> list[Path]:
+    """Files that importing a name of a module loads: the module, its packages, and the module that defines the name."""
+    parts = [*module.split("."), *([name] if name else [])]
+    places = [root.joinpath(*parts[: n + 1]) for n in range(len(parts))]
+    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+    found = [file for file in files if file.exists()]
+    if found and name and found[-1] == places[-2] / "__init__.py":
+        # Packages import their public names on first use, and list them for type checkers.
+        exports = {alias: source for source, alias in _imports(found[-1], types=True)}
+        if exports.get(name, module) != module:
+            found += _files_of(exports[name], name, root)
+    return found
 
 
 def note_version(folder: Path) -> None:
-    """Add the present version of the measured code to those that computed results in ``folder``."""
+    """Add the present version of the code that the script imports to those that computed results in ``folder``."""
     path = folder / COMPUTED_BY
     known: list[Hashes] = json.loads(path.read_text()) if path.exists() else []
-    if package_hashes() not in known:
+    now = _of_package(code_hashes(_script() or PACKAGE))
+    if now not in known:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([*known, package_hashes()], indent=1) + "\n")
+        path.write_text(json.dumps([*known, now], indent=1) + "\n")
+
+
+def _of_package(hashes: Hashes) -> Hashes:
+    return {group: known for group, known in hashes.items() if group in MEASURED}
 
 
 def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, Corpus]) -> dict[str, Any]:
@@ -119,14 +166,16 @@ def record(out: Path, rows: Iterable[Mapping[str, Any]], corpora: Mapping[str, C
         with suppress(FileNotFoundError):
             versions += [each for each in json.loads(path.read_text()) if each not in versions]
     script = _script()
+    hashes = code_hashes(script or PACKAGE)
     return {
         "command": _command(script),
         "corpora": {name: _described(corpus) for name, corpus in corpora.items()},
         "seeds": sorted({row["seed"] for row in rows if row.get("seed") is not None}),
         "version": streaming_jsmf.__version__,
         "commit": _commit(),
-        "script": script_hashes(script) if script else {},
-        "code": versions or [package_hashes()],
+        "entry": script or PACKAGE,
+        "script": {group: known for group, known in hashes.items() if group not in MEASURED},
+        "code": versions or [_of_package(hashes)],
     }
 
 

@@ -32,7 +32,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
     """Compare several numbers of topics K from one scan and suggest one.
 
     The model of each K is kept. Perplexity is measured on documents held out of polish; stability is the agreement
-    with models of resampled documents; the loss sums how far a K falls behind the best value of each column.
+    with models of resampled documents; the loss of a K is the sum of its distances from the best value of each column.
     """
     from streaming_jsmf.evaluation.choice import fields_of
     from streaming_jsmf.reporting.choose_k import choose_k as run

@@ -22,7 +22,7 @@ _OMITTED = {
 
 @verb("streaming-jsmf info MODEL", "streaming-jsmf info MOMENTS --json", long=False)
 @click.argument("path")
-@json_option(help="Print all information as JSON instead of a page.")
+@json_option(help="Print all information as JSON instead of text.")
 @option(
     "--verify",
     is_flag=True,

@@ -22,7 +22,7 @@ from streaming_jsmf.cli.verb import allow_local_tokenizers, ingest_options, over
 def ingest(source: str, corpus: str, **options: Any) -> dict[str, Any]:
     """Build CORPUS from SOURCE: a spec (.toml), file, directory, glob pattern or URL.
 
-    Ends with a table of what was dropped. Run the same command again to resume after an interruption.
+    Prints a table of what was removed. Run the same command again to resume after an interruption.
     """
     from streaming_jsmf.ingestion.ingest import ingest as run
 

@@ -260,7 +260,7 @@ def csv_options(help: str = "Print CSV instead of a table.", **settings: Any) ->
     return together(
         option("--csv", "as_csv", is_flag=True, help=help, **settings),
         option("--raw", is_flag=True, **settings,
-               help="With --csv: put no apostrophe before text that a spreadsheet would evaluate, such as =2+3."),
+               help="With --csv: do not put an apostrophe before text that a spreadsheet evaluates, such as =2+3."),
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ class InferSettings(Settings):
         Number of topics K.
     rectify
         Rectification of the co-occurrence matrix. enn: epsilon non-negative (LR-JSMF, Algorithm 3). palm,
-        ipalm: non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs as they are. ap
+        ipalm: non-negative factors (Algorithm 4), plain or inertial. none: the eigenpairs unchanged. ap
         (alternating projections, Algorithm 2), dykstra (the same with Dykstra's correction) and dc (diagonal
         completion) require an exact scan, and take minutes and gigabytes for 20,000 words.
     max_iterations
@@ -116,7 +116,7 @@ class InferSettings(Settings):
         Check more rows in enn until the rows left out hold at most this share of the Frobenius norm.
     anchors
         How to find anchor words. pivoted-qr: rows farthest from the span of those already chosen (LR-JSMF,
-        Algorithm 5). soft-clique: words that hardly co-occur (He et al.).
+        Algorithm 5). soft-clique: words that rarely co-occur (He et al.).
     anchor_shrinkage
         How strongly to prefer frequent words as anchors, in documents. 0 disables this, as in the papers.
     anchor_words

@@ -178,8 +178,8 @@ class TextReading(Settings):
         Whether to keep mail headers, quoted lines, signatures, tags and addresses.
     """
 
-    text: str | None = _reading(None, absent="guessed", metavar="COLUMN")
-    id: str | None = _reading(None, absent="guessed, or file and row", metavar="COLUMN", rare=True)
+    text: str | None = _reading(None, absent="detected", metavar="COLUMN")
+    id: str | None = _reading(None, absent="detected, or file and row", metavar="COLUMN", rare=True)
     metadata: str | Sequence[str] | None = _reading(None, absent="all", metavar="COLUMNS")
     excerpt: int | None = _reading(
         None,
@@ -235,7 +235,7 @@ class IngestRequest(Settings):
         Hash by which a function recognizes the corpus that it made.
     """
 
-    reader: ReaderName | None = _reading(None, absent="chosen by file names and columns", metavar="NAME")
+    reader: ReaderName | None = _reading(None, absent="detected from file names and columns", metavar="NAME")
     read: Mapping[str, Any] = _reading(
         factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs, rare=True
     )

@@ -61,7 +61,7 @@ class SimulationSettings(Settings):
     beta: float | None = _distribution(None, absent="200/N", gt=0)
     mean_length: float = _distribution(100, gt=0, le=1_000_000)
     separable: bool = _distribution(False)
-    zipf: float | None = _distribution(None, absent="all words alike", metavar="S", ge=0)
+    zipf: float | None = _distribution(None, absent="all words equally frequent", metavar="S", ge=0)
     documents_per_shard: int | None = setting(None, absent="about 20 M tokens", ge=1)
     #: ``alpha`` as K numbers, once it is known to be valid.
     prior: tuple[float, ...] = ()

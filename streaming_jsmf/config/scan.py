@@ -90,7 +90,7 @@ class ScanSettings(Settings):
     third_moment: bool = setting(False, group=SCAN, added=True)
     sample_share: float | None = _setting(
         None,
-        absent="80,000 documents or one per word, at most half; all documents if there are not more",
+        absent="80,000 documents, or one per word if that is more, up to half of the corpus; all of a smaller corpus",
         metavar="SHARE",
         gt=0,
         le=1,

@@ -158,9 +158,7 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
         return path
     root = corpus_root(path)
     if not exists(root):
-        raise InputError(
-            f"there is no corpus at {root}: no such file; {similar_names(root) or 'check the path'}"
-        )
+        raise missing_source(root)
     if is_file(root):
         raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
     require_no_store(root)
@@ -171,6 +169,11 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
             f"{root} has a manifest, which names its vocabulary; leave the vocabulary argument out"
         )
     return _open_committed(root, read_manifest(root))
+
+
+def missing_source(root: str) -> InputError:
+    """Return the error of every verb whose source, a corpus or anything else, does not exist."""
+    return InputError(f"{root}: no such file or directory; {similar_names(root) or 'check the path'}")
 
 
 def corpus_root(path: AnyPath) -> str:
@@ -282,11 +285,11 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
 
 
 def is_corpus(path: AnyPath) -> bool:
-    """Whether a path is a corpus (manifest, or Parquet files with a vocabulary) or does not exist."""
+    """Whether a path is a corpus: a directory with a manifest, or with Parquet files and a vocabulary."""
     root = normalise(path)
     require_no_store(root)
-    if not exists(root) or exists(join(root, MANIFEST_NAME)):
-        return not root.lower().endswith(".toml") and "*" not in root
+    if exists(join(root, MANIFEST_NAME)):
+        return True
     if is_file(root) or not {VOCABULARY_NAME, *TEXT_NAMES} & {*file_names(root)}:
         return False
     return bool(_parquet_files(root, f"{DOCUMENTS}/") or _parquet_files(root, ""))

@@ -117,7 +117,7 @@ class ShardWriter:
             first, other = (
                 ", ".join(f"{field.name}: {field.type}" for field in each) for each in (self._schema, schema)
             )
-            raise InputError(f"documents have columns {other}, those before {first}; make them the same")
+            raise InputError(f"documents have columns {other}, those before them {first}; make them the same")
 
     def _fitting(self, indptr: NDArray[np.int64], tokens: NDArray[np.float64]) -> int:
         """Number of the next documents that fit into the current row group and shard."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import EXCERPT, EXCERPT_CHARACTERS, IngestRequest
-from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.format import Corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus
@@ -33,8 +33,6 @@ def corpus_of_source(
 ) -> tuple[Corpus, float]:
     """Return the corpus of a source, made at ``beside``, and the number of unknown tokens left out of it."""
     with spool_input(source, beside) as (path, made_for):
-        if is_corpus(path):
-            return open_corpus(path), 0.0  # raises, because nothing is there
         tokens = model.provenance.get("tokens")
         request = replace(reading or IngestRequest(), made_for=made_for)
         request = _over_model_words(request, path, topics, tokens)

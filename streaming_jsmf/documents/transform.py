@@ -26,7 +26,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import exists, local_path, normalise, require_suffix
+from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
 from streaming_jsmf.storage.replace import require_free
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
@@ -133,7 +133,7 @@ def _documents(
     """Return the corpus, made at ``beside`` if needed, and the number of unknown tokens left out of it."""
     if isinstance(source, Corpus):
         return source, 0.0
-    if isinstance(source, str | PathLike) and exists(source) and is_corpus(source):
+    if isinstance(source, str | PathLike) and is_corpus(source):
         if reading not in (None, IngestRequest()):
             raise InputError(f"{source} is a corpus already; leave out how a source is read")
         return open_corpus(source), 0.0

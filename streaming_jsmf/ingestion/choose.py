@@ -46,8 +46,8 @@ def with_language(ingest: Ingest, tables: Iterable[WordCounts]) -> Ingest:
     language = guess_language((table.words, table.term_count) for table in tables)
     if language is None:
         logger.info(
-            "the language is not one with known stop words; --stop-words names one or a list, and texts without "
-            "spaces between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
+            "no stop words are known for the language of the texts; --stop-words names a language or a list, "
+            "and texts without spaces between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
         )
     else:
         logger.info(

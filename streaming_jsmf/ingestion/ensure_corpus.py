@@ -20,10 +20,11 @@ from streaming_jsmf.corpus.format import (
 from streaming_jsmf.errors import InputError, StoreError, finding
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.files import find_files
+from streaming_jsmf.ingestion.spec import read_spec
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover
-from streaming_jsmf.storage.paths import file_size, normalise, read_bytes
+from streaming_jsmf.storage.paths import file_size, normalise
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def ensure_corpus(
             replacing()
         else:
             raise InputError(
-                f"{beside} is the corpus of other files, or made in another way; remove it, replace it with "
+                f"{beside} was made of other files or with other settings; remove it, replace it with "
                 "--overwrite, or choose another path for the result"
             )
     # The ingest starts its own cluster, which needs its own report.
@@ -76,10 +77,7 @@ def _request_hash(source: str | Path, request: IngestRequest) -> str:
     """Hash of the request and of the names and sizes of the files, or of the spec."""
     root = normalise(source)
     if root.lower().endswith(".toml"):
-        try:
-            files: object = hashlib.sha256(read_bytes(root)).hexdigest()
-        except OSError:
-            files = None  # ingest has a better message
+        files: object = hashlib.sha256(read_spec(root)).hexdigest()
     else:
         files = [(name, _size(path)) for path, name in find_files(root).items()]
     # ``made_for`` is the hash of data in memory, and None for files.

@@ -45,13 +45,15 @@ def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
     """
     path = inside(directory, name)
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
-        raise InputError(f"{path} is a link out of {directory}; copy the file to this place")
+        raise InputError(
+            f"{path} is a link to a file outside {directory}; replace it with a copy of the file"
+        )
     try:
         found = path.stat()
     except OSError:  # reading the file will raise a clearer error
         return path
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{path} is not a regular file; put a file in its place")
+        raise InputError(f"{path} is not a regular file; replace it with one")
     if most is not None and found.st_size > most:
         raise InputError(f"{path} has {found.st_size} bytes, and {most} are allowed; shorten the file")
     return path
@@ -88,8 +90,8 @@ def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, prog
     if by_hand:
         more = f" and {len(by_hand) - _LISTED} more" if len(by_hand) > _LISTED else ""
         raise InputError(
-            f"missing, and without a URL to fetch from: {', '.join(by_hand[:_LISTED])}{more}; find what is missing "
-            f"at {page} and place it there, then run the same command again"
+            f"missing, and the spec gives no URL: {', '.join(by_hand[:_LISTED])}{more}; download what is missing from "
+            f"{page}, put it there, and run the same command again"
         )
     for file in missing:
         found[file.name] = _download(file, paths[file.name], page, progress)
@@ -105,7 +107,7 @@ def _verify(file: RemoteFile, path: Path, page: str) -> str:
         ) from error
     if file.sha256 is not None and found != file.sha256:
         raise InputError(
-            f"{path} has sha256 {found[:_SHOWN]}..., expected is {file.sha256[:_SHOWN]}...; move it away and run the "
+            f"{path} has sha256 {found[:_SHOWN]}..., expected {file.sha256[:_SHOWN]}...; move it away and run the "
             f"same command again (the file is found at {file.url or page}), or correct the hash in the spec"
         )
     return found
@@ -154,8 +156,8 @@ def _downloader(url: str, progress: bool) -> Callable[..., None]:
     else:
         # Refuse file URLs: a downloaded spec must not put local files into a corpus.
         raise InputError(
-            f"cannot fetch {url}: only http, https and ftp are known; a file of your own goes into the directory of "
-            "the data set's files (--files)"
+            f"cannot fetch {url}: only http, https and ftp URLs are supported; put local files into the directory "
+            "of the files of the spec (--files)"
         )
 
     def to_new_file(url: str, output_file: str, caller: Any) -> None:

@@ -78,9 +78,9 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     phrases = kept.phrases(ingest.curation, threshold)
     if phrases:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
-        logger.info("%d pairs of neighbours become one word each: %s", len(phrases), shown)
+        logger.info("%d pairs of adjacent words are joined into one word each: %s", len(phrases), shown)
     else:
-        logger.info("no neighbouring words have such a high NPMI; --phrases with a lower one finds more")
+        logger.info("no adjacent words have such a high NPMI; a lower value of --phrases finds more")
     source = replace(ingest.source, tokenizer=replace(ingest.source.tokenizer, phrases=tuple(phrases)))
     return replace(ingest, source=source)
 

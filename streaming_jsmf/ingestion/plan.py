@@ -118,7 +118,7 @@ def _from_spec(
         archives = [name for name in names if name.lower().endswith(".zip")]
         if len(archives) != 1:
             raise InputError(
-                f"the spec {spec.name}: read.path is not one of its files, nor is there one zip archive"
+                f"the spec {spec.name}: read.path is not one of its files, and it does not list exactly one zip archive"
             )
         location = directory / archives[0]
     opened = open_source(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from streaming_jsmf.config import Curation, ReaderName
+from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
@@ -117,6 +118,17 @@ class CorpusSpec(Strict):
         }
 
 
+def read_spec(path: AnyPath) -> bytes:
+    """Read the file of a spec; ``InputError`` if it cannot be read."""
+    where = Path(normalise(path))
+    try:
+        return where.read_bytes()
+    except FileNotFoundError as error:
+        raise missing_source(str(where)) from error
+    except OSError as error:
+        raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
+
+
 def load_spec(path: AnyPath) -> CorpusSpec:
     """Read and check a spec; the path of a stop word list is relative to it.
 
@@ -124,9 +136,7 @@ def load_spec(path: AnyPath) -> CorpusSpec:
     """
     where = Path(normalise(path))
     try:
-        raw = tomllib.loads(where.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the spec {where} ({type(error).__name__}); check the path") from error
+        raw = tomllib.loads(read_spec(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"the spec {where} is not valid TOML: {first_line(error)}") from error
     try:

@@ -184,7 +184,7 @@ def _corpus(
     overwrite: bool,
 ) -> Corpus:
     """The corpus; a source that is not a corpus is ingested next to the model."""
-    if isinstance(source, str | os.PathLike) and exists(source) and is_corpus(source):
+    if isinstance(source, str | os.PathLike) and is_corpus(source):
         if request not in (None, IngestRequest()):
             raise InputError(
                 f"{source} is already a corpus; leave out the options of ingest, or give the source of the corpus"
@@ -198,8 +198,6 @@ def _corpus(
         remove_store(beside(model, "moments"), ignore_errors=True)
 
     with spool_input(source, Path(str(beside(model, "corpus")))) as (path, made_for):
-        if is_corpus(path):
-            return open_corpus(path)  # raises, because nothing is there
         target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
         request = request or IngestRequest()
         request = request if made_for is None else replace(request, made_for=made_for)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.footer import check_columns, leaf_columns
-from streaming_jsmf.corpus.format import find_shards, find_vocabulary, open_corpus
+from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
     BATCH_NONZEROS,
@@ -119,7 +119,7 @@ class BagSource(RecordFiles, Source):
             found = (join(root, name) for name in find_shards(root, words))
             shards, fingerprint = tuple(path for path in found if not files or path in files), None
         else:
-            raise InputError(f"there is nothing at {root}; check the path")
+            raise missing_source(root)
         columns = _columns(shards, options.id)
         return cls(
             root, shards, options, tokenizer, vocabulary_path=words, columns=columns, fingerprint=fingerprint

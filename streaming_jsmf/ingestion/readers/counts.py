@@ -41,8 +41,8 @@ class CountFiles(Source):
                 pairs = enumerate(zip(words, others, strict=False))
                 at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(words), len(others)))
                 raise InputError(
-                    f"{path} has other words than {first}, from word {at} (from 0) on; files that are read "
-                    "together must share one vocabulary: read them apart"
+                    f"{path} has other words than {first} from word {at} on, counted from 0; files that are ingested "
+                    "together must share one vocabulary: ingest them separately"
                 )
         return words
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, DamagedError, Reader, Unit, UnreadableError
@@ -33,7 +33,6 @@ from streaming_jsmf.storage.paths import (
     join,
     normalise,
     open_file,
-    similar_names,
 )
 
 _WILDCARDS = "*?["
@@ -75,8 +74,9 @@ def find_files(source: AnyPath) -> dict[str, str]:
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
     kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
-        why = "" if fs.exists(inner) or is_glob else ": no such file"
-        raise InputError(f"there are no files at {root}{why}; {similar_names(root) or 'check the path'}")
+        if not is_glob and not fs.exists(inner):
+            raise missing_source(root)
+        raise InputError(f"there are no files at {root}; check the path")
     return kept
 
 
@@ -136,7 +136,7 @@ def read_as(what: str) -> Iterator[None]:
         plain = isinstance(error, (OSError, pa.ArrowException))
         reason = first_line(error) if plain else f"{type(error).__name__}: {first_line(error)}"
         raise UnreadableError(
-            f"it cannot be read as {what} ({reason}); it is cut or damaged, or something else: fetch it again"
+            f"it cannot be read as {what} ({reason}); it is truncated, damaged or in another format: fetch it again"
         ) from error
 
 

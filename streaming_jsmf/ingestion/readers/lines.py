@@ -134,12 +134,12 @@ def _elements_of(stream: Any, unit: Unit) -> Iterator[bytes]:  # noqa: ARG001
         held, scanned = held[start:], scanned - start
         if len(held) > limits.LONGEST_LINE:
             raise DamagedError(f"an element of the JSON array has more than {limits.LONGEST_LINE:,} bytes")
-    raise DamagedError("the JSON array breaks off")
+    raise DamagedError("the JSON array is incomplete")
 
 
 def _require_end(rest: bytes) -> None:
     if rest.strip():
-        raise DamagedError("something follows the JSON array; give one array, or one object per line")
+        raise DamagedError("there is data after the JSON array; give one array, or one object per line")
 
 
 def text_of(line: bytes, encoding: str = "utf-8", hint: str = "") -> str:
@@ -289,5 +289,5 @@ def split_fields(line: bytes, delimiter: str, quote: str = QUOTE, encoding: str 
         return list(next(csv_records([text], delimiter, quote), [""]))
     except csv.Error as error:
         if "unexpected end" in str(error):
-            raise BadValue("a quote is opened and not closed on its line") from error
+            raise BadValue("a quote is not closed on its line") from error
         raise BadValue(f"the line cannot be split into fields ({first_line(error)})") from error

@@ -42,7 +42,7 @@ def checked_indptr(indptr: NDArray[Any], n_values: int) -> NDArray[np.int64]:
     """Return a part of an ``indptr`` as int64. Raises UnreadableError if it falls or leaves the values."""
     ends = indptr.astype(np.int64)
     if ends[0] < 0 or ends[-1] > n_values or (np.diff(ends) < 0).any():
-        raise UnreadableError("its indptr falls or leaves the matrix; write the matrix again")
+        raise UnreadableError("its indptr decreases or points outside the matrix; write the matrix again")
     return ends
 
 
@@ -248,5 +248,7 @@ class _Matrix:
         if dtype.kind not in ("iubf" if name == "data" else "iu"):
             raise InputError(f"{self._path} has {name!r} of type {dtype}; write the matrix with numbers")
         if len(shape) != 1 or member.file_size != start + shape[0] * dtype.itemsize:
-            raise UnreadableError(f"its array {name!r} has another size than it says; write the matrix again")
+            raise UnreadableError(
+                f"its array {name!r} does not have the size that its header gives; write the matrix again"
+            )
         return _Array(member, dtype, shape[0], start)

@@ -186,7 +186,7 @@ class MatrixMarketSource(NumberFiles):
         kind = banner.lower().split()
         if kind[:3] != _BANNER.lower().encode().split()[:3] or kind[4:] != [b"general"]:
             raise UnreadableError(
-                f"line 1 is {shown(banner)}; only {_BANNER} can be read, write the matrix as that"
+                f"line 1 is {shown(banner)}; only {_BANNER} can be read; write the matrix in this format"
             )
         if kind[3] not in _COUNT_TYPES:
             raise UnreadableError(
@@ -308,7 +308,7 @@ def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDAr
         fields = line.split()
         if fields and len(fields) != len(header.types):
             raise BadValue(
-                f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be cut"
+                f"the line has {len(fields)} fields, not {len(header.types)}: {shown(line)}; it may be truncated"
             )
         return [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
 

@@ -91,7 +91,7 @@ _LARGEST_ID = 2**63 - 1
 class TextSource(RecordFiles, Source):
     """Reader "text": each record of a Parquet, JSON or CSV file (by suffix) is a document.
 
-    All files have the columns of the first one; names that only later records or files have become columns of strings.
+    All files have the text and the id of the first. Other names of later records or files become columns of strings.
     """
 
     reader = "text"
@@ -140,23 +140,28 @@ class TextSource(RecordFiles, Source):
     def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         columns = self.columns
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
-            require_columns(columns.names, file.schema_arrow.names)
-            found = _typed(file.schema_arrow, columns.text, columns.id, list(columns.metadata))
+            names = columns.found_in(file.schema_arrow.names)
+            kept = [name for name in names if name in columns.metadata]
+            found = _typed(file.schema_arrow, columns.text, columns.id, kept)
             if found.id_type != columns.id_type or not all(
                 fits(kind, columns.metadata[name]) for name, kind in found.metadata.items()
             ):
                 raise UnreadableError(
-                    f"its columns are {_types(found)}, those of the first file {_types(columns)}; make them the same"
+                    f"its columns are {found}, those of the first file {columns}; make them the same"
                 )
-            columns = replace(columns, metadata={**columns.metadata, **self._later(file.schema_arrow.names)})
-            for first, encoded in parquet_batches(file, unit, columns.names):
-                batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in columns.names})
+            names += (later := self._later(file.schema_arrow.names))
+            columns = replace(columns, metadata={**columns.metadata, **later})
+            for first, encoded in parquet_batches(file, unit, names):
+                batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in names})
                 batch, rows = drop_bad_rows(batch, _bad_rows(batch, columns), first, bad)
                 # Missing texts are documents without words, which the curation drops and counts.
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
                 metadata = {
-                    name: as_type(batch.column(name), kind) for name, kind in columns.metadata.items()
+                    name: as_type(batch.column(name), kind)
+                    if name in names
+                    else (pa.nulls(len(rows), kind), None)
+                    for name, kind in columns.metadata.items()
                 }
                 yield bag_tokens(tokens, rows, ids, metadata)
 
@@ -183,7 +188,7 @@ class TextSource(RecordFiles, Source):
         columns, delimiter = self.columns, _delimiter_of(unit.path, self.options) or ","
         line = 0
         with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
-            require_columns(columns.names, header)
+            columns.found_in(header)
             self._later(header)
             while True:
                 fields: Sequence[str] = ()
@@ -266,7 +271,8 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
     """Return a reason to refuse each bad row."""
-    reasons = utf8_faults(batch, filter(None, [columns.text, columns.id]), columns.metadata)
+    texts = [*filter(None, [columns.text, columns.id])]
+    reasons = utf8_faults(batch, texts, batch.schema.names[len(texts) :])
     if columns.id:
         ids = batch.column(columns.id)
         if pa.types.is_uint64(ids.type):
@@ -281,11 +287,6 @@ def _decoded(values: Any) -> Any:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
-
-
-def _types(columns: TextColumns) -> str:
-    kinds = {**({columns.id: columns.id_type} if columns.id else {}), **columns.metadata}
-    return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
 
 
 def _delimiter_of(path: str, options: TextOptions) -> str | None:

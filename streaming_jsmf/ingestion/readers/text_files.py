@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
+from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
@@ -43,6 +44,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
 )
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.storage.paths import exists
 
 #: Files of a folder per task.
 UNIT_FILES = 2000
@@ -58,7 +60,7 @@ def _compiles(pattern: str) -> str:
         raise ValueError(f"not a regular expression ({error})") from error
     taken = {"label", *RESERVED_NAMES} & set(groups)
     if taken:
-        raise ValueError(f"a group is named {min(taken)!r}, which is taken; give it another name")
+        raise ValueError(f"a group is named {min(taken)!r}, which is reserved; give it another name")
     return pattern
 
 
@@ -91,6 +93,8 @@ class TextFilesSource(Source):
     def units(self) -> Sequence[Unit]:
         """Split a folder into units of 2,000 files; an archive is one unit. Raises InputError if no file matches."""
         if is_archive(self.root):
+            if not exists(self.root):
+                raise missing_source(self.root)
             return [Unit(self.root)]
         count = len(self._files())
         if not count:
@@ -140,7 +144,7 @@ class TextFilesSource(Source):
         if isinstance(data, str):
             raise BadValue(data)
         if is_binary(data):
-            raise BadValue("it is not plain text; export the text of PDF, Word and the like")
+            raise BadValue("it is not plain text; export PDF, Word and similar files as text")
         return decode_file(data, self.options.encoding)
 
     def _files(self) -> list[tuple[str, str]]:
@@ -180,7 +184,7 @@ def _archived(path: str) -> Iterator[_File]:
                 padding: Any = tar.fileobj
                 while rest := padding.read(1 << 20):
                     if rest.strip(b"\0"):
-                        raise DamagedError("it continues after its end mark")
+                        raise DamagedError("it continues after its end-of-archive marker")
         except tarfile.TarError as error:
             raise DamagedError(describe(error)) from error
 

@@ -86,7 +86,7 @@ class TokenOptions(Strict):
     def _phrases_or_ngrams(self) -> Self:
         if self.phrases is not None and self.ngrams > 1:
             raise ValueError(
-                "phrases are chosen among the runs of words that ngrams takes all; give one of them"
+                "phrases joins some adjacent words, and ngrams counts all of them; give one of them"
             )
         return self
 
@@ -137,6 +137,16 @@ class TextColumns:
     @property
     def names(self) -> list[str]:
         return [self.text, *([self.id] if self.id else []), *self.metadata]
+
+    def __str__(self) -> str:
+        kinds = {**({self.id: self.id_type} if self.id else {}), **self.metadata}
+        return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+
+    def found_in(self, names: Sequence[str]) -> list[str]:
+        """The columns that a file has; it may lack metadata. Raises UnreadableError for a missing or a repeated one."""
+        found = [name for name in self.names if name in names or name not in self.metadata]
+        require_columns(found, names)
+        return found
 
     def keeps(self, name: str) -> bool:
         """Return whether a value is metadata. Raises BadValue if a later name cannot be that of a column."""

@@ -234,7 +234,7 @@ def require_few(names: Sequence[str]) -> None:
     """Check the number of columns that the first records lack. Raises InputError, which names the first of them."""
     if len(names) > limits.LATE_COLUMNS:
         raise InputError(
-            f"the records have more than {limits.LATE_COLUMNS} names of values that the first ones lack, such as "
+            f"the records have more than {limits.LATE_COLUMNS} names that the first ones lack, such as "
             f"{listed(names[:3])}; choose the columns to keep with --metadata A,B"
         )
 

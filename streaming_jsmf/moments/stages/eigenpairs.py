@@ -97,7 +97,12 @@ def _advice(store: Store, error: float) -> str:
     told = f"{store.path}: the sample leaves the eigenpairs an error of about {error:.2g}"
     if store.manifest.base is not None:
         return f"{told}, since documents were added; make the basis of all of them with scan --rebase"
-    share = store.manifest.sample_share or 1.0
-    wider = min(share * (error / LARGEST_ERROR) ** 2, 1.0)
-    hint = "--range factors" if wider > LARGEST_SAMPLE else f"--sample-share {wider:.2g}"
-    return f"{told}; scan into another path with {hint}"
+    share, topics = store.manifest.sample_share or 1.0, store.settings.max_topics
+    if share < LARGEST_SAMPLE:
+        wider = min(share * (error / LARGEST_ERROR) ** 2, LARGEST_SAMPLE)
+        return f"{told}; scan into another path with --range sample --sample-share {wider:.2g}"
+    # More documents hardly help then, and factors of all documents are less accurate.
+    return (
+        f"{told}; scan into another path with --max-topics {2 * topics}, which makes models with up to {topics} "
+        "topics more accurate"
+    )
