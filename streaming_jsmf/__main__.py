@@ -5,6 +5,7 @@ Heavy imports are deferred until signal handlers are installed, since they take 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -14,11 +15,16 @@ from streaming_jsmf.process_limits import reserve_less, shortage
 
 INVALID = 2
 
+#: Number of new objects after which Python looks for cycles. Imports make some 300,000, which stay until the end; a
+#: command leaves a few thousand in cycles, without arrays.
+OBJECTS_BETWEEN_COLLECTIONS = 500_000
+
 
 def main() -> None:
     """Run the command line."""
     _open_closed_streams()
     interrupts.end_at_once()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     _require_address_space()
     from streaming_jsmf.cli.main import report_outcome, run
 

@@ -12,6 +12,7 @@ This module has no heavy imports, because ``__main__`` imports it before everyth
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
 import signal
@@ -81,6 +82,8 @@ def end(code: int) -> NoReturn:
     """End the process with ``code``; after a signal, without waiting for other threads."""
     _handle(lambda _number, _frame: os._exit(code))
     _flush()
+    # Otherwise Python looks for cycles among all objects before it ends, which takes .3 seconds.
+    gc.freeze()
     if _received is None:
         sys.exit(code)
     _clean()
