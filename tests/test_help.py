@@ -154,3 +154,11 @@ def test_the_shell_completes_what_is_typed() -> None:
 def test_the_command_line_starts_without_heavy_libraries() -> None:
     code = "import sys, streaming_jsmf.cli.main; print(*{'dask', 'numpy', 'pyarrow', 'zarr'} & sys.modules.keys())"
     assert ended([sys.executable, "-c", code]).out == "\n"
+
+
+def test_stages_are_imported_without_libraries_that_few_functions_need() -> None:
+    code = (
+        "import sys; from streaming_jsmf import infer, polish, scan; "
+        "print(*{'scipy.sparse.linalg', 'pyarrow.compute', 'xarray', 'distributed'} & sys.modules.keys())"
+    )
+    assert ended([sys.executable, "-c", code]).out == "\n"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from streaming_jsmf.linalg.eigen import DENSE_WORDS, Eigenpairs, with_fixed_signs
 from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.linalg.typing import Floats
+
+if TYPE_CHECKING:
+    # Importing it takes a twentieth of the start-up time, and only Lanczos needs it.
+    from scipy.sparse.linalg import LinearOperator
 
 #: Pairs of words in the documents of one sparse product: limits its memory and affects the bits.
 PAIRS_AT_ONCE = 8_000_000
@@ -77,6 +80,8 @@ def symmetric_eigenpairs(matrix: Floats, count: int) -> Eigenpairs:
 
 
 def _lanczos(matrix: Floats | LinearOperator[np.float64], n: int, count: int) -> Eigenpairs:
+    from scipy.sparse.linalg import eigsh
+
     generator = np.random.Generator(np.random.Philox(START_SEED))
     start: Floats = generator.standard_normal((n,))
     # ARPACK draws more vectors if the rank is low; SciPy before 1.17 draws them from its own state.
@@ -123,6 +128,8 @@ def leading_left_vectors(matrix: Floats, count: int) -> Floats:
     if min(matrix.shape) <= max(DENSE_WORDS, 2 * count):
         left, values, _ = np.linalg.svd(matrix, full_matrices=False)
         return np.asarray(left[:, :count][:, values[:count] > RANK_FLOOR * values[0]])
+    from scipy.sparse.linalg import LinearOperator
+
     n = matrix.shape[0]
     squared = LinearOperator((n, n), matvec=lambda x: matrix @ (matrix.T @ x), dtype=np.float64)
     pairs = _lanczos(squared, n, count)

@@ -44,6 +44,9 @@ FRICTION = 5.0
 #: Steps that correct only entries that were negative before, if Y Y_I' has more than ``CHECKED_ENTRIES`` entries.
 MOVED_STEPS = 3
 
+#: Increase when the same moments give other bits where ``ENNOptions.keeps_positions``.
+ALGORITHM_VERSION = 2
+
 #: Rows of Y updated at a time, so that they stay in the cache.
 STEP_ROWS = 1024
 
@@ -84,6 +87,10 @@ class ENNOptions:
         """|I| before it is extended."""
         affordable = max(10 * n_topics + 1000, CHECKED_ENTRIES // n_words)
         return min(n_words, affordable if self.checked_words is None else self.checked_words)
+
+    def keeps_positions(self, n_words: int, n_topics: int) -> bool:
+        """Whether steps use the positions of earlier negative entries; smaller Y Y_I' are computed completely."""
+        return self.acceleration == "momentum" and n_words * self.size(n_words, n_topics) > CHECKED_ENTRIES
 
 
 def epsilon_nonnegative(
@@ -239,9 +246,9 @@ class _State:
             self.kept.move_to(point)
             self.moved_steps += 1
             return self.kept
-        large = len(point) * self.size > CHECKED_ENTRIES
-        corrections = self._corrections(point, own_gram, keep=large)
-        self.kept, self.moved_steps = corrections if large else None, 0
+        keep = self.options.keeps_positions(*point.shape)
+        corrections = self._corrections(point, own_gram, keep=keep)
+        self.kept, self.moved_steps = corrections if keep else None, 0
         return corrections
 
     def _apply(self, corrections: Corrections, x: FloatArray) -> FloatArray:

@@ -9,7 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import ENGINE_SETTINGS, InferSettings, StodSettings, engine_settings_of, takes
+from streaming_jsmf.config import (
+    AUTO,
+    ENGINE_SETTINGS,
+    InferSettings,
+    StodSettings,
+    engine_settings_of,
+    takes,
+)
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
@@ -22,7 +29,7 @@ from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.topics.anchor_words import fit_anchor_words
-from streaming_jsmf.topics.rectify import announce_cost
+from streaming_jsmf.topics.rectify import announce_cost, rectification_version
 from streaming_jsmf.topics.store import (
     Model,
     commit_model,
@@ -152,7 +159,12 @@ def fit_moments(
 
 
 def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
-    """sha256 of the moments and the settings, which determine the arrays of a model."""
+    """sha256 of the moments, the settings and the algorithm, which determine the arrays of a model."""
     stod = isinstance(settings, StodSettings)
     fields = {"moments": moments.digests(third_moment=stod), "settings": settings.fields()}
-    return fingerprint({**fields, "algorithm": STOD_ALGORITHM} if stod else fields)
+    if isinstance(settings, InferSettings):
+        return fingerprint(fields | rectification_version(len(moments.words), settings))
+    # The prior sum may be estimated from rectified co-occurrences (``estimate_alpha0``).
+    inferred = InferSettings(settings.n_topics) if settings.alpha0 == AUTO else None
+    version = rectification_version(len(moments.words), inferred) if inferred else {}
+    return fingerprint(fields | version | {"algorithm": STOD_ALGORITHM})
