@@ -82,10 +82,9 @@ def end(code: int) -> NoReturn:
     """End the process with ``code``; after a signal, without waiting for other threads."""
     _handle(lambda _number, _frame: os._exit(code))
     _flush()
-    # Otherwise Python looks for cycles among all objects before it ends, which takes .3 seconds.
-    gc.freeze()
     if _received is None:
-        gc.freeze()  # else the interpreter searches all objects for reference cycles before it discards them
+        # Otherwise Python searches all objects for reference cycles before it ends, which takes .3 seconds.
+        gc.freeze()
         sys.exit(code)
     _clean()
     os._exit(code)
