@@ -25,7 +25,9 @@ from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import (
     PARTIALS,
     RECORDS,
+    FOLD,
     Checkpoints,
+    Held,
     PartialResult,
     forget_record,
     key_of,
@@ -93,6 +95,8 @@ class Stage(ABC):
         Its final arrays.
     inputs
         Final arrays of earlier stages that its own depend on; if they change, its results are stale.
+    reads
+        Further arrays that it reads and that are worth keeping in memory during a scan.
     part_axes
         Axes of part arrays that are not (word, rank).
     keeps_parts
@@ -105,6 +109,7 @@ class Stage(ABC):
     name: ClassVar[str]
     variables: ClassVar[Mapping[str, Variable]]
     inputs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
     keeps_parts: ClassVar[bool] = False
@@ -158,8 +163,8 @@ class Store(ABC):
 
     path: StorePath
     manifest: Manifest
-    #: What stages have read, committed or computed since the last scan, by name; None outside ``run_stages``.
-    recent: dict[str, Any] | None = field(default=None, compare=False, repr=False, kw_only=True)
+    #: What stages have read, committed or computed, by name, see ``forget``; None outside ``run_stages``.
+    recent: Held | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @cached_property
     def settings(self) -> ScanSettings:
@@ -203,7 +208,7 @@ class Store(ABC):
     def checkpoints(self, stage: str) -> Checkpoints:
         made = self._named(stage)
         keep = self.manifest.keep_partitions and made.keeps_parts
-        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
+        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes, held=self.recent)
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a stage (digests, scalars, history), or None.
@@ -282,12 +287,15 @@ class Store(ABC):
 
     def once(self, name: str, compute: Callable[[], Value]) -> Value:
         """The value of ``compute``, or the one that is ``recent`` under this name."""
-        if self.recent is None:
-            return compute()
-        if name not in self.recent:
-            self.recent[name] = compute()
-        value: Value = self.recent[name]
-        return value
+        return compute() if self.recent is None else self.recent.once(name, compute)
+
+    def forget(self, stages: Sequence[Stage], *, fold: bool = False) -> None:
+        """Keep of what is ``recent`` only arrays that these stages read again and, on request, the fold."""
+        wanted = {FOLD} if fold else set()
+        for stage in stages:
+            wanted.update(stage.inputs, stage.reads)
+        for name in (self.recent or {}).keys() - wanted:
+            del self.recent[name]
 
     def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
         """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
