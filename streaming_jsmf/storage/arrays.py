@@ -23,6 +23,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
+from streaming_jsmf.storage.chunks import chunk_name, read_chunk, write_chunk
 from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath, inside, write_json
 
@@ -189,8 +190,9 @@ def write_array(
     itemsize = 16 if text else values.dtype.itemsize
     rows = _chunk_rows(values.shape, itemsize)
     array = _make_array(group / name, values.shape, values.dtype, rows, dimensions, attributes, compress)
-    for panel in _panels(values.shape, itemsize):
-        array[panel] = values[panel]
+    for number, panel in enumerate(_panels(values.shape, itemsize)):
+        if not write_chunk(array, group / name, number, values[panel]):
+            array[panel] = values[panel]
     return digest(values)
 
 
@@ -289,8 +291,9 @@ def read_array(
     """
     array = _open_array(inside(group, name), expected, hint)
     values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
-    for panel, part in _chunk_panels(array, group / name, hint):
-        values[panel] = part
+    for number, panel in enumerate(_rows_of_chunks(array)):
+        if not read_chunk(array, group / name, number, values[panel]):
+            values[panel] = _chunk(array, group / name, number, panel, hint)
     if expected is not None and digest(values) != expected:
         raise _altered(group / name, hint)
     return values
@@ -312,7 +315,8 @@ def read_panels(
     """
     array = _open_array(inside(group, name), expected, hint)
     total = _Digest(array.dtype)
-    for panel, part in _chunk_panels(array, group / name, hint):
+    for number, panel in enumerate(_rows_of_chunks(array)):
+        part = _chunk(array, group / name, number, panel, hint)
         total.add(part)
         yield panel, part
     if total.of(array.shape) != expected:
@@ -336,22 +340,22 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> za
     return array
 
 
-def _chunk_panels(
-    array: zarr.Array[Any], place: StorePath, hint: str
-) -> Iterator[tuple[slice, NDArray[Any]]]:
+def _rows_of_chunks(array: zarr.Array[Any]) -> Iterator[slice]:
     step = int(array.chunks[0]) if array.ndim else 1
-    for number, start in enumerate(range(0, array.shape[0], step)):
-        panel = slice(start, start + step)
-        try:
-            part = np.asarray(array[panel])
-        except StoreError:
-            raise
-        except Exception as error:
-            pass_on_machine(error)
-            # Codecs raise various exceptions for a short buffer; all of them mean damage here.
-            chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
-            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
-        yield panel, part
+    for start in range(0, array.shape[0], step):
+        yield slice(start, start + step)
+
+
+def _chunk(array: zarr.Array[Any], place: StorePath, number: int, rows: slice, hint: str) -> NDArray[Any]:
+    try:
+        return np.asarray(array[rows])
+    except StoreError:
+        raise
+    except Exception as error:
+        pass_on_machine(error)
+        # Codecs raise various exceptions for a short buffer; all of them mean damage here.
+        chunk = chunk_name(array, number)
+        raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
 
 
 def _altered(place: StorePath, hint: str) -> StoreError:
