@@ -8,7 +8,7 @@ from functools import partial
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Kind
 from streaming_jsmf.moments.store import WORDS, Scan, Store, repair_hint
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath
 
 

@@ -32,9 +32,9 @@ from streaming_jsmf.moments.integrity import (
     damage_of_word_ids,
     intact,
 )
-from streaming_jsmf.moments.manifest import Manifest, words_digest
+from streaming_jsmf.moments.manifest import Manifest, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store, write_word_ids
+from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store
 from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import (
+    FOLD,
     PARTIALS,
     RECORDS,
-    FOLD,
     Checkpoints,
     Held,
     PartialResult,
@@ -37,14 +37,13 @@ from streaming_jsmf.jobs.checkpoints import (
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.tasks import Reduction
-from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, WordIds, root_attributes
+from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, root_attributes
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     Variable,
     create_group,
     read_array,
     replace_attributes,
-    write_array,
     write_arrays,
 )
 from streaming_jsmf.storage.lock import is_left
@@ -280,10 +279,8 @@ class Store(ABC):
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
-        return self.once(
-            name,
-            lambda: read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path)),
-        )
+        hint = repair_hint(self.path)
+        return self.once(name, lambda: read_array(self.path, name, self.array_digest(name), hint=hint))
 
     def once(self, name: str, compute: Callable[[], Value]) -> Value:
         """The value of ``compute``, or the one that is ``recent`` under this name."""
@@ -292,10 +289,10 @@ class Store(ABC):
     def forget(self, stages: Sequence[Stage], *, fold: bool = False) -> None:
         """Keep of what is ``recent`` only arrays that these stages read again and, on request, the fold."""
         wanted = {FOLD} if fold else set()
-        for stage in stages:
-            wanted.update(stage.inputs, stage.reads)
-        for name in (self.recent or {}).keys() - wanted:
-            del self.recent[name]
+        wanted.update(*(stage.inputs + stage.reads for stage in stages))
+        if self.recent is not None:
+            for name in self.recent.keys() - wanted:
+                del self.recent[name]
 
     def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
         """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
@@ -397,12 +394,3 @@ def _commit(
         "made": {"committed": utc_now(), "versions": package_versions()},
     }
     write_record(path, name, record)
-
-
-def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:
-    """Write arrays for ``Moments.word_ids`` into the store at ``path``; None entries are skipped."""
-    for ids in arrays:
-        if ids is not None:
-            # Corpora have different numbers of words, and xarray requires one length per dimension name.
-            name = WordIds.of(ids).name
-            write_array(path, name, ids, [f"{name}-word"])

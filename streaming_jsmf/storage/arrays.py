@@ -8,23 +8,16 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from upath import UPath
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.chunks import chunk_name, read_chunk, write_chunk
-from streaming_jsmf.storage.objects import reaching
+from streaming_jsmf.storage.chunks import chunk_name, read_chunk, write_chunk, zarr_store
 from streaming_jsmf.storage.paths import StorePath, inside, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
@@ -97,12 +90,6 @@ def _panels(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
     step = _chunk_rows(shape, itemsize)
     for start in range(0, shape[0], step):
         yield slice(start, min(start + step, shape[0]))
-
-
-def zarr_store(path: StorePath) -> LocalStore | ObjectStore:
-    """Return the Zarr store of the node at ``path``, local or on the file system of the URL."""
-    # Zarr would interpret a local path with :: as a chain of file systems.
-    return LocalStore(path) if isinstance(path, Path) else ObjectStore.at(path)
 
 
 def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
@@ -362,40 +349,3 @@ def _altered(place: StorePath, hint: str) -> StoreError:
     return StoreError(
         f"{place}: values differ from the committed digest (a chunk is missing or altered); {hint}"
     )
-
-
-class ObjectStore(FsspecStore):
-    """Zarr store on fsspec that distinguishes a failing file system from a damaged array."""
-
-    @classmethod
-    def at(cls, path: UPath) -> ObjectStore:
-        """Return the store with root ``path``."""
-        # Open by URL, since zarr needs a file system instance bound to its own event loop.
-        return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Read an object; None if it is missing."""
-        with reaching(f"{self.path}/{key}"):
-            return await super().get(key, prototype, byte_range)
-
-    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        """Write an object."""
-        try:
-            with reaching(f"{self.path}/{key}"):
-                await super().set(key, value, byte_range)
-        except FileNotFoundError as error:
-            raise StoreError(f"{self.path}/{key}: cannot be written ({first_line(error)})") from error
-
-    async def exists(self, key: str) -> bool:
-        """Whether an object exists; Zarr checks only metadata, and a small read is cheaper than a listing."""
-        return await self.get(key, default_buffer_prototype()) is not None
-
-    async def delete_dir(self, prefix: str) -> None:
-        """Delete all objects below a prefix: one listing, and one request if there are any."""
-        place = f"{self.path}/{prefix}".rstrip("/")
-        with suppress(FileNotFoundError), reaching(place):
-            names = await self.fs._find(place)
-            if names:
-                await self.fs._rm(names)

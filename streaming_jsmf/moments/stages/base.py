@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,7 +66,9 @@ class BasisReduction:
         """The reduction for a store and one of its bases; ``fields`` are the fields of the subclass."""
         recent = Held() if store.recent is None else store.recent
         held = Held({name: recent[name] for name in recent.keys() & {basis}})
-        return cls(store.n_words, store.settings, store.path, store.array_digest(basis), basis, held, **fields)
+        return cls(
+            store.n_words, store.settings, store.path, store.array_digest(basis), basis, held, **fields
+        )
 
     def read_basis(self) -> NDArray[np.float32]:
         """The basis in float32. Raises ``StoreError`` if it is damaged."""
@@ -75,6 +76,7 @@ class BasisReduction:
             return self.held.once("single", self._single)
 
     def _single(self) -> NDArray[np.float32]:
-        hint = repair_hint(self.store)
-        read = partial(read_array, self.store, self.basis_name, self.basis, hint=hint)
-        return np.asarray(self.held.once(self.basis_name, read), np.float32)
+        basis = self.held.get(self.basis_name)
+        if basis is None:
+            basis = read_array(self.store, self.basis_name, self.basis, hint=repair_hint(self.store))
+        return np.asarray(basis, np.float32)
