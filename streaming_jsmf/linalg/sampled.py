@@ -253,7 +253,7 @@ def _outside_steps(
     on_each(first, panels(len(basis)))
     for number in range(OUTSIDE_STEPS):
         step = power
-        step /= own + shifts
+        _divide(step, own, shifts)
         # Twice, because the parts may be short and the first subtraction leaves rounding errors of the step.
         for _ in range(2):
             subtract_product(step, basis, single_gram(basis, step).astype(np.float32))
@@ -263,6 +263,15 @@ def _outside_steps(
         steps[:, columns], products[:, columns] = step, power
     subtract_diagonal(diagonal, steps, products)
     return steps, products
+
+
+def _divide(step: Single, own: Single, shifts: Single) -> None:
+    """Divide by D + theta_j, in place."""
+
+    def divide(rows: slice) -> None:
+        step[rows] /= own[rows] + shifts
+
+    on_each(divide, panels(len(step)))
 
 
 def _ritz_values(

@@ -8,7 +8,7 @@ from functools import partial
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Kind
 from streaming_jsmf.moments.store import WORDS, Scan, Store, repair_hint
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
+from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath
 
 
@@ -31,14 +31,14 @@ def damage(store: Store) -> Iterator[StoreError]:
 
 
 def damage_of_outcome(store: Store, stage: str) -> Iterator[StoreError]:
-    """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays one at a time.
+    """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays as ``store`` does.
 
     A missing stage is not damaged, but a missing vocabulary is.
     """
     try:
         record = store.outcome(stage)
-        for name, fields in record["arrays"].items() if record else ():
-            read_array(store.path, name, ArrayDigest.from_fields(fields), hint=repair_hint(store.path))
+        for name in record["arrays"] if record else ():
+            store.read(name)
     except StoreError as error:
         yield error
         return

@@ -24,7 +24,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, key_of
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.storage.arrays import digest, read_attributes, verified
+from streaming_jsmf.storage.arrays import digest, read_attributes, verified, write_array
 from streaming_jsmf.storage.paths import StorePath, node_exists
 from streaming_jsmf.validation import Strict, explain
 
@@ -53,6 +53,15 @@ class WordIds(Strict):
     def of(cls, ids: NDArray[np.int64]) -> WordIds:
         sha256 = digest(ids).sha256
         return cls(name=f"{WORD_IDS}{sha256[:16]}", sha256=sha256, n_words=len(ids))
+
+
+def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:
+    """Write arrays for ``Moments.word_ids`` into the store at ``path``; None entries are skipped."""
+    for ids in arrays:
+        if ids is not None:
+            # Corpora have different numbers of words, and xarray requires one length per dimension name.
+            name = WordIds.of(ids).name
+            write_array(path, name, ids, [f"{name}-word"])
 
 
 class CorpusEntry(Strict):

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest
+from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest, write_word_ids
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.run import run_stages
 from streaming_jsmf.moments.stages.range import reindex
-from streaming_jsmf.moments.store import write_empty_store, write_word_ids
+from streaming_jsmf.moments.store import write_empty_store
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.replace import store_written
 

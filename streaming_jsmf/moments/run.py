@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, Kind, forget_record
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, Kind, forget_record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import Job, run_job
 from streaming_jsmf.jobs.tasks import Part
@@ -32,9 +32,9 @@ from streaming_jsmf.moments.integrity import (
     damage_of_word_ids,
     intact,
 )
-from streaming_jsmf.moments.manifest import Manifest, words_digest
+from streaming_jsmf.moments.manifest import Manifest, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store, write_word_ids
+from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store
 from streaming_jsmf.storage.paths import write_json
 from streaming_jsmf.timing import span
 
@@ -70,10 +70,12 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
     from another store, is damaged: it cannot be recomputed.
     """
     load, complete = cache(partial(load_partitions, store.manifest, store.path, corpora)), store.is_complete()
-    store = replace(store, recent={})
-    for stage in store.stages:
+    store = replace(store, recent=Held())
+    for number, stage in enumerate(store.stages):
         if _discard_damage(store, stage, complete=complete):
-            _run_stage(store, stage, executor, load)
+            _run_stage(store, number, executor, load)
+        else:
+            store.forget(store.stages[number + 1 :])
     for stage in store.stages:
         if stage.keeps_parts and store.manifest.keep_partitions:
             _compute_kept_parts(store, stage, executor, load)
@@ -81,15 +83,15 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
     store.remove_leftovers()
 
 
-def _run_stage(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
-    assert store.recent is not None, "called by run_stages"
+def _run_stage(store: Store, number: int, executor: Executor, load: Partitions) -> None:
+    stage = store.stages[number]
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
             checkpoints = replace(checkpoints, protected=store.covered_fold)
         for scan in scans:
             # The workers need the memory.
-            store.recent.clear()
+            store.forget(store.stages[number:], fold=True)
             parts = _parts(store.manifest, scan, checkpoints, load)
             run_job(Job(checkpoints, scan.reduction, parts, scan.order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):

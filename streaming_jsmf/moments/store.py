@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import (
+    FOLD,
     PARTIALS,
     RECORDS,
     Checkpoints,
+    Held,
     PartialResult,
     forget_record,
     key_of,
@@ -35,14 +37,13 @@ from streaming_jsmf.jobs.checkpoints import (
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.tasks import Reduction
-from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, WordIds, root_attributes
+from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, root_attributes
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     Variable,
     create_group,
     read_array,
     replace_attributes,
-    write_array,
     write_arrays,
 )
 from streaming_jsmf.storage.lock import is_left
@@ -93,6 +94,8 @@ class Stage(ABC):
         Its final arrays.
     inputs
         Final arrays of earlier stages that its own depend on; if they change, its results are stale.
+    reads
+        Further arrays that it reads and that are worth keeping in memory during a scan.
     part_axes
         Axes of part arrays that are not (word, rank).
     keeps_parts
@@ -105,6 +108,7 @@ class Stage(ABC):
     name: ClassVar[str]
     variables: ClassVar[Mapping[str, Variable]]
     inputs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
     keeps_parts: ClassVar[bool] = False
@@ -158,8 +162,8 @@ class Store(ABC):
 
     path: StorePath
     manifest: Manifest
-    #: What stages have read, committed or computed since the last scan, by name; None outside ``run_stages``.
-    recent: dict[str, Any] | None = field(default=None, compare=False, repr=False, kw_only=True)
+    #: What stages have read, committed or computed, by name, see ``forget``; None outside ``run_stages``.
+    recent: Held | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @cached_property
     def settings(self) -> ScanSettings:
@@ -203,7 +207,7 @@ class Store(ABC):
     def checkpoints(self, stage: str) -> Checkpoints:
         made = self._named(stage)
         keep = self.manifest.keep_partitions and made.keeps_parts
-        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes)
+        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes, held=self.recent)
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a stage (digests, scalars, history), or None.
@@ -275,19 +279,20 @@ class Store(ABC):
 
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
-        return self.once(
-            name,
-            lambda: read_array(self.path, name, self.array_digest(name), hint=repair_hint(self.path)),
-        )
+        hint = repair_hint(self.path)
+        return self.once(name, lambda: read_array(self.path, name, self.array_digest(name), hint=hint))
 
     def once(self, name: str, compute: Callable[[], Value]) -> Value:
         """The value of ``compute``, or the one that is ``recent`` under this name."""
-        if self.recent is None:
-            return compute()
-        if name not in self.recent:
-            self.recent[name] = compute()
-        value: Value = self.recent[name]
-        return value
+        return compute() if self.recent is None else self.recent.once(name, compute)
+
+    def forget(self, stages: Sequence[Stage], *, fold: bool = False) -> None:
+        """Keep of what is ``recent`` only arrays that these stages read again and, on request, the fold."""
+        wanted = {FOLD} if fold else set()
+        wanted.update(*(stage.inputs + stage.reads for stage in stages))
+        if self.recent is not None:
+            for name in self.recent.keys() - wanted:
+                del self.recent[name]
 
     def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
         """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
@@ -389,12 +394,3 @@ def _commit(
         "made": {"committed": utc_now(), "versions": package_versions()},
     }
     write_record(path, name, record)
-
-
-def write_word_ids(path: StorePath, arrays: Sequence[NDArray[np.int64] | None]) -> None:
-    """Write arrays for ``Moments.word_ids`` into the store at ``path``; None entries are skipped."""
-    for ids in arrays:
-        if ids is not None:
-            # Corpora have different numbers of words, and xarray requires one length per dimension name.
-            name = WordIds.of(ids).name
-            write_array(path, name, ids, [f"{name}-word"])

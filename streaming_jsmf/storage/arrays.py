@@ -8,22 +8,16 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from upath import UPath
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.objects import reaching
+from streaming_jsmf.storage.chunks import chunk_name, read_chunk, write_chunk, zarr_store
 from streaming_jsmf.storage.paths import StorePath, inside, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
@@ -96,12 +90,6 @@ def _panels(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
     step = _chunk_rows(shape, itemsize)
     for start in range(0, shape[0], step):
         yield slice(start, min(start + step, shape[0]))
-
-
-def zarr_store(path: StorePath) -> LocalStore | ObjectStore:
-    """Return the Zarr store of the node at ``path``, local or on the file system of the URL."""
-    # Zarr would interpret a local path with :: as a chain of file systems.
-    return LocalStore(path) if isinstance(path, Path) else ObjectStore.at(path)
 
 
 def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
@@ -189,8 +177,9 @@ def write_array(
     itemsize = 16 if text else values.dtype.itemsize
     rows = _chunk_rows(values.shape, itemsize)
     array = _make_array(group / name, values.shape, values.dtype, rows, dimensions, attributes, compress)
-    for panel in _panels(values.shape, itemsize):
-        array[panel] = values[panel]
+    for number, panel in enumerate(_panels(values.shape, itemsize)):
+        if not write_chunk(array, group / name, number, values[panel]):
+            array[panel] = values[panel]
     return digest(values)
 
 
@@ -289,8 +278,9 @@ def read_array(
     """
     array = _open_array(inside(group, name), expected, hint)
     values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
-    for panel, part in _chunk_panels(array, group / name, hint):
-        values[panel] = part
+    for number, panel in enumerate(_rows_of_chunks(array)):
+        if not read_chunk(array, group / name, number, values[panel]):
+            values[panel] = _chunk(array, group / name, number, panel, hint)
     if expected is not None and digest(values) != expected:
         raise _altered(group / name, hint)
     return values
@@ -312,7 +302,8 @@ def read_panels(
     """
     array = _open_array(inside(group, name), expected, hint)
     total = _Digest(array.dtype)
-    for panel, part in _chunk_panels(array, group / name, hint):
+    for number, panel in enumerate(_rows_of_chunks(array)):
+        part = _chunk(array, group / name, number, panel, hint)
         total.add(part)
         yield panel, part
     if total.of(array.shape) != expected:
@@ -336,62 +327,25 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> za
     return array
 
 
-def _chunk_panels(
-    array: zarr.Array[Any], place: StorePath, hint: str
-) -> Iterator[tuple[slice, NDArray[Any]]]:
+def _rows_of_chunks(array: zarr.Array[Any]) -> Iterator[slice]:
     step = int(array.chunks[0]) if array.ndim else 1
-    for number, start in enumerate(range(0, array.shape[0], step)):
-        panel = slice(start, start + step)
-        try:
-            part = np.asarray(array[panel])
-        except StoreError:
-            raise
-        except Exception as error:
-            pass_on_machine(error)
-            # Codecs raise various exceptions for a short buffer; all of them mean damage here.
-            chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
-            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
-        yield panel, part
+    for start in range(0, array.shape[0], step):
+        yield slice(start, start + step)
+
+
+def _chunk(array: zarr.Array[Any], place: StorePath, number: int, rows: slice, hint: str) -> NDArray[Any]:
+    try:
+        return np.asarray(array[rows])
+    except StoreError:
+        raise
+    except Exception as error:
+        pass_on_machine(error)
+        # Codecs raise various exceptions for a short buffer; all of them mean damage here.
+        chunk = chunk_name(array, number)
+        raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
 
 
 def _altered(place: StorePath, hint: str) -> StoreError:
     return StoreError(
         f"{place}: values differ from the committed digest (a chunk is missing or altered); {hint}"
     )
-
-
-class ObjectStore(FsspecStore):
-    """Zarr store on fsspec that distinguishes a failing file system from a damaged array."""
-
-    @classmethod
-    def at(cls, path: UPath) -> ObjectStore:
-        """Return the store with root ``path``."""
-        # Open by URL, since zarr needs a file system instance bound to its own event loop.
-        return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Read an object; None if it is missing."""
-        with reaching(f"{self.path}/{key}"):
-            return await super().get(key, prototype, byte_range)
-
-    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        """Write an object."""
-        try:
-            with reaching(f"{self.path}/{key}"):
-                await super().set(key, value, byte_range)
-        except FileNotFoundError as error:
-            raise StoreError(f"{self.path}/{key}: cannot be written ({first_line(error)})") from error
-
-    async def exists(self, key: str) -> bool:
-        """Whether an object exists; Zarr checks only metadata, and a small read is cheaper than a listing."""
-        return await self.get(key, default_buffer_prototype()) is not None
-
-    async def delete_dir(self, prefix: str) -> None:
-        """Delete all objects below a prefix: one listing, and one request if there are any."""
-        place = f"{self.path}/{prefix}".rstrip("/")
-        with suppress(FileNotFoundError), reaching(place):
-            names = await self.fs._find(place)
-            if names:
-                await self.fs._rm(names)

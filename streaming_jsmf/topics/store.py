@@ -24,8 +24,8 @@ from streaming_jsmf.storage.arrays import (
     read_panels,
     read_sealed,
     write_arrays,
-    zarr_store,
 )
+from streaming_jsmf.storage.chunks import zarr_store
 from streaming_jsmf.storage.lock import announce_commit, is_left, work_place
 from streaming_jsmf.storage.paths import (
     AnyPath,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.jobs.checkpoints import Held
 from streaming_jsmf.jobs.tasks import Reduction
+from streaming_jsmf.moments.stages import sample
 from streaming_jsmf.moments.store import Scan, Stage, Store, repair_hint
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
@@ -37,6 +39,8 @@ class SumStage(Stage):
 class SampledStage(Stage):
     """A stage of stores with a sample and C Q."""
 
+    reads: ClassVar = tuple(sample.VARIABLES)
+
     def wanted(self, settings: ScanSettings) -> bool:
         """True with a sample and two scans."""
         return settings.range_finder == "sample" and settings.scans > 1
@@ -46,7 +50,8 @@ class SampledStage(Stage):
 class BasisReduction:
     """Base class of reductions that multiply with the basis of a store.
 
-    Workers read the array ``basis_name`` from ``store`` and verify its digest ``basis``.
+    Workers in other processes read the array ``basis_name`` from ``store`` and verify its digest ``basis``. In this one
+    all tasks share what is ``held``.
     """
 
     n_words: int
@@ -54,14 +59,24 @@ class BasisReduction:
     store: StorePath
     basis: ArrayDigest
     basis_name: str = "basis"
+    held: Held = field(default_factory=Held, compare=False, repr=False)
 
     @classmethod
     def of(cls, store: Store, basis: str = "basis", **fields: Any) -> Self:
         """The reduction for a store and one of its bases; ``fields`` are the fields of the subclass."""
-        return cls(store.n_words, store.settings, store.path, store.array_digest(basis), basis, **fields)
+        recent = Held() if store.recent is None else store.recent
+        held = Held({name: recent[name] for name in recent.keys() & {basis}})
+        return cls(
+            store.n_words, store.settings, store.path, store.array_digest(basis), basis, held, **fields
+        )
 
     def read_basis(self) -> NDArray[np.float32]:
         """The basis in float32. Raises ``StoreError`` if it is damaged."""
         with span("commit"):
+            return self.held.once("single", self._single)
+
+    def _single(self) -> NDArray[np.float32]:
+        basis = self.held.get(self.basis_name)
+        if basis is None:
             basis = read_array(self.store, self.basis_name, self.basis, hint=repair_hint(self.store))
-            return basis.astype(np.float32)
+        return np.asarray(basis, np.float32)

@@ -33,12 +33,13 @@ class ProductReduction(BasisReduction):
         return PartialResult({"projection": apply_gram(block, basis)})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add in float64."""
-        # The sum of a group is already float64 and is updated in place.
-        product = partial.arrays["projection"].astype(np.float64, copy=False)
-        if folded is not None:
-            product += folded.arrays["projection"]
-        return PartialResult({"projection": product})
+        """Add in float64, in place."""
+        product = partial.arrays["projection"]
+        if folded is None:
+            return PartialResult({"projection": product.astype(np.float64, copy=False)})
+        total = folded.arrays["projection"]
+        total += product
+        return PartialResult({"projection": total})
 
 
 class ProjectionStage(SumStage):
@@ -63,7 +64,7 @@ class ProjectionStage(SumStage):
         return PartialResult({"projection": product_with_basis(store, total, store.read("basis"))})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """When folding: a product in float32 and float64, and the sum."""
+        """When folding: two sums, and a product in float32."""
         return 20 * n_words * min(settings.basis_width, n_words)
 
 
