@@ -49,10 +49,8 @@ def split_words(texts: Any) -> TokenLists:
     distinct = strings_of(pa.string(), offsets, content)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
-    words = _words_of(distinct)
-    size = int(np.bincount(codes, minlength=len(words.lengths)) @ words.lengths)
-    ends, flat = _replace(indptr, codes, words.starts, words.lengths, words.codes, size)
-    return TokenLists(ends, flat, words.dictionary)
+    starts, lengths, words = _words_of(distinct)
+    return TokenLists(*_replace(indptr, codes, starts, lengths, np.asarray(words.indices)), words.dictionary)
 
 
 def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -160,20 +158,12 @@ def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters
     return same == length == np.uint64(ends[code + 1]) - first
 
 
-class _Words:
-    """Words of each distinct piece: ``codes[starts[i]:starts[i] + lengths[i]]``."""
-
-    def __init__(self, words: Any, lengths: NDArray[np.int64]) -> None:
-        encoded = words.dictionary_encode()
-        self.dictionary = encoded.dictionary
-        self.codes = np.asarray(encoded.indices)
-        self.lengths = lengths
-        self.starts = np.cumsum(lengths) - lengths
-
-
 @compiled(nogil=True)
-def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, size: int) -> Any:
-    """Replace each piece by its words; return indptr and codes of the ``size`` words."""
+def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> Any:
+    """Replace each piece by its words, ``words[starts[piece]:][:lengths[piece]]``; return indptr and codes."""
+    size = 0
+    for piece in codes:
+        size += lengths[piece]
     out = np.empty(size, np.int32)
     ends = np.zeros(len(indptr), np.int64)
     used = 0
@@ -187,20 +177,18 @@ def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any, siz
     return ends, out
 
 
-def _words_of(pieces: Any) -> _Words:
-    """Map pieces to words: ASCII pieces are already words, and the few others are split."""
+def _words_of(pieces: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
+    """Return the start and the number of the words of each piece in a dictionary array of words.
+
+    ASCII pieces are already words and come first; the few others are split.
+    """
     plain = np.asarray(pc.string_is_ascii(pieces))
-    lengths = np.ones(len(pieces), np.int64)
     lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)))
+    words = pa.concat_arrays([pieces.filter(pa.array(plain)), lists.flatten()])
+    starts, lengths = np.cumsum(plain, dtype=np.int32) - np.int32(1), np.ones(len(pieces), np.int32)
+    starts[~plain] = plain.sum() + np.asarray(lists.offsets)[:-1]
     lengths[~plain] = np.diff(np.asarray(lists.offsets))
-    # Start of each piece's words in either source, in the order of the pieces.
-    both = pa.concat_arrays([pieces, lists.flatten()])
-    starts = np.zeros(len(pieces), np.int64)
-    starts[plain] = np.flatnonzero(plain)
-    starts[~plain] = len(pieces) + np.asarray(lists.offsets)[:-1]
-    ends = np.cumsum(lengths)
-    take = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1])
-    return _Words(both.take(pa.array(take)), lengths)
+    return starts, lengths, words.dictionary_encode()
 
 
 def _split_beyond_ascii(pieces: Any) -> Any:
