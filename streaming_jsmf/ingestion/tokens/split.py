@@ -50,7 +50,8 @@ def split_words(texts: Any) -> TokenLists:
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct)
-    return TokenLists(*_replace(indptr, codes, starts, lengths, np.asarray(words.indices)), words.dictionary)
+    ends, flat = _replace(indptr, codes, starts, lengths, np.asarray(words.indices))
+    return TokenLists(ends, flat, words.dictionary)
 
 
 def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
