@@ -176,8 +176,8 @@ def _scored(n: int) -> tuple[Any, ...]:
 
 
 def _pieces(_: int) -> tuple[Any, ...]:
-    pieces, lengths, size = np.arange(N_WORDS), np.full(N_WORDS, 2), 2 * N_WORDS
-    return np.arange(0, N_WORDS + 1, 10), pieces, 2 * pieces, lengths, np.arange(size, dtype=np.int32), size
+    pieces, lengths = np.arange(N_WORDS), np.full(N_WORDS, 2)
+    return np.arange(0, N_WORDS + 1, 10), pieces, 2 * pieces, lengths, np.arange(2 * N_WORDS, dtype=np.int32)
 
 
 def _texts() -> tuple[Array, Array]:
