@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.tokens import boilerplate
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes, with_ngrams
 from streaming_jsmf.ingestion.tokens.split import split_words
@@ -84,7 +85,7 @@ def test_words_of_a_text(text, expected):
     assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
 
 
-def test_words_that_differ_in_one_place_stay_distinct_after_the_table_has_grown():
+def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_grown():
     # Lengths around eight bytes, the most that a key of the table holds; more words than two of its sizes.
     ends = [f"{number:x}" for number in range(3000)]
     words = [f"{'q' * length}{end}{tail}" for length, end in enumerate(ends * 4, 1) for tail in ("", "z" * 9)]
@@ -112,6 +113,52 @@ def test_nothing_gives_nothing(kind, settings_of):
 
 
 bags = st.lists(st.lists(st.integers(0, 4), max_size=6), max_size=5)
+
+
+# What each rule removes, and the parts of it.
+BOILERPLATE = (
+    *(
+        "Subject: s\n",
+        "From: a\n",
+        "From x\n",
+        "\n\n",
+        "\n",
+        "> q",
+        "J> q\n",
+        "In article <1@x.y> A writes:",
+        "A wrote:\n",
+    ),
+    *(
+        "--\n",
+        "<p>",
+        "</script>",
+        "<!--",
+        "-->",
+        "<",
+        "&amp;",
+        "&#64;",
+        "&lt;",
+        "&",
+        "a@b.c",
+        "@",
+        "www.x.y",
+        "http://x",
+    ),
+    *("M" + 60 * "A" + "\n", "aB1" * 20, "x", "é", " ", "."),
+)
+
+
+@settings(max_examples=300)
+@given(
+    texts=st.lists(st.lists(st.sampled_from(BOILERPLATE), max_size=8).map("".join), max_size=6),
+    kind=st.sampled_from([pa.string(), pa.large_string()]),
+    cut=st.integers(0, 3),
+)
+def test_boilerplate_rule_by_rule_is_removed_from_all_texts(texts, kind, cut):
+    expected = array = pa.array(["<b>&amp;", *texts, "a@b"], kind).slice(1 + cut, max(0, len(texts) - cut))
+    for _, change in boilerplate._RULES:
+        expected = change(expected)
+    assert boilerplate.without_boilerplate(array).to_pylist() == expected.to_pylist()
 
 
 def token_lists(documents, words=("a", "b", "c", "d", "unused")):
@@ -254,7 +301,7 @@ def test_a_function_of_the_users_own(own):
         ("half", "not UTF-8"),
     ],
 )
-def test_return_values_of_a_custom_tokenizer(own, function, says):
+def test_what_a_function_of_the_users_own_must_return(own, function, says):
     tokenizer = Tokenizer(f"{own}:{function}")
     with pytest.raises(InputError, match=says) as caught:
         tokenizer(pa.array(["Text"]))
