@@ -12,7 +12,8 @@ all of it in one process; ``start`` is an interpreter that only imports. All tak
 - CPU seconds of bare operations (``benchmarks.bare_operations``), and the ratio to them without the start, medians;
 - the largest peak memory of any turn in MB.
 
-The first turn may include compilation. ``--tree`` measures another checkout of this repository.
+The first turn may include compilation. ``--tree`` measures another checkout of this repository, without bare
+operations, because this checkout may be unable to read its stores.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Turn:
                 given = {"SOURCE": str(source), "K": str(topics)}
                 usage[stage] = measured(tree, [given.get(word, word) for word in words], Path(name))
                 loads.append(os.getloadavg()[0])
-            bare = alone(bare_operations, source, Path(name), topics)
+            bare = alone(bare_operations, source, Path(name), topics) if tree == ROOT.resolve() else {}
         four = [usage[stage] for stage in SINGLE]
         usage["all four"] = Usage(sum(each.cpu for each in four), max(each.memory for each in four))
         return cls(usage, bare, fmean(loads))
@@ -101,8 +102,9 @@ def table(corpus: str, turns: Sequence[Turn]) -> list[str]:
     load = median(turn.load for turn in turns)
     seconds = {column: f"{median(turn.usage[column].cpu for turn in turns):.1f}" for column in COLUMNS}
     ratios = {column: f"{median(turn.ratio(column) for turn in turns):.2f}" for column in COLUMNS}
-    bare = {stage: f"{median(turn.bare[stage] for turn in turns):.1f}" for stage in SINGLE}
-    above = {stage: f"{median(turn.above_bare(stage) for turn in turns):.1f}" for stage in SINGLE}
+    stages = turns[0].bare
+    bare = {stage: f"{median(turn.bare[stage] for turn in turns):.1f}" for stage in stages}
+    above = {stage: f"{median(turn.above_bare(stage) for turn in turns):.1f}" for stage in stages}
     peaks = {column: f"{max(turn.usage[column].memory for turn in turns) / 1e6:,.0f}" for column in COLUMNS}
     return [
         row(f"{corpus}, load {load:.1f} | CPU s", seconds),
