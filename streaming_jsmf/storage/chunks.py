@@ -6,12 +6,12 @@ same. Other arrays are left to Zarr.
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import zarr
 from numpy.typing import NDArray
 from upath import UPath
@@ -79,7 +79,8 @@ def _bytes(values: NDArray[Any]) -> memoryview:
 
 
 def _chunk_bytes(array: zarr.Array[Any]) -> int:
-    return array.dtype.itemsize * int(np.prod(array.chunks, dtype=np.int64))
+    # Damaged metadata may claim chunks that no NumPy integer can count.
+    return array.dtype.itemsize * math.prod(array.chunks)
 
 
 def zarr_store(path: StorePath) -> LocalStore | ObjectStore:

@@ -70,6 +70,7 @@ FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
 REPEATED = re.compile(r" exists|already|is not in the store")
+NOTHING = re.compile(r"there is no |no corpus in ")
 COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
 
 
@@ -161,7 +162,7 @@ def fault_of_info(case: Case, served: Server) -> str:
     for name in filter(lambda word: (served.folder / word).is_dir(), set(case.command) - {"a", "b", "c"}):
         code, said = served.run(("info", name)), served.log.read_text(encoding="utf-8")
         # Before its result is in place, a directory has nothing to describe.
-        if code and not (code == 2 and "there is no " in said):
+        if code and not (code == 2 and NOTHING.search(said)):
             wrong.append(f"info {name}: exit code {code}: {said[-2000:]}")
     served.place(copy)
     shutil.rmtree(copy)
