@@ -1,4 +1,4 @@
-"""The oracle of polish: dense CVB0 in float64, one word at a time, independent of the package.
+"""The oracle of polish: dense CVB0 and draws of topics in float64, one word at a time, independent of the package.
 
 Asuncion, Welling, Smyth and Teh (UAI 2009), with given topics and prior, and weights that go on by .4 of
 their change between rounds.
@@ -6,6 +6,7 @@ their change between rounds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,49 @@ def cvb0(counts: Floats, topics: Floats, prior: Floats, rounds: int) -> Document
             likelihood += document[w] * np.log(predicted[w])
         weights[m] = in_topics
     return Documents(tokens, weights, likelihood)
+
+
+def gibbs(
+    counts: Floats, topics: Floats, prior: Floats, rounds: int, keys: list[int], lane: int
+) -> Documents:
+    """Draws of a topic per word, all words at once, with the random numbers of SplitMix64 for the keys of documents.
+
+    The cumulative sum goes through topics k, k + lane, k + 2 lane, ..., then through those of k + 1. No weights.
+    """
+    order = sorted(range(len(prior)), key=lambda k: (k % lane, k))
+    tokens, likelihood = np.zeros_like(topics), 0.0
+    for document, key in zip(counts, keys, strict=True):
+        words, numbers = np.flatnonzero(document), splitmix64(mixed(key))
+        votes = np.tile(document.sum() * prior / prior.sum(), (len(words), 1))
+        for _ in range(rounds - 1):
+            chosen = []
+            for w, others in zip(words, votes, strict=True):
+                ends = np.cumsum((topics[w] * (others + prior))[order])
+                limit = (next(numbers) >> 40) / 2**24 * ends[-1]
+                chosen.append(order[int(np.argmax(ends > limit))])
+            heard = np.zeros((len(words), len(prior)))
+            heard[np.arange(len(words)), chosen] = document[words] * (topics[words].sum(axis=1) > 0)
+            votes = heard.sum(axis=0) - heard
+        for w, others in zip(words, votes, strict=True):
+            raw = topics[w] * (others + prior)
+            if raw.sum() > 0:
+                tokens[w] += document[w] * raw / raw.sum()
+                mass = document.sum() + prior.sum() - document[w]
+                likelihood += document[w] * np.log(raw.sum() / mass)
+    return Documents(tokens, np.zeros((0, len(prior))), likelihood)
+
+
+def splitmix64(state: int) -> Iterator[int]:
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        yield mixed(state)
+
+
+def mixed(state: int) -> int:
+    """The number of a state of SplitMix64 (Steele, Lea and Flood 2014)."""
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
+    return state ^ (state >> 31)
 
 
 def dirichlet_moments(parameters: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference import cvb0, map_shares, perplexity
+from streaming_jsmf.inference import cvb0, gibbs, map_shares, perplexity
 from streaming_jsmf.ingestion import hashing, write
 from streaming_jsmf.ingestion.tokens import boilerplate, lists, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
@@ -116,6 +116,11 @@ def _polished(n: int) -> tuple[Any, ...]:
     return (*_read_only(starts.astype(np.int64), words, numbers), topics, prior, 5, 30.0, *sums)
 
 
+def _drawn(n: int) -> tuple[Any, ...]:
+    *known, tokens, _ = _polished(n)
+    return (*known, np.arange(N_DOCUMENTS, dtype=np.uint64), tokens)
+
+
 def _of_a_document(n: int) -> tuple[Any, ...]:
     topics, prior = _padded(n)
     ids, counts = _read_only(np.arange(300, dtype=np.int32) % N_WORDS, _single(300) * 3)
@@ -207,6 +212,7 @@ def _hashed(_: int) -> tuple[Any, ...]:
 #: What the package calls; and what is called in those and has work arrays of its caller.
 KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "polish": (cvb0.add_documents, _polished),
+    "polish that draws topics": (gibbs.draw_documents, _drawn),
     "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
     "next shares": (cvb0.next_shares, _of_a_document),
     "shares by cvb0": (cvb0.iterate_shares, lambda n: _shares(n, np.float32)),

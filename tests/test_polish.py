@@ -26,6 +26,7 @@ from streaming_jsmf.inference.polish import (
     StepSums,
     blocks,
     document_draws,
+    document_keys,
     first_topics,
     in_sample,
     log_lengths,
@@ -36,7 +37,7 @@ from streaming_jsmf.inference.polish import (
     sampled_range,
     step_sums,
 )
-from tests.reference_polish import cvb0, dirichlet_moments
+from tests.reference_polish import cvb0, dirichlet_moments, gibbs, mixed, splitmix64
 
 Floats = NDArray[np.float64]
 
@@ -92,6 +93,63 @@ def test_a_step_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) 
     moments = [dirichlet_moments(weights) for weights in expected.weights[dense.sum(axis=1) > 0]]
     np.testing.assert_allclose(found.shares, sum(mean for mean, _ in moments), **CLOSE)
     np.testing.assert_allclose(found.pairs, sum(pairs for _, pairs in moments), **CLOSE)
+
+
+def keys_of(n_documents: int) -> NDArray[np.uint64]:
+    return document_keys(np.random.default_rng(5).random(n_documents), 3)
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+@pytest.mark.parametrize("n_topics", [1, 3, LANE, 3 * LANE + 1])
+@pytest.mark.parametrize("scale", [1, 0.3])
+def test_a_step_that_draws_topics_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) -> None:
+    random = np.random.default_rng(n_topics)
+    topics = random.dirichlet(np.full(N_WORDS, 0.3), n_topics).T
+    topics[3] = 0
+    prior = random.gamma(1.0, 0.3, n_topics) + 0.01
+    dense = random.poisson(0.4, (30, N_WORDS)) * scale
+    dense[7] = 0
+    keys = keys_of(30)
+    expected = gibbs(dense, topics, prior, rounds, keys.tolist(), LANE)
+    found = step_sums(csr_array(dense), topics, prior, rounds=rounds, keys=keys)
+    np.testing.assert_allclose(found.tokens, expected.tokens, **CLOSE)
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-5)
+
+
+def test_random_numbers_are_those_of_splitmix64() -> None:
+    """The first three for the state 1234567, as published with the generator."""
+    numbers = splitmix64(1234567)
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert [next(numbers) for _ in expected] == expected
+    assert mixed(0) == 0
+
+
+def test_drawn_topics_depend_on_the_document_and_the_step_alone(
+    topics: Floats, counts: csr_array[Any]
+) -> None:
+    keys = keys_of(counts.shape[0])
+    whole = step_sums(counts, topics, PRIOR, keys=keys)
+    for threads in (1, 2, 20):
+        assert_same(step_sums(counts, topics, PRIOR, keys=keys, threads=threads), whole)
+    order = np.random.default_rng(3).permutation(counts.shape[0])
+    parts = (step_sums(counts[part], topics, PRIOR, keys=keys[part]) for part in np.split(order, [70]))
+    assert_close(sum(parts, start=next(parts)), whole)
+    other = step_sums(counts, topics, PRIOR, keys=keys + np.uint64(1))
+    assert np.abs(other.tokens - whole.tokens).sum() > 0.01 * whole.tokens.sum()
+
+
+def test_topics_are_drawn_in_proportion_to_their_weights() -> None:
+    """Two words: the other word's topic decides, and it is drawn from its own weights."""
+    topics = np.array([[0.2, 0.6, 0.0], [0.5, 0.1, 1.0], [0.3, 0.3, 0.0]])
+    prior, n_documents = np.array([0.5, 0.3, 0.2]), 40_000
+    counts = csr_array(np.tile([1, 1, 0], (n_documents, 1)))
+    found = step_sums(counts, topics, prior, rounds=2, keys=keys_of(n_documents)).tokens / n_documents
+    # Of each word (row), the chance of each topic in the first round, and the shares given that of the other.
+    first = topics[:2] * prior / (topics[:2] @ prior)[:, None]
+    given = topics[:2, None] * (prior + np.eye(3))
+    given /= given.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(found[0], first[1] @ given[0], atol=0.005)
+    np.testing.assert_allclose(found[1], first[0] @ given[1], atol=0.005)
 
 
 def test_a_long_document_counts_as_a_shorter_one(topics: Floats, counts: csr_array[Any]) -> None:
@@ -216,6 +274,7 @@ def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
         ({"prior": np.zeros(N_TOPICS)}, "prior must be positive"),
         ({"prior": np.ones(N_TOPICS + 1)}, "do not match"),
         ({"rounds": 1}, "rounds is 1; give 2 or more"),
+        ({"keys": keys_of(1_000), "with_pairs": True}, "omit keys or with_pairs"),
     ],
 )
 def test_wrong_input_is_refused(
@@ -245,9 +304,9 @@ def test_blocks_are_even() -> None:
 def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
     every_other = (Step(1.0, ROUNDS, relaxed=True), Step(1.0, ROUNDS, relaxed=False))
     assert plan_steps(300_000) == every_other * (STEPS // 2)
-    sampled = (Step(0.05, 10, relaxed=False), Step(0.05, 10, relaxed=True))
+    sampled = Step(0.05, 10, relaxed=False, drawn=True)
     full = (Step(1.0, 10, relaxed=True), Step(1.0, 10, relaxed=False))
-    assert plan_steps(40_000_000, steps=7, rounds=10) == (*sampled * 2, sampled[0], *full)
+    assert plan_steps(40_000_000, steps=7, rounds=10) == (*[sampled] * 5, *full)
     assert FULL_STEPS == 2
     assert plan_steps(40_000_000, steps=2) == every_other
     assert plan_steps(100, steps=1) == every_other[1:]

@@ -228,8 +228,21 @@ def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
     request = ("start", open_corpus(corpus), ALL)
     now = polished_fingerprint(*request)
     assert now == polished_fingerprint(*request)
-    monkeypatch.setattr("streaming_jsmf.topics.polish.ALGORITHM_VERSION", 3)
+    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.ALGORITHM_VERSION", 3)
     assert now != polished_fingerprint(*request)
+
+
+def test_a_model_of_samples_is_another_model_than_before(monkeypatch, corpus):
+    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", 4000)
+    known = []
+    for steps in (2, 3):
+        request = ("start", open_corpus(corpus), PolishSettings(steps=steps))
+        with monkeypatch.context() as patch:
+            patch.setattr("streaming_jsmf.topics.polish_tasks.SAMPLED_VERSION", 4)
+            before = polished_fingerprint(*request)
+        known.append(before == polished_fingerprint(*request))
+    # Two steps use all documents.
+    assert known == [True, False]
 
 
 def test_the_verb_and_fit_agree(tmp_path, corpus):

@@ -118,7 +118,7 @@ def extrapolate(prior: Single, before: Single, weights: Single) -> None:
 
 
 @inlined
-def _add_tokens(
+def add_tokens(
     ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
 ) -> None:
     """Add the document's expected tokens, times its weight, to the rows of its words."""
@@ -128,14 +128,23 @@ def _add_tokens(
             store(sums, k, multiply_add(part, load(share, k), load(sums, k)))
 
 
+@inlined
+def document_weight(length: np.float32, longest: float) -> np.float32:
+    """Weight of a document's tokens, so that it counts for at most ``longest``."""
+    return _ONE if length <= longest else np.float32(longest / length)
+
+
 @compiled(nogil=True)
-def _log_likelihood(counts: Single, scales: Single, mass: float) -> float:
-    """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that have a topic."""
+def log_likelihood(counts: Single, scales: Single, mass: float, excluded: float) -> float:
+    """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that have a topic.
+
+    own_w are the tokens of w that do not predict it, at most ``excluded``.
+    """
     likelihood = 0.0
     for j in range(counts.size):
         if scales[j] > _ZERO:
             count = np.float64(counts[j])
-            likelihood -= count * math.log(scales[j] * (mass - min(count, 1.0)))
+            likelihood -= count * math.log(scales[j] * (mass - min(count, excluded)))
     return likelihood
 
 
@@ -178,10 +187,9 @@ def add_documents(
             weigh_topics(numbers, shares, scales, prior, current)
             extrapolate(prior, before, current)
             next_shares(ids, numbers, topics, current, shares, scales)
-        likelihood += _log_likelihood(numbers, scales, length + prior_sum)
+        likelihood += log_likelihood(numbers, scales, length + prior_sum, 1.0)
         if tokens.shape[0]:
-            weight = _ONE if length <= longest else np.float32(longest / length)
-            _add_tokens(ids, numbers, weight, shares, scales, tokens)
+            add_tokens(ids, numbers, document_weight(length, longest), shares, scales, tokens)
         if weights.shape[0]:
             weigh_topics(numbers, shares, scales, prior, weights[document])
     return likelihood

@@ -1,9 +1,9 @@
 """Polish: deterministic CVB0 steps over documents that improve topics found from moments.
 
 A step keeps only additive sums, no document shares and no random state, so a corpus can be read in any parts; only the
-last digits depend on their order. Every other step is over-relaxed: it goes beyond the topics that CVB0 gives, which
-halves the number of steps. Early steps use samples of single documents (a corpus is often sorted), the last ones use
-all documents.
+last digits depend on their order. The last steps use all documents. For large corpora, earlier steps use samples of
+single documents (a corpus is often sorted) and draw the topics of words (``gibbs``). Of the other steps every second
+one is over-relaxed: it goes beyond the topics that CVB0 gives, which halves the number of steps.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings
 from streaming_jsmf.inference.cvb0 import add_documents, aligned_zeros, padded, require_matching
+from streaming_jsmf.inference.gibbs import Keys, draw_documents
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask, Single
@@ -104,12 +105,13 @@ def step_sums(
     rounds: int = ROUNDS,
     longest: float = math.inf,
     with_pairs: bool = False,
+    keys: Keys | None = None,
     threads: int | None = None,
 ) -> StepSums:
     """Sums over documents in one pass; the result does not depend on ``threads``.
 
     Memory: 8 N K bytes for the sums, 4 N K for each thread and one more, and the float32 topics. Raises ``ValueError``
-    if shapes do not match, the prior is not positive, or ``rounds`` is below 2.
+    if shapes do not match, the prior is not positive, ``rounds`` is below 2, or ``keys`` are given ``with_pairs``.
 
     Parameters
     ----------
@@ -123,23 +125,34 @@ def step_sums(
         Maximum number of tokens that a document adds to ``tokens`` (``longest_document``); longer ones are scaled down.
     with_pairs
         Whether to compute ``shares`` and ``pairs``.
+    keys
+        Keys of the documents' random numbers, (documents,): draw topics (``gibbs``) instead of CVB0.
     threads
         Blocks of documents processed in parallel; None: one per core.
     """
     require_matching(counts, word_topic, prior)
     if rounds < 2:
         raise ValueError(f"rounds is {rounds}; give 2 or more")
+    if keys is not None and with_pairs:
+        raise ValueError("shares are not computed where topics are drawn; omit keys or with_pairs")
     topics, alpha = padded(word_topic), padded(prior[None])[0]
     ids, values = _read_only(counts.indices), _read_only(counts.data.astype(np.float32, copy=False))
 
-    def block_sums(indptr: Integers) -> tuple[Single, Floats, Floats, float]:
-        return _block_sums(_read_only(indptr), ids, values, topics, alpha, rounds, longest, with_pairs)
+    def block_sums(block: tuple[Integers, Keys]) -> tuple[Single, Floats, Floats, float]:
+        indptr, drawn = block
+        if keys is None:
+            return _block_sums(_read_only(indptr), ids, values, topics, alpha, rounds, longest, with_pairs)
+        tokens = aligned_zeros(*topics.shape)
+        likelihood = draw_documents(
+            _read_only(indptr), ids, values, topics, alpha, rounds, longest, drawn, tokens
+        )
+        return tokens, np.zeros(alpha.size), np.zeros((alpha.size, alpha.size)), likelihood
 
     n_words, n_topics = word_topic.shape
     tokens, shares, pairs = np.zeros((n_words, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics))
     likelihood = 0.0
     with panel_threads(threads or os.cpu_count() or 1):
-        for block in each(block_sums, blocks(counts.indptr, n_words)):
+        for block in each(block_sums, _with_keys(blocks(counts.indptr, n_words), keys)):
             tokens += block[0][:, :n_topics]
             shares += block[1][:n_topics]
             pairs += block[2][:n_topics, :n_topics]
@@ -212,6 +225,14 @@ def blocks(indptr: NDArray[Any], n_words: int) -> list[Integers]:
     return [indptr[start : stop + 1] for start, stop in pairwise(ends) if start < stop]
 
 
+def _with_keys(blocks: list[Integers], keys: Keys | None) -> list[tuple[Integers, Keys]]:
+    """Blocks with the keys of their documents."""
+    if keys is None:
+        return [(block, np.zeros(0, np.uint64)) for block in blocks]
+    starts = np.cumsum([block.size - 1 for block in blocks])[:-1]
+    return list(zip(blocks, np.split(keys, starts), strict=True))
+
+
 def _block_sums(
     indptr: Integers,
     ids: NDArray[Any],
@@ -247,29 +268,31 @@ def _add_shares(weights: Single, shares: Floats, pairs: Floats) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """A step: its share of the documents (1 for all), its CVB0 rounds, and whether it is over-relaxed."""
+    """A step: its share of the documents (1 for all), its rounds, and whether it is over-relaxed or draws topics."""
 
     share: float
     rounds: int
     relaxed: bool
+    drawn: bool = False
 
 
 def plan_steps(nonzeros: int, steps: int = STEPS, rounds: int = ROUNDS) -> tuple[Step, ...]:
     """Plan the steps for a corpus: the last ``FULL_STEPS`` use all documents, earlier ones a sample.
 
-    Every other step is over-relaxed, but not the last one.
+    Steps with a sample draw topics. Every other one of the rest is over-relaxed, but not the last one.
 
-    >>> [(step.share, step.relaxed) for step in plan_steps(40_000_000, steps=4)]
-    [(0.05, True), (0.05, False), (1.0, True), (1.0, False)]
+    >>> [(step.share, step.drawn, step.relaxed) for step in plan_steps(40_000_000, steps=3)]
+    [(0.05, True, False), (1.0, False, True), (1.0, False, False)]
 
     Raises ``ValueError`` if ``steps`` is below 1.
     """
     if steps < 1:
         raise ValueError(f"steps is {steps}; give 1 or more")
     share = min(1.0, SAMPLE_NONZEROS / max(nonzeros, 1))
-    return tuple(
-        Step(share if left > FULL_STEPS else 1.0, rounds, relaxed=left % 2 == 0)
-        for left in range(steps, 0, -1)
+    sampled = max(steps - FULL_STEPS, 0) if share < 1 else 0
+    return (
+        *[Step(share, rounds, relaxed=False, drawn=True)] * sampled,
+        *(Step(1.0, rounds, relaxed=left % 2 == 0) for left in range(steps - sampled, 0, -1)),
     )
 
 
@@ -280,6 +303,12 @@ def document_draws(label: str, n_documents: int, purpose: int, seed: int) -> Flo
     its position in the corpus depends on other shards.
     """
     return keyed_generator(seed, f"{purpose}:{label}").random(n_documents)
+
+
+def document_keys(draws: Floats, step: int) -> Keys:
+    """Keys of the random numbers of a step, (n_documents,), from the documents' draws."""
+    bits: Keys = draws.view(np.uint64)
+    return bits + np.uint64(step)
 
 
 def sampled_range(share: float) -> float:

@@ -92,6 +92,24 @@ def _total(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.extract_element(vector, _I32(0))
 
 
+def _running(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    [vector] = arguments
+    zeros, count, step = ir.Constant(vector.type, None), vector.type.count, 1
+    while step < count:
+        places = ir.Constant(ir.VectorType(_I32, count), list(range(count - step, 2 * count - step)))
+        vector = builder.fadd(vector, builder.shuffle_vector(zeros, vector, places))
+        step *= 2
+    return vector
+
+
+def _at_most(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    lanes, number = signature.args
+    limits = _fill(context, builder, lanes(number), arguments[1:])
+    mask = builder.fcmp_ordered("<=", arguments[0], limits)
+    bits = builder.bitcast(mask, ir.IntType(mask.type.count))
+    return builder.zext(builder.ctpop(bits), context.get_value_type(types.intp))
+
+
 def _width(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return context.get_constant(types.intp, Lanes(signature.args[0].dtype).count)
 
@@ -154,6 +172,18 @@ def maximum(_: Any, x: Any, y: Any) -> Any:
 def total(_: Any, lanes: Any) -> Any:
     """Pairwise sum of the lanes, a scalar."""
     return lanes.dtype(lanes)
+
+
+@_instruction(_running)
+def running(_: Any, lanes: Any) -> Any:
+    """The sums of the first 1, 2, ... lanes."""
+    return lanes(lanes)
+
+
+@_instruction(_at_most)
+def at_most(_: Any, lanes: Any, limit: Any) -> Any:
+    """The number of lanes that are at most ``limit``."""
+    return types.intp(lanes, limit)
 
 
 @compiled(nogil=True, forceinline=True)

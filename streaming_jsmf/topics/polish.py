@@ -39,7 +39,6 @@ from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
-    ALGORITHM_VERSION,
     Counts,
     DrawReduction,
     Inputs,
@@ -47,8 +46,10 @@ from streaming_jsmf.topics.polish_tasks import (
     Read,
     SampledReduction,
     StepReduction,
+    algorithm_version,
     block_of,
     longest_of,
+    planned,
     topics_after,
 )
 from streaming_jsmf.topics.store import (
@@ -170,7 +171,7 @@ def polish_model(
 def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
     """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
     fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
-    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
+    return fingerprint({**fields, "algorithm": algorithm_version(planned(corpus, settings))})
 
 
 def _n_documents(found: PartialResult) -> int:

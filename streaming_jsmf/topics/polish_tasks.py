@@ -22,6 +22,7 @@ from streaming_jsmf.inference.polish import (
     Step,
     StepSums,
     document_draws,
+    document_keys,
     in_sample,
     log_lengths,
     longest_document,
@@ -45,8 +46,8 @@ Counts = csr_array[Any]
 #: Function that reads a committed result.
 Read: TypeAlias = Callable[[], PartialResult]
 
-#: Increase when the same request gives other bits.
-ALGORITHM_VERSION = 4
+#: Increase when the same request gives other bits: without samples, and with them.
+ALGORITHM_VERSION, SAMPLED_VERSION = 4, 5
 
 #: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
@@ -56,6 +57,16 @@ MOST_HELD_OUT = 0.02
 
 #: N x K float64 arrays per worker: topics in both precisions, and sums of blocks, partition and fold.
 TALL_ARRAYS = 6
+
+
+def planned(corpus: Corpus, settings: PolishSettings) -> tuple[Step, ...]:
+    """Each step with its share of the documents."""
+    return plan_steps(corpus.nonzeros, settings.steps, settings.rounds)
+
+
+def algorithm_version(steps: Sequence[Step]) -> int:
+    """The version of the algorithm that these steps use."""
+    return SAMPLED_VERSION if any(step.drawn for step in steps) else ALGORITHM_VERSION
 
 
 @dataclass(frozen=True)
@@ -74,8 +85,7 @@ class PolishRequest:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Each step with its share of the documents."""
-        return plan_steps(self.corpus.nonzeros, self.settings.steps, self.settings.rounds)
+        return planned(self.corpus, self.settings)
 
     @property
     def sampled_steps(self) -> tuple[Step, ...]:
@@ -92,7 +102,7 @@ class PolishRequest:
     def arguments(self) -> dict[str, Any]:
         """Everything that determines the result, as JSON values."""
         return {
-            "algorithm": ALGORITHM_VERSION,
+            "algorithm": algorithm_version(self.steps),
             "topics": self.topics.fingerprint,
             "corpus": self.corpus.fingerprint,
             "partition_budget": self.budget,
@@ -220,14 +230,16 @@ class SampledReduction:
         results: list[PartialResult] = []
         for number, step in enumerate(steps):
             last = self.last and number + 1 == len(steps)
-            used = in_sample(drawn.arrays["sample_draws"], number, step.share)
+            draws = drawn.arrays["sample_draws"]
+            used = np.flatnonzero(in_sample(draws, number, step.share))
             sums = step_sums(
-                sample if used.all() else sample[np.flatnonzero(used)],
+                sample if used.size == draws.size else sample[used],
                 topics,
                 prior,
                 rounds=step.rounds,
                 longest=longest,
                 with_pairs=last,
+                keys=document_keys(draws[used], number) if step.drawn else None,
                 threads=self.threads,
             )
             results.append(topics_after(sums, topics, step, last=last))
