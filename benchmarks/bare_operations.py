@@ -114,12 +114,13 @@ def bare_inference(store: Path, topics: int) -> float:
 
 
 def bare_polish(corpus: Path, topics: int) -> float:
-    nonzeros = read_counts(corpus).nnz
+    counts = read_counts(corpus)
+    nonzeros = counts.nnz
     rows = BARE_ROWS * max(1, 1_000_000 // (BARE_ROWS * topics))
     call = bare_call(topics)
     call()  # compiles
     second = min(seconds(call) for _ in range(20)) / (rows * topics)
-    visited = sum(step.share * (step.rounds + 1) for step in plan_steps(nonzeros))
+    visited = sum(step.share * (step.rounds + 1) for step in plan_steps(nonzeros, counts.shape[0]))
     return (1 + FULL_STEPS) * decoded(corpus) + visited * nonzeros * topics * second
 
 

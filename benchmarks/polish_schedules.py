@@ -3,7 +3,8 @@
     python -m benchmarks.polish_schedules OUT --corpus kos=KOS --corpus news=NEWS --topics 20,50 [--seeds 3]
 
 A schedule such as 10x4 has ten steps of four rounds; on more nonzeros than a sample has, all but the last two steps
-use samples, as in `polish`. --relaxation 0 makes all steps plain. Each seed holds out another fifth of the documents,
+use samples, and with many documents they draw topics, as in `polish`. 10x4d draws them for any number of documents,
+10x4c for none. --relaxation 0 makes all steps plain. Each seed holds out another fifth of the documents,
 and is the seed of the scan and of the samples. Prints NPMI@10 in the fitted and in the held-out documents, the share of
 distinct words and perplexity by completion, means over the seeds, and CPU seconds of the steps in one thread. Starts
 and results are stored in OUT.
@@ -30,11 +31,13 @@ from pipelines.common.options import ONE_THREAD
 from pipelines.common.results import Arrays, Results, Row
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
 from streaming_jsmf.inference.polish import (
+    DRAWN_DOCUMENTS,
     RELAXATION,
     ROUNDS,
     SAMPLE_DRAW,
     STEPS,
     document_draws,
+    document_keys,
     first_topics,
     in_sample,
     log_lengths,
@@ -51,26 +54,30 @@ MEASURES = ("npmi", "held_out_npmi", "distinct", "perplexity", "cpu")
 
 @dataclass(frozen=True)
 class Schedule:
-    """Number of steps, rounds per document, and the exponent of every other step, 0 for plain steps."""
+    """Number of steps, rounds per document, whether to draw topics, and the exponent of over-relaxed steps or 0."""
 
     steps: int
     rounds: int
+    drawn: str
     relaxation: float
 
     @classmethod
     def parse(cls, text: str, relaxation: float) -> Schedule:
-        if not (found := re.fullmatch(r"(\d+)x(\d+)", text)):
+        if not (found := re.fullmatch(r"(\d+)x(\d+)([cd]?)", text)):
             raise click.BadParameter(f"{text} is not a schedule such as 10x4")
-        return cls(int(found[1]), int(found[2]), relaxation)
+        return cls(int(found[1]), int(found[2]), found[3], relaxation)
 
     def run(self, counts: sparse.csr_array, start: Arrays, seed: int) -> Arrays:
         """The steps of ``polish`` in memory, in one thread."""
         topics, prior, longest = start["word_topic"], start["prior"], longest_document(*log_lengths(counts))
         draws = document_draws("benchmark", counts.shape[0], SAMPLE_DRAW, seed)
-        steps = plan_steps(counts.nnz, self.steps, self.rounds)
+        n_documents = {"c": 0, "d": DRAWN_DOCUMENTS, "": counts.shape[0]}[self.drawn]
+        steps = plan_steps(counts.nnz, n_documents, self.steps, self.rounds)
         for number, step in enumerate(steps):
-            used = counts if step.share == 1 else counts[np.flatnonzero(in_sample(draws, number, step.share))]
-            sums = step_sums(used, topics, prior, rounds=step.rounds, longest=longest, threads=1)
+            rows = np.flatnonzero(in_sample(draws, number, step.share))
+            used = counts if step.share == 1 else counts[rows]
+            keys = document_keys(draws[rows], number) if step.drawn else None
+            sums = step_sums(used, topics, prior, rounds=step.rounds, longest=longest, keys=keys, threads=1)
             before, topics = topics, next_topics(sums.tokens, last=number + 1 == len(steps))
             if step.relaxed and self.relaxation:
                 topics = over_relaxed(topics, before, self.relaxation)

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference.cvb0 import LANE
 from streaming_jsmf.inference.polish import (
+    DRAWN_DOCUMENTS,
     FULL_STEPS,
     HELD_OUT_DRAW,
     LAST_WORD_PRIOR,
@@ -303,15 +304,19 @@ def test_blocks_are_even() -> None:
 
 def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
     every_other = (Step(1.0, ROUNDS, relaxed=True), Step(1.0, ROUNDS, relaxed=False))
-    assert plan_steps(300_000) == every_other * (STEPS // 2)
-    sampled = Step(0.05, 10, relaxed=False, drawn=True)
+    few, many = DRAWN_DOCUMENTS - 1, DRAWN_DOCUMENTS
+    assert plan_steps(300_000, few) == every_other * (STEPS // 2)
     full = (Step(1.0, 10, relaxed=True), Step(1.0, 10, relaxed=False))
-    assert plan_steps(40_000_000, steps=7, rounds=10) == (*[sampled] * 5, *full)
+    sampled = (Step(0.05, 10, relaxed=False), Step(0.05, 10, relaxed=True))
+    assert plan_steps(40_000_000, few, steps=7, rounds=10) == (*sampled * 2, sampled[0], *full)
+    drawn = Step(0.05, 10, relaxed=False, drawn=True)
+    assert plan_steps(40_000_000, many, steps=7, rounds=10) == (*[drawn] * 5, *full)
+    assert plan_steps(300_000, many, steps=3) == (Step(1.0, ROUNDS, relaxed=False, drawn=True), *every_other)
     assert FULL_STEPS == 2
-    assert plan_steps(40_000_000, steps=2) == every_other
-    assert plan_steps(100, steps=1) == every_other[1:]
+    assert plan_steps(40_000_000, many, steps=2) == every_other
+    assert plan_steps(100, few, steps=1) == every_other[1:]
     with pytest.raises(ValueError, match="steps is 0; give 1 or more"):
-        plan_steps(100, steps=0)
+        plan_steps(100, few, steps=0)
 
 
 def test_documents_are_drawn_by_their_unit_alone() -> None:
@@ -353,7 +358,7 @@ def test_the_default_steps_get_as_far_as_twice_as_many_plain_ones() -> None:
         return topics
 
     limit = after(*[False] * 200)
-    found = after(*(step.relaxed for step in plan_steps(counts.nnz)))
+    found = after(*(step.relaxed for step in plan_steps(counts.nnz, counts.shape[0])))
     error, plain, twice = (
         np.abs(topics - limit).sum()
         for topics in (found, after(*[False] * STEPS), after(*[False] * 2 * STEPS))

@@ -67,8 +67,9 @@ def starts(tmp_path_factory, corpus) -> dict[str, Path]:
 
 @pytest.fixture
 def small_sample(monkeypatch):
-    """A sample of a fifth or so, so that the corpus is a large one."""
+    """A sample of a fifth or so, and few documents for draws, so that the corpus is a large one."""
     monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", 4000)
+    monkeypatch.setattr(polish_step, "DRAWN_DOCUMENTS", 100)
 
 
 def by_hand(start: Path, corpus: Path, steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -232,16 +233,16 @@ def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
     assert now != polished_fingerprint(*request)
 
 
-def test_a_model_of_samples_is_another_model_than_before(monkeypatch, corpus):
-    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", 4000)
+def test_a_model_with_drawn_topics_is_another_model_than_before(monkeypatch, corpus):
+    monkeypatch.setattr(polish_step, "DRAWN_DOCUMENTS", 100)
     known = []
     for steps in (2, 3):
         request = ("start", open_corpus(corpus), PolishSettings(steps=steps))
         with monkeypatch.context() as patch:
-            patch.setattr("streaming_jsmf.topics.polish_tasks.SAMPLED_VERSION", 4)
+            patch.setattr("streaming_jsmf.topics.polish_tasks.DRAWN_VERSION", 4)
             before = polished_fingerprint(*request)
         known.append(before == polished_fingerprint(*request))
-    # Two steps use all documents.
+    # The last two steps draw nothing.
     assert known == [True, False]
 
 

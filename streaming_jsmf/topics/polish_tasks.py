@@ -46,8 +46,8 @@ Counts = csr_array[Any]
 #: Function that reads a committed result.
 Read: TypeAlias = Callable[[], PartialResult]
 
-#: Increase when the same request gives other bits: without samples, and with them.
-ALGORITHM_VERSION, SAMPLED_VERSION = 4, 5
+#: Increase when the same request gives other bits: with CVB0 alone, and with steps that draw topics.
+ALGORITHM_VERSION, DRAWN_VERSION = 4, 5
 
 #: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
@@ -61,12 +61,12 @@ TALL_ARRAYS = 6
 
 def planned(corpus: Corpus, settings: PolishSettings) -> tuple[Step, ...]:
     """Each step with its share of the documents."""
-    return plan_steps(corpus.nonzeros, settings.steps, settings.rounds)
+    return plan_steps(corpus.nonzeros, corpus.n_documents, settings.steps, settings.rounds)
 
 
 def algorithm_version(steps: Sequence[Step]) -> int:
     """The version of the algorithm that these steps use."""
-    return SAMPLED_VERSION if any(step.drawn for step in steps) else ALGORITHM_VERSION
+    return DRAWN_VERSION if any(step.drawn for step in steps) else ALGORITHM_VERSION
 
 
 @dataclass(frozen=True)
