@@ -283,12 +283,12 @@ class PolishSettings(Settings):
     steps
         Number of passes; on large corpora, all but the last two read a sample. 30 passes are thorough.
     rounds
-        Number of CVB0 iterations within each document at each step. More iterations lower the perplexity
+        Number of iterations within each document at each step. More iterations lower the perplexity
         slightly but make topics overlap more.
     held_out
         Number of documents held out to measure the perplexity, at most a fiftieth of all. 0 disables it.
     seed
-        Seed for sampling documents.
+        Seed for sampling documents, and for drawing topics.
     """
 
     steps: int = setting(10, group=POLISH, ge=1)

@@ -1,4 +1,4 @@
-"""Polish: improve the topics of a model by deterministic steps of CVB0 over the documents of a corpus.
+"""Polish: improve the topics of a model by reproducible steps over the documents of a corpus.
 
 One pass (``draw``) copies held-out documents, which no step uses, and a sample for each of the first steps
 (``sampled``); the last steps (``step-1``, ...) make a pass over all other documents each. If the corpus is no larger
@@ -82,7 +82,8 @@ def polish(
     """Improve the topics of a model of any engine by a few passes over the documents, and write them to ``out``.
 
     Each step applies CVB0 (Asuncion et al. 2009) within documents, given the topics of the previous step and the
-    model's prior, which stays fixed. Anchors and topic correlations are kept; correlations from the topic shares of
+    model's prior, which stays fixed. With 10,000 documents or more, all but the last two steps draw the topics of words
+    instead (``inference.gibbs``), with random numbers that depend on the seed and the document alone. Anchors and topic correlations are kept; correlations from the topic shares of
     documents are added. The metrics include the log-likelihood at each step and the perplexity of held-out documents.
 
     Makes one pass over the documents to draw samples, and one for each of the last two steps. The same call
