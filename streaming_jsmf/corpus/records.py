@@ -104,16 +104,11 @@ class Documents:
 
     Attributes
     ----------
-    indptr
-        (m + 1,) int64, starts at 0.
-    ids
-        (nonzeros,) int32; ascending within a document.
-    counts
-        (nonzeros,) int32 or float32; positive.
-    document_id
-        Arrow array of m strings or int64.
-    metadata
-        Further Arrow arrays of length m, by column name.
+    indptr : (m + 1,) int64, starts at 0.
+    ids : (nonzeros,) int32; ascending within a document.
+    counts : (nonzeros,) int32 or float32; positive.
+    document_id : Arrow array of m strings or int64.
+    metadata : Further Arrow arrays of length m, by column name.
     """
 
     indptr: NDArray[np.int64]

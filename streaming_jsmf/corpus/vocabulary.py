@@ -57,12 +57,9 @@ class WordCounts:
 
     Attributes
     ----------
-    words
-        Arrow array of n strings.
-    document_frequency
-        (n,) int64; number of documents with the word.
-    term_count
-        (n,) float64; tokens of the word.
+    words : Arrow array of n strings.
+    document_frequency : (n,) int64; number of documents with the word.
+    term_count : (n,) float64; tokens of the word.
     """
 
     words: Any
@@ -102,14 +99,10 @@ class Vocabulary:
 
     Attributes
     ----------
-    words
-        N distinct strings.
-    document_frequency
-        (N,) int64; number of documents with the word.
-    term_count
-        (N,) float64; tokens of the word.
-    tf_idf
-        (N,) float64; see ``WordCounts.tf_idf``.
+    words : N distinct strings.
+    document_frequency : (N,) int64; number of documents with the word.
+    term_count : (N,) float64; tokens of the word.
+    tf_idf : (N,) float64; see ``WordCounts.tf_idf``.
     """
 
     words: tuple[str, ...]

@@ -58,12 +58,9 @@ class CorpusWriter:
 
     Parameters
     ----------
-    target
-        Local directory to create; must not exist.
-    words
-        The N words; row number = word id.
-    tokens_per_shard, documents_per_shard, nonzeros_per_row_group
-        See ``ShardLimits``.
+    target : Local directory to create; must not exist.
+    words : The N words; row number = word id.
+    tokens_per_shard, documents_per_shard, nonzeros_per_row_group : See ``ShardLimits``.
 
     Raises
     ------

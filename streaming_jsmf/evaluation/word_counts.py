@@ -42,14 +42,10 @@ class WordSelection:
 
     Attributes
     ----------
-    words
-        (P,) int64, sorted, distinct.
-    row_words
-        (R,) int64, sorted, distinct: words whose exact rows of C are computed.
-    columns
-        (words of the corpus,) int64: id in the model, or -1 for a word that is not in the model.
-    n_words
-        Number of words of the model, N.
+    words : (P,) int64, sorted, distinct.
+    row_words : (R,) int64, sorted, distinct: words whose exact rows of C are computed.
+    columns : (words of the corpus,) int64: id in the model, or -1 for a word that is not in the model.
+    n_words : Number of words of the model, N.
     """
 
     words: NDArray[np.int64]

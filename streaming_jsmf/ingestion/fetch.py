@@ -66,10 +66,8 @@ def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, prog
 
     Parameters
     ----------
-    directory
-        Local; created if missing.
-    page
-        Web page where a user finds the files, for messages.
+    directory : Local; created if missing.
+    page : Web page where a user finds the files, for messages.
 
     Returns
     -------

@@ -53,16 +53,11 @@ class Changes:
 
     Attributes
     ----------
-    remove
-        Paths of corpora, names or hashes of shards.
-    add
-        Paths or URLs of corpora with the same words.
-    merge
-        Paths of moments stores.
-    third_moment
-        With another change: add the third moment of the resulting store, if it has none.
-    rebase
-        Recompute the basis of a store with a sample from all its documents.
+    remove : Paths of corpora, names or hashes of shards.
+    add : Paths or URLs of corpora with the same words.
+    merge : Paths of moments stores.
+    third_moment : With another change: add the third moment of the resulting store, if it has none.
+    rebase : Recompute the basis of a store with a sample from all its documents.
     """
 
     remove: Sequence[str] = ()

@@ -90,18 +90,12 @@ class Stage(ABC):
 
     Attributes
     ----------
-    variables
-        Its final arrays.
-    inputs
-        Final arrays of earlier stages that its own depend on; if they change, its results are stale.
-    reads
-        Further arrays that it reads and that are worth keeping in memory during a scan.
-    part_axes
-        Axes of part arrays that are not (word, rank).
-    keeps_parts
-        Whether a store that keeps its partitions keeps the parts of this stage.
-    of_base
-        Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
+    variables : Its final arrays.
+    inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
+    reads : Further arrays that it reads and that are worth keeping in memory during a scan.
+    part_axes : Axes of part arrays that are not (word, rank).
+    keeps_parts : Whether a store that keeps its partitions keeps the parts of this stage.
+    of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
         added.
     """
 

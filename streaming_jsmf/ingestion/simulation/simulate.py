@@ -92,14 +92,10 @@ def simulate_lda(
 
     Parameters
     ----------
-    target
-        Local directory to create; must not exist, unless ``overwrite`` and it is a simulated corpus.
-    alpha
-        Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
-    execution
-        How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
-    listener
-        Called with each committed part; sizes are in documents.
+    target : Local directory to create; must not exist, unless ``overwrite`` and it is a simulated corpus.
+    alpha : Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
+    execution : How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
+    listener : Called with each committed part; sizes are in documents.
 
     Raises
     ------

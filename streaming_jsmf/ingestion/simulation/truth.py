@@ -52,14 +52,10 @@ class Truth:
 
     Attributes
     ----------
-    word_topic
-        (N, K) float64; p(word | topic), columns sum to 1.
-    alpha
-        (K,) float64; Dirichlet prior of the topic shares of a document.
-    anchors
-        (K,) int64; the word that only topic k uses; None if the topics are not separable.
-    mean_length
-        Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
+    word_topic : (N, K) float64; p(word | topic), columns sum to 1.
+    alpha : (K,) float64; Dirichlet prior of the topic shares of a document.
+    anchors : (K,) int64; the word that only topic k uses; None if the topics are not separable.
+    mean_length : Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
     """
 
     word_topic: NDArray[np.float64]
