@@ -26,12 +26,7 @@ class JsonLog(logging.Handler):
     """Appends JSON lines to a file, or writes them to standard error for ``-``, without buffering.
 
     A line is an event of a job, of which the log is a listener, or a message of the package, of which it is a handler.
-    Messages about progress are omitted.
-
-    Raises
-    ------
-    LogError
-        If a line cannot be written, here and in every call.
+    Messages about progress are omitted. Raises ``LogError``, also in every call, if a line cannot be written.
     """
 
     def __init__(self, target: str, clock: Clock = time.monotonic) -> None:

@@ -56,16 +56,8 @@ class CorpusWriter:
     leaves it behind, to be deleted manually. The same documents give the same bytes, however they are batched. Memory:
     one row group, one batch, and two arrays of length N.
 
-    Parameters
-    ----------
-    target : Local directory to create; must not exist.
-    words : The N words; row number = word id.
-    tokens_per_shard, documents_per_shard, nonzeros_per_row_group : See ``ShardLimits``.
-
-    Raises
-    ------
-    InputError
-        If the target exists or is a URL, or a limit is not positive.
+    ``words`` are the N words by id; for the limits see ``ShardLimits``. Raises ``InputError`` if the target exists or
+    is a URL, or a limit is not positive.
     """
 
     def __init__(

@@ -224,12 +224,8 @@ def count_words(
     the counts are stored. Raises ``InputError`` if the corpus has a bad record (``work`` is then removed) or the
     memory budget is too small, and ``StoreError`` if a shard or ``work`` is damaged.
 
-    Returns
-    -------
-    PartialResult
-        ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows`` (R, N)
-        of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; scalars ``n_documents``,
-        ``total_weight``.
+    Returns ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows`` (R, N)
+    of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``, ``total_weight``.
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]

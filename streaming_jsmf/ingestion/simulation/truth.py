@@ -144,12 +144,8 @@ def write_truth(path: Path, truth: Truth) -> None:
 def read_truth(corpus: str | os.PathLike[str]) -> Truth:
     """Read the truth of a simulated corpus, a local directory, and compare each array with its digest.
 
-    Raises
-    ------
-    InputError
-        If the directory has no truth, or its format version is unknown.
-    StoreError
-        If an array is missing, truncated or altered; the message names it.
+    Raises ``InputError`` if the directory has no truth, or its format version is unknown; ``StoreError``, naming the
+    array, if one is missing, truncated or altered.
     """
     path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
     attributes = _checked_attributes(path)
