@@ -13,7 +13,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.rectification import alternating, diagonal
 from streaming_jsmf.rectification import palm as palm_module
-from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
+from streaming_jsmf.rectification.alternating import alternating_projection
 from streaming_jsmf.rectification.diagonal import completed_diagonal, diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
@@ -66,8 +66,8 @@ def rectified(
         return epsilon_nonnegative(pairs, k, options, on_iteration=told)
     if name in ("palm", "ipalm"):
         return palm(dense(c), pairs, k, PALMOptions(name == "ipalm", **stop), on_iteration=told)
-    project = alternating_projection if name == "ap" else dykstra_projection
-    return project(c, pairs, k, on_iteration=told, threads=threads, **stop)
+    dykstra = name == "dykstra"
+    return alternating_projection(c, pairs, k, dykstra=dykstra, on_iteration=told, threads=threads, **stop)
 
 
 @EACH
