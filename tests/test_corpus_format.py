@@ -154,22 +154,6 @@ def test_writer_refuses_and_cleans_up(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
-def test_record_batches_are_checked_and_written(tmp_path):
-    batch = pa.record_batch({**lists(BAGS), "doc_id": ["a", "b", "c", "d", "e"], "n": [1, 2, 3, 4, 5]})
-    with CorpusWriter(tmp_path / "c", WORDS) as writer:
-        writer.write_batch(batch.slice(0, 3))
-        writer.write_batch(batch.slice(3))
-        with pytest.raises(
-            InputError, match=r"record batch, row group 0, row 0 .*word id 5 is outside 0\.\.4"
-        ):
-            writer.write_batch(pa.record_batch({**lists([{5: 1}]), "doc_id": ["f"], "n": [1]}))
-        corpus = writer.commit()
-    table = pq.read_table(corpus.shard_path(corpus.shards[0]))
-    assert bags_of(corpus) == BAGS
-    assert table.column("document_id").to_pylist() == list("abcde")
-    assert table.column("n").to_pylist() == [1, 2, 3, 4, 5]
-
-
 @pytest.mark.parametrize("statistics", [True, False])
 def test_directory_is_used_in_place(tmp_path, statistics):
     columns = lists(BAGS, pa.large_list(pa.int64()), pa.list_(pa.float64()))

@@ -49,7 +49,7 @@ from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import JsonAttribute
-from tests.corpora import as_lists, planted, words, write_corpus
+from tests.corpora import as_lists, documents_from_batch, planted, words, write_corpus
 from tests.stores import scanned
 
 K = 4
@@ -74,7 +74,7 @@ def written(folder: Path, counts: NDArray[Any], names: list[str]) -> Path:
                 "counts": pa.array([numbers], pa.list_(pa.int32())),
                 "document_id": pa.array([number], pa.int64()),
             }
-            writer.write_batch(pa.record_batch(columns))
+            writer.write(documents_from_batch(pa.record_batch(columns), len(names)))
         writer.commit()
     return folder
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.footer import check_columns
 from streaming_jsmf.errors import InputError
 
 BATCH_NONZEROS = 1_000_000
@@ -142,28 +141,6 @@ class Documents:
 def id_column(names: Sequence[str]) -> str | None:
     """Return the column of document ids, by its usual names; None if there is none."""
     return next((name for name in ID_COLUMNS if name in names), None)
-
-
-def documents_from_batch(batch: Any, n_words: int, given: str | None = None) -> Documents:
-    """Check and convert an Arrow record batch with list columns ``ids`` and ``counts``.
-
-    ``given`` is the column of ids. Documents without one are numbered. Raises ``InputError`` for bad records and
-    missing or mistyped columns.
-    """
-    where = Place("the record batch", 0)
-    names = batch.schema.names
-    check_columns(batch.schema, where.path)
-    if given is not None and given not in names:
-        raise InputError(f"{where.path} has no column {given!r} for document ids; it has {', '.join(names)}")
-    found = given or id_column(names)
-    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    if found is None:
-        identities = pa.array(np.arange(batch.num_rows, dtype=np.int64))
-    else:
-        identities = document_ids(batch.column(found), found, where)
-    metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", found)}
-    ids = bags.ids.astype(np.int32, copy=False)
-    return Documents(bags.indptr, ids, narrow_counts(bags.counts), identities, metadata)
 
 
 def narrow_counts(counts: NDArray[Any]) -> Counts:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +24,7 @@ from streaming_jsmf.corpus.manifest import (
     as_number,
     dump_manifest,
 )
-from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_from_batch
+from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
 from streaming_jsmf.errors import InputError
@@ -84,10 +83,6 @@ class CorpusWriter:
     ) -> None:
         self._shards.abort()
         shutil.rmtree(self._partial, ignore_errors=True)
-
-    def write_batch(self, batch: Any, id_column: str | None = None) -> None:
-        """Write an Arrow record batch with list columns ``ids`` and ``counts``; see ``documents_from_batch``."""
-        self.write(documents_from_batch(batch, len(self._words), id_column))
 
     def write(self, documents: Documents) -> None:
         """Write checked documents; see ``ShardWriter.write``."""
