@@ -40,7 +40,6 @@ class JsonLog(logging.Handler):
             raise self._failure(error) from error
 
     def __call__(self, event: Event) -> None:
-        """Write the line of ``event``."""
         meter = self.meter
         meter.see(event)
         stage = {"stage": event.stage, "done": meter.done, "total": meter.total, "unit": meter.unit}
@@ -83,7 +82,6 @@ class JsonLog(logging.Handler):
             self.release()
 
     def close(self) -> None:
-        """Close the file."""
         super().close()
         if self._target != STANDARD_ERROR:
             self._file.close()

@@ -128,7 +128,6 @@ class Escaped:
         self._keep = keep
 
     def write(self, text: str) -> int:
-        """Write escaped text."""
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         shown = printable(text, self._keep).encode(encoding, _SPELLED).decode(encoding)
         self._stream.write(shown)
@@ -154,5 +153,4 @@ class OneLine(logging.Formatter):
     """Formats each message on one line, without the secrets of URLs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         return printable(location(super().format(record)))

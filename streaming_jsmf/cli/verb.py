@@ -131,7 +131,6 @@ class Verb(click.Command):
                     formatter.write_dl(groups[title], col_max=FIRST_COLUMN)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the examples."""
         if self.examples:
             with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
                 for line in self.examples:

@@ -115,7 +115,6 @@ class Corpus:
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
     def shard_path(self, shard: Shard) -> str:
-        """Absolute local path or URL of a shard."""
         return join(self.root, shard.name)
 
     def vocabulary(self) -> Vocabulary:

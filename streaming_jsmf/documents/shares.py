@@ -66,7 +66,6 @@ class About:
     totals: Totals | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self)}
 
     @classmethod
@@ -187,7 +186,6 @@ def document_table(unit: WorkUnit, first: int, columns: Sequence[str] | None = N
 
 
 def metadata_columns(schema: Any) -> list[str]:
-    """Return the metadata columns of a shard."""
     return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
 
 

@@ -101,7 +101,6 @@ class TransformRequest:
 
     @property
     def n_topics(self) -> int:
-        """K."""
         return self.topics.prior.size
 
     @property

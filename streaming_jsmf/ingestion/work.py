@@ -140,7 +140,6 @@ class Ingest:
         return bool(self.source.rereads)
 
     def stem(self, piece: Piece) -> Path:
-        """File name stem of a piece."""
         return self.folder.stem(piece.group.index, piece.number)
 
     def run(

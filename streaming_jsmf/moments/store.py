@@ -165,7 +165,6 @@ class Store(ABC):
 
     @property
     def n_words(self) -> int:
-        """Number of words, N."""
         return self.manifest.n_words
 
     @property
@@ -223,7 +222,6 @@ class Store(ABC):
         return all(self.has_outcome(stage.name) for stage in self.stages)
 
     def scalars(self, stage: str) -> Mapping[str, float]:
-        """Scalars of a finished stage."""
         record = self.outcome(stage)
         assert record is not None, "stages run in order"
         scalars: Mapping[str, float] = record["scalars"]

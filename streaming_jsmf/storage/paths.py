@@ -200,7 +200,6 @@ def file_hashes(
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether a file or directory exists at ``path``."""
     local = _on_disk(path)
     if local is not None:
         return local.exists()
@@ -219,7 +218,6 @@ def similar_names(path: AnyPath | UPath) -> str:
 
 
 def is_file(path: AnyPath) -> bool:
-    """Whether ``path`` is a file."""
     local = _on_disk(path)
     if local is not None:
         return local.is_file()
@@ -360,7 +358,6 @@ def _objects_below(path: UPath) -> list[str]:
 
 
 def remove_file(path: StorePath) -> None:
-    """Delete a file if it exists."""
     if isinstance(path, Path):
         path.unlink(missing_ok=True)
         return

@@ -115,7 +115,6 @@ class ThirdMomentStage(SumStage):
         return PartialResult(arrays, total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """See ``tensor_memory``."""
         return tensor_memory(n_words, min(settings.basis_width, n_words))
 
 
