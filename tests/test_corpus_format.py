@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
 from streaming_jsmf.errors import InputError, StoreError
 from tests.corpora import iter_documents
 
@@ -56,7 +56,7 @@ def bags_of(corpus: Corpus):
 
 
 def write(target, bags=BAGS, sizes=(1000,), dtype=np.int32, **limits) -> Corpus:
-    with CorpusWriter(target, WORDS, **limits) as writer:
+    with CorpusWriter(target, WORDS, ShardLimits(**limits)) as writer:
         start = turn = 0
         while start < len(bags):
             stop = start + sizes[turn % len(sizes)]
@@ -143,7 +143,7 @@ def test_writer_refuses_and_cleans_up(tmp_path):
     with pytest.raises(InputError, match="not atomic"):
         CorpusWriter("memory://c", WORDS)
     with pytest.raises(InputError, match="at least 1"):
-        CorpusWriter(tmp_path / "d", WORDS, documents_per_shard=-1)
+        CorpusWriter(tmp_path / "d", WORDS, ShardLimits(documents_per_shard=-1))
     with pytest.raises(InputError, match="empty corpus"):
         write(tmp_path / "d", [{}, {}])
     with CorpusWriter(tmp_path / "d", WORDS) as writer:

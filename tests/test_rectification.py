@@ -180,7 +180,7 @@ def test_an_inertial_step_that_would_raise_the_objective_is_not_taken(
     # Extrapolation far past the minimum; without the check J explodes.
     c, step = SPECTRA["clean topics"](), palm_module._step
     monkeypatch.setattr(
-        palm_module, "_step", lambda operator, a, b, inertia, s: step(operator, a, b, 50 * inertia, s)
+        palm_module, "_step", lambda operator, a, b, inertia: step(operator, a, b, 50 * inertia)
     )
     objectives = [rectified("ipalm", c, max_iterations=i, tolerance=0.0).objective for i in range(1, 25)]
     assert np.all(np.diff(objectives) <= 1e-12 * np.sum(c**2))

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -15,7 +14,7 @@ from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.memory import peak_memory
-from streaming_jsmf.jobs.progress import Clock, Meter
+from streaming_jsmf.jobs.progress import Meter
 from streaming_jsmf.storage.provenance import utc_now
 
 #: Name of standard error as a target.
@@ -29,10 +28,10 @@ class JsonLog(logging.Handler):
     Messages about progress are omitted. Raises ``LogError``, also in every call, if a line cannot be written.
     """
 
-    def __init__(self, target: str, clock: Clock = time.monotonic) -> None:
+    def __init__(self, target: str) -> None:
         super().__init__()
         self.addFilter(lambda record: record.name != "streaming_jsmf.progress")
-        self.meter = Meter(clock)
+        self.meter = Meter()
         self._target = target
         try:
             self._file = _opened(target)

@@ -31,15 +31,14 @@ class RecordError(InputError):
 
 @dataclass(frozen=True)
 class Place:
-    """Location of a batch of records, for messages; rows count from 0 within the row group."""
+    """Location of the records of a row group, for messages; rows count from 0."""
 
     path: str
     row_group: int
-    row: int = 0
 
     def refuse(self, row: int, reason: str) -> RecordError:
         """Return the error to raise for a record."""
-        where = f"{self.path}, row group {self.row_group}, row {self.row + row} from 0"
+        where = f"{self.path}, row group {self.row_group}, row {row} from 0"
         return RecordError(f"{where}: {reason}; correct the record", row, reason)
 
 

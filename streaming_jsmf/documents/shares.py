@@ -130,24 +130,18 @@ def not_shares(path: Path) -> InputError:
 class SharesFile:
     """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns.
 
-    ``read`` yields Arrow tables of some columns.
+    ``tables`` yields Arrow tables of some columns in document order, in one pass. It raises ``InputError`` for CSV,
+    which is not read again, and ``StoreError`` for damaged files.
     """
 
     path: Path
     about: About
     columns: tuple[str, ...]
-    read: Callable[[Sequence[str]], Iterator[Any]] = field(repr=False)
+    tables: Callable[[Sequence[str]], Iterator[Any]] = field(repr=False)
 
     def __fspath__(self) -> str:
         """Return the path, so that opened shares can be passed as a path."""
         return str(self.path)
-
-    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns in document order. One pass.
-
-        Raises ``InputError`` for CSV, which is not read again; ``StoreError`` for damaged files.
-        """
-        return self.read(columns)
 
     def dense(self, columns: Sequence[str] = ()) -> Iterator[tuple[NDArray[np.float64], Any]]:
         """Yield the shares of some documents, (documents, K), and an Arrow table of ``columns``; see ``tables``."""

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,7 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import MapTask, Part
+from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of, write_json
@@ -226,13 +226,10 @@ def part_name(number: int) -> str:
 
 
 def _job(context: PartContext, work: Workspace, partitions: Sequence[Partition]) -> Job:
-    checkpoints, parts, first = work.checkpoints(), [], 0
-    for partition in partitions:
-        part = DocumentPart(partition.index, first, partition.units)
-        parts.append(Part(f"{partition.index:05d}", partition.rows, part))
-        first += partition.rows
-    task = MapTask(write_part, context)
-    return Job(checkpoints, task, parts, None, "documents", "part")
+    sizes = [partition.rows for partition in partitions]
+    numbered = zip(accumulate(sizes, initial=0), partitions, strict=False)
+    parts = [DocumentPart(partition.index, first, partition.units) for first, partition in numbered]
+    return map_job(write_part, context, sizes, work.checkpoints(), "documents", parts)
 
 
 def write_part(context: PartContext, part: DocumentPart) -> Record:

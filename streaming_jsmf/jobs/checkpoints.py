@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
@@ -109,6 +110,17 @@ def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult
         return partial
     arrays = {name: folded.arrays[name] + values for name, values in partial.arrays.items()}
     return PartialResult(arrays, add_scalars(folded, partial))
+
+
+def added_in_place(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+    """As ``added``, in float64 and the memory of ``folded``, for arrays that are large."""
+    if folded is None:
+        arrays = {name: values.astype(np.float64, copy=False) for name, values in partial.arrays.items()}
+        return PartialResult(arrays, partial.scalars)
+    for name, values in partial.arrays.items():
+        total = folded.arrays[name]
+        total += values
+    return PartialResult(folded.arrays, add_scalars(folded, partial))
 
 
 def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
