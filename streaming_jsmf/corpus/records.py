@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError
 
 BATCH_NONZEROS = 1_000_000
@@ -156,6 +157,6 @@ def document_ids(column: Any, name: str, where: Place) -> Any:
         raise where.refuse(row, f"{name} is null")
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    if is_string(column.type):
         return column.cast(pa.string())
     raise InputError(f"{where.path}: column {name!r} is {column.type}; document ids are strings or integers")

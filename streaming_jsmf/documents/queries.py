@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
-from streaming_jsmf.documents.model_shares import ModelShares
+from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import DOCUMENT_ID, Least, SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.perplexity import SMOOTHING
@@ -33,9 +33,6 @@ DISTANCE, GAIN = "distance", "gain"
 
 #: Documents with less than this part of the mean number of distinct words are no outliers: few words say too little.
 SHORTEST = 0.5
-
-#: Nonzeros whose probabilities are computed together.
-NONZEROS = 100_000
 
 
 def documents_of_topic(
@@ -205,14 +202,11 @@ def gains(counts: csr_array[Any], theta: Floats, word_topic: Floats, unigram: Fl
 
     ``counts`` are M x N, ``theta`` M x K, ``word_topic`` N x K, and ``unigram`` p(w), (N,).
     """
-    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     sums, tokens = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
-    for start in range(0, rows.size, NONZEROS):
-        part = slice(start, start + NONZEROS)
+    for part, rows, given in token_probabilities(counts, theta, word_topic):
         words, weights = counts.indices[part], counts.data[part]
-        given = np.einsum("nk,nk->n", theta[rows[part]], word_topic[words])
         ratio = np.divide(given, unigram[words], out=np.ones(given.size), where=unigram[words] > 0)
         logs = np.log((1 - SMOOTHING) * ratio + SMOOTHING)
-        sums += np.bincount(rows[part], weights * logs, counts.shape[0])
-        tokens += np.bincount(rows[part], weights, counts.shape[0])
+        sums += np.bincount(rows, weights * logs, counts.shape[0])
+        tokens += np.bincount(rows, weights, counts.shape[0])
     return sums / np.maximum(tokens, 1e-300)

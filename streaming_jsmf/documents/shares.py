@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ShareMethod
-from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.footer import is_string, open_parquet
 from streaming_jsmf.corpus.records import Place, document_ids, id_column
 from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
@@ -181,6 +181,11 @@ def document_table(unit: WorkUnit, first: int, columns: Sequence[str] | None = N
 
 def metadata_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is one of strings or a dictionary."""
+    return is_string(kind) or bool(pa.types.is_dictionary(kind))
 
 
 def to_lists(values: NDArray[Any]) -> Any:

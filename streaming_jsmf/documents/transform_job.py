@@ -57,6 +57,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of, write_json
 from streaming_jsmf.storage.replace import remove_store
@@ -243,13 +244,14 @@ def write_part(context: PartContext, part: DocumentPart) -> Record:
             metadata = _metadata(unit, first, context.schema)
             counts = read_block(unit, ids.size)
             known = over_vocabulary(counts, ids, word_topic.shape[0])
-            for start in range(0, known.shape[0], about.row_group_rows):
-                rows = slice(start, min(start + about.row_group_rows, known.shape[0]))
+            for rows in panels(known.shape[0], about.row_group_rows):
                 found = document_topics(
                     known[rows], word_topic, prior, method=about.method, threads=context.threads
                 )
                 totals += Totals(unconverged=found.unconverged)
-                file.write(_table(metadata.slice(start, rows.stop - start), found.shares, about.top))
+                file.write(
+                    _table(metadata.slice(rows.start, rows.stop - rows.start), found.shares, about.top)
+                )
             totals += _totals_of(counts, known)
             first += unit.rows
     return {"totals": asdict(totals), FILES: {name: sha256_of(context.root / name)}}
