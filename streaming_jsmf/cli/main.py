@@ -75,16 +75,12 @@ for _command in COMMANDS:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; messages go to standard error."""
     with escaped_streams(), options_named():
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str] | None) -> int:
-    _log_to_standard_error()
-    try:
-        cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
-    except BaseException as error:
-        return report_outcome(error)
-    return 0
+        _log_to_standard_error()
+        try:
+            cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        except BaseException as error:
+            return report_outcome(error)
+        return 0
 
 
 def report_outcome(error: BaseException) -> int:

@@ -119,11 +119,10 @@ class Verb(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {BASIC: []}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx)
-            if (
-                record is not None
-                and isinstance(option, click.Option)
-                and (ctx.meta.get(_ALL) or not _is_rare(option))
-            ):
+            shown = isinstance(option, click.Option) and (
+                ctx.meta.get(_ALL) or not getattr(option, "rare", False)
+            )
+            if record is not None and shown:
                 groups.setdefault(getattr(option, "group", HELP), []).append(record)
         for title in [*(name for name in groups if name != HELP), HELP]:
             if groups[title]:
@@ -148,10 +147,6 @@ def _summary(fields: Mapping[str, Any]) -> str:
         f"{name}: {location(value)}" for name, value in fields.items() if not isinstance(value, int)
     ]
     return "\n".join([f"{first} ({numbers})" if numbers else first, *others])
-
-
-def _is_rare(option: click.Parameter) -> bool:
-    return getattr(option, "rare", False)
 
 
 def _help_all() -> click.Option:
