@@ -21,7 +21,6 @@ NEW_OBJECTS = 100_000
 
 
 def main() -> None:
-    """Run the command line."""
     _open_closed_streams()
     interrupts.end_at_once()
     gc.set_threshold(NEW_OBJECTS)

@@ -119,7 +119,6 @@ def finding(error: StreamingJSMFError) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

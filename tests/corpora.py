@@ -16,7 +16,14 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.footer import open_parquet
-from streaming_jsmf.corpus.records import Documents, documents_from_batch
+from streaming_jsmf.corpus.records import (
+    Documents,
+    Place,
+    checked_bags,
+    document_ids,
+    id_column,
+    narrow_counts,
+)
 
 #: Bags over three words that are not valid: ids, counts, and the beginning of the reason.
 BAD_BAGS: dict[str, tuple[list[int | None] | None, list[float] | None, str]] = {
@@ -90,6 +97,17 @@ def write_corpus(
         write_lists(directory / f"part-{number:05d}.parquet", *as_lists(rows), row_group_rows=row_group_rows)
     (directory / "vocab.txt").write_text("\n".join(spelled) + "\n", encoding="utf-8")
     return directory
+
+
+def documents_from_batch(batch: Any, n_words: int) -> Documents:
+    """A record batch with list columns ``ids`` and ``counts``; documents without an id column are numbered."""
+    where, names = Place("the record batch", 0), batch.schema.names
+    bags, ids = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where), id_column(names)
+    numbered = pa.array(np.arange(batch.num_rows, dtype=np.int64))
+    identities = numbered if ids is None else document_ids(batch.column(ids), ids, where)
+    metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", ids)}
+    words = bags.ids.astype(np.int32, copy=False)
+    return Documents(bags.indptr, words, narrow_counts(bags.counts), identities, metadata)
 
 
 def iter_documents(corpus: Corpus) -> Iterator[Documents]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.corpus import Corpus, CorpusWriter, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits
 from streaming_jsmf.errors import InputError, StoreError
 from tests.corpora import iter_documents
 
@@ -56,7 +56,7 @@ def bags_of(corpus: Corpus):
 
 
 def write(target, bags=BAGS, sizes=(1000,), dtype=np.int32, **limits) -> Corpus:
-    with CorpusWriter(target, WORDS, **limits) as writer:
+    with CorpusWriter(target, WORDS, ShardLimits(**limits)) as writer:
         start = turn = 0
         while start < len(bags):
             stop = start + sizes[turn % len(sizes)]
@@ -143,7 +143,7 @@ def test_writer_refuses_and_cleans_up(tmp_path):
     with pytest.raises(InputError, match="not atomic"):
         CorpusWriter("memory://c", WORDS)
     with pytest.raises(InputError, match="at least 1"):
-        CorpusWriter(tmp_path / "d", WORDS, documents_per_shard=-1)
+        CorpusWriter(tmp_path / "d", WORDS, ShardLimits(documents_per_shard=-1))
     with pytest.raises(InputError, match="empty corpus"):
         write(tmp_path / "d", [{}, {}])
     with CorpusWriter(tmp_path / "d", WORDS) as writer:
@@ -152,22 +152,6 @@ def test_writer_refuses_and_cleans_up(tmp_path):
             writer.write(documents_of(BAGS, np.float32))
         assert not (tmp_path / "d").exists()
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
-
-
-def test_record_batches_are_checked_and_written(tmp_path):
-    batch = pa.record_batch({**lists(BAGS), "doc_id": ["a", "b", "c", "d", "e"], "n": [1, 2, 3, 4, 5]})
-    with CorpusWriter(tmp_path / "c", WORDS) as writer:
-        writer.write_batch(batch.slice(0, 3))
-        writer.write_batch(batch.slice(3))
-        with pytest.raises(
-            InputError, match=r"record batch, row group 0, row 0 .*word id 5 is outside 0\.\.4"
-        ):
-            writer.write_batch(pa.record_batch({**lists([{5: 1}]), "doc_id": ["f"], "n": [1]}))
-        corpus = writer.commit()
-    table = pq.read_table(corpus.shard_path(corpus.shards[0]))
-    assert bags_of(corpus) == BAGS
-    assert table.column("document_id").to_pylist() == list("abcde")
-    assert table.column("n").to_pylist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("statistics", [True, False])

@@ -45,11 +45,12 @@ from streaming_jsmf import (
 )
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus import CorpusWriter, matrices
+from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import JsonAttribute
-from tests.corpora import as_lists, planted, words, write_corpus
+from tests.corpora import as_lists, documents_from_batch, planted, words, write_corpus
 from tests.stores import scanned
 
 K = 4
@@ -67,14 +68,14 @@ def written(folder: Path, counts: NDArray[Any], names: list[str]) -> Path:
     """Write a corpus document by document from lists."""
     import pyarrow as pa
 
-    with CorpusWriter(folder, names, nonzeros_per_row_group=5000) as writer:
+    with CorpusWriter(folder, names, ShardLimits(nonzeros_per_row_group=5000)) as writer:
         for number, (ids, numbers) in enumerate(zip(*as_lists(counts), strict=True)):
             columns = {
                 "ids": pa.array([ids], pa.list_(pa.int32())),
                 "counts": pa.array([numbers], pa.list_(pa.int32())),
                 "document_id": pa.array([number], pa.int64()),
             }
-            writer.write_batch(pa.record_batch(columns))
+            writer.write(documents_from_batch(pa.record_batch(columns), len(names)))
         writer.commit()
     return folder
 
@@ -203,7 +204,9 @@ def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
     kind: str, corpus: Path, models: dict[type, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The corpus has row groups of 5,000 nonzeros; temporary ones would have larger.
-    monkeypatch.setattr(matrices, "CorpusWriter", lambda *a: CorpusWriter(*a, nonzeros_per_row_group=5000))
+    monkeypatch.setattr(
+        matrices, "CorpusWriter", lambda *a: CorpusWriter(*a, ShardLimits(nonzeros_per_row_group=5000))
+    )
     X = KINDS[kind](corpus)
     before = X.copy() if isinstance(X, csr_matrix) else None
     found = LRJSMF(K, scheduler="threads", workers=2).fit(X)

@@ -33,7 +33,6 @@ from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.evaluation.word_counts import (
     CooccurrenceAccumulator,
     CountReduction,
-    SketchProbes,
     WordSelection,
 )
 from streaming_jsmf.jobs.checkpoints import PartialResult
@@ -143,11 +142,10 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
     selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), columns, 9)
 
     def tally(parts: Sequence[NDArray[np.int64]]) -> PartialResult:
-        probes = SketchProbes(3, 0, "test")
-        stage = CountReduction(Path("unused"), {}, 9, "capped", probes, "")
+        stage = CountReduction(Path("unused"), {}, 9, "capped", "")
         folded = None
         for part in parts:
-            one = CooccurrenceAccumulator(selection, "capped", probes.draw(9))
+            one = CooccurrenceAccumulator(selection, "capped", sketch_probes(9, 3))
             one.append(csr_array(part))
             folded = stage.fold(folded, one.partial())
         assert folded is not None

@@ -13,7 +13,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.rectification import alternating, diagonal
 from streaming_jsmf.rectification import palm as palm_module
-from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
+from streaming_jsmf.rectification.alternating import alternating_projection
 from streaming_jsmf.rectification.diagonal import completed_diagonal, diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
@@ -66,8 +66,8 @@ def rectified(
         return epsilon_nonnegative(pairs, k, options, on_iteration=told)
     if name in ("palm", "ipalm"):
         return palm(dense(c), pairs, k, PALMOptions(name == "ipalm", **stop), on_iteration=told)
-    project = alternating_projection if name == "ap" else dykstra_projection
-    return project(c, pairs, k, on_iteration=told, threads=threads, **stop)
+    dykstra = name == "dykstra"
+    return alternating_projection(c, pairs, k, dykstra=dykstra, on_iteration=told, threads=threads, **stop)
 
 
 @EACH
@@ -180,7 +180,7 @@ def test_an_inertial_step_that_would_raise_the_objective_is_not_taken(
     # Extrapolation far past the minimum; without the check J explodes.
     c, step = SPECTRA["clean topics"](), palm_module._step
     monkeypatch.setattr(
-        palm_module, "_step", lambda operator, a, b, inertia, s: step(operator, a, b, 50 * inertia, s)
+        palm_module, "_step", lambda operator, a, b, inertia: step(operator, a, b, 50 * inertia)
     )
     objectives = [rectified("ipalm", c, max_iterations=i, tolerance=0.0).objective for i in range(1, 25)]
     assert np.all(np.diff(objectives) <= 1e-12 * np.sum(c**2))

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -15,7 +14,7 @@ from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.memory import peak_memory
-from streaming_jsmf.jobs.progress import Clock, Meter
+from streaming_jsmf.jobs.progress import Meter
 from streaming_jsmf.storage.provenance import utc_now
 
 #: Name of standard error as a target.
@@ -26,18 +25,13 @@ class JsonLog(logging.Handler):
     """Appends JSON lines to a file, or writes them to standard error for ``-``, without buffering.
 
     A line is an event of a job, of which the log is a listener, or a message of the package, of which it is a handler.
-    Messages about progress are omitted.
-
-    Raises
-    ------
-    LogError
-        If a line cannot be written, here and in every call.
+    Messages about progress are omitted. Raises ``LogError``, also in every call, if a line cannot be written.
     """
 
-    def __init__(self, target: str, clock: Clock = time.monotonic) -> None:
+    def __init__(self, target: str) -> None:
         super().__init__()
         self.addFilter(lambda record: record.name != "streaming_jsmf.progress")
-        self.meter = Meter(clock)
+        self.meter = Meter()
         self._target = target
         try:
             self._file = _opened(target)
@@ -45,7 +39,6 @@ class JsonLog(logging.Handler):
             raise self._failure(error) from error
 
     def __call__(self, event: Event) -> None:
-        """Write the line of ``event``."""
         meter = self.meter
         meter.see(event)
         stage = {"stage": event.stage, "done": meter.done, "total": meter.total, "unit": meter.unit}
@@ -88,7 +81,6 @@ class JsonLog(logging.Handler):
             self.release()
 
     def close(self) -> None:
-        """Close the file."""
         super().close()
         if self._target != STANDARD_ERROR:
             self._file.close()

@@ -75,16 +75,12 @@ for _command in COMMANDS:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; messages go to standard error."""
     with escaped_streams(), options_named():
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str] | None) -> int:
-    _log_to_standard_error()
-    try:
-        cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
-    except BaseException as error:
-        return report_outcome(error)
-    return 0
+        _log_to_standard_error()
+        try:
+            cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        except BaseException as error:
+            return report_outcome(error)
+        return 0
 
 
 def report_outcome(error: BaseException) -> int:
@@ -128,7 +124,6 @@ class Escaped:
         self._keep = keep
 
     def write(self, text: str) -> int:
-        """Write escaped text."""
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         shown = printable(text, self._keep).encode(encoding, _SPELLED).decode(encoding)
         self._stream.write(shown)
@@ -154,5 +149,4 @@ class OneLine(logging.Formatter):
     """Formats each message on one line, without the secrets of URLs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         return printable(location(super().format(record)))

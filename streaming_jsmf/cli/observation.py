@@ -28,12 +28,9 @@ def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -
 
     Parameters
     ----------
-    log_json
-        File for JSON lines, or ``-`` for standard error, to which nothing else is then written. None: no log.
-    quiet
-        Print only warnings and errors to standard error; the JSON log contains everything.
-    lines
-        Without a terminal, print a line for each commit.
+    log_json : File for JSON lines, or ``-`` for standard error, to which nothing else is then written. None: no log.
+    quiet : Print only warnings and errors to standard error; the JSON log contains everything.
+    lines : Without a terminal, print a line for each commit.
     """
     listeners: list[Lines | Bars | JsonLog] = []
     with ExitStack() as stack:

@@ -119,11 +119,10 @@ class Verb(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {BASIC: []}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx)
-            if (
-                record is not None
-                and isinstance(option, click.Option)
-                and (ctx.meta.get(_ALL) or not _is_rare(option))
-            ):
+            shown = isinstance(option, click.Option) and (
+                ctx.meta.get(_ALL) or not getattr(option, "rare", False)
+            )
+            if record is not None and shown:
                 groups.setdefault(getattr(option, "group", HELP), []).append(record)
         for title in [*(name for name in groups if name != HELP), HELP]:
             if groups[title]:
@@ -131,7 +130,6 @@ class Verb(click.Command):
                     formatter.write_dl(groups[title], col_max=FIRST_COLUMN)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the examples."""
         if self.examples:
             with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
                 for line in self.examples:
@@ -149,10 +147,6 @@ def _summary(fields: Mapping[str, Any]) -> str:
         f"{name}: {location(value)}" for name, value in fields.items() if not isinstance(value, int)
     ]
     return "\n".join([f"{first} ({numbers})" if numbers else first, *others])
-
-
-def _is_rare(option: click.Parameter) -> bool:
-    return getattr(option, "rare", False)
 
 
 def _help_all() -> click.Option:

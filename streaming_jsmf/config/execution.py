@@ -18,10 +18,7 @@ _setting = partial(setting, group=EXECUTION)
 def parse_memory(size: Any) -> Any:
     """Return the bytes of a size such as ``4GB`` or ``500 MiB``; numbers and None are returned unchanged.
 
-    Raises
-    ------
-    InputError
-        If the text is not a size.
+    Raises ``InputError`` if the text is not a size.
     """
     if not isinstance(size, str):
         return size

@@ -220,12 +220,9 @@ def fields_given(kind: type[Settings], options: Mapping[str, Any]) -> dict[str, 
 
 
 class Settings:
-    """Base of the frozen dataclasses of settings: validates all declared fields.
+    """Base of the frozen dataclasses of settings.
 
-    Raises
-    ------
-    InputError
-        If a field is out of range; the message names the field and the values that are allowed.
+    Raises ``InputError`` if a declared field is out of range; the message names it and the values that are allowed.
     """
 
     def __post_init__(self) -> None:

@@ -42,12 +42,8 @@ _stod = partial(setting, group=STOD, rare=True)
 def parse_anchor_words(given: Any) -> Any:
     """Convert ``--anchor-words``: comma-separated words, or the path of a file with one line per topic.
 
-    Empty lines of a file and lines that start with # are skipped. Other values than text are returned unchanged.
-
-    Raises
-    ------
-    InputError
-        If the file is not UTF-8 text, or no words are given.
+    Empty lines of a file and lines that start with # are skipped. Other values than text are returned unchanged. Raises
+    ``InputError`` if the file is not UTF-8 text, or no words are given.
     """
     if not isinstance(given, str):
         return given

@@ -93,10 +93,7 @@ def takes(
 def settings_of(name: str, kind: type[S], settings: S | None, options: Mapping[str, Any]) -> S:
     """Return the argument ``settings`` of a function, or the defaults for None, with the fields that ``options`` has.
 
-    Raises
-    ------
-    InputError
-        If ``settings`` is not of this kind, with the ``name`` of the argument; or if a field is out of range.
+    Raises ``InputError`` if ``settings``, the argument ``name``, is not of this kind, or a field is out of range.
     """
     require_kind(name, settings, kind)
     if settings is None:
@@ -115,17 +112,9 @@ def engine_settings_of(
 ) -> InferSettings | StodSettings:
     """Return the settings of the engine that ``settings`` or ``options`` name, with the fields that ``options`` has.
 
-    Parameters
-    ----------
-    name
-        Of the argument ``settings``.
-    shared
-        Options that are fields of other settings, too, so that any engine accepts them.
-
-    Raises
-    ------
-    InputError
-        If the engine is unknown, for an option of the other engine, or if a field is out of range.
+    ``name`` is that of the argument ``settings``, and ``shared`` are options that are fields of other settings, too, so
+    that any engine accepts them. Raises ``InputError`` if the engine is unknown, for an option of the other engine, or
+    if a field is out of range.
     """
     require_kind(name, settings, *ENGINES.values())
     engine = EngineChoice.of(options).engine if settings is None else settings.engine

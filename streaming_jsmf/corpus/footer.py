@@ -97,9 +97,16 @@ def check_columns(schema: Any, name: str) -> None:
                 "a corpus needs the list columns ids and counts"
             )
         kind = schema.field(column).type
-        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-        if not (is_list and any(accepts(kind.value_type) for accepts in accepted)):
+        if not (is_list(kind) and any(accepts(kind.value_type) for accepts in accepted)):
             raise InputError(f"{name}: column {column!r} is {kind}; it must be a list of {described}")
+
+
+def is_string(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def leaf_columns(metadata: Any) -> dict[str, int]:

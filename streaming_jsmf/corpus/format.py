@@ -55,14 +55,11 @@ class Shard:
 
     Attributes
     ----------
-    name
-        POSIX path relative to the corpus, such as "documents/part-00000.parquet".
-    nonzeros
-        Number of (document, word) pairs; may be an upper bound for a corpus used in place (see ``footer.Footer``).
-    bytes
-        File size.
-    sha256
-        Hex hash of the file.
+    name : POSIX path relative to the corpus, such as "documents/part-00000.parquet".
+    nonzeros : Number of (document, word) pairs; may be an upper bound for a corpus used in place (see
+        ``footer.Footer``).
+    bytes : File size.
+    sha256 : Hex hash of the file.
     """
 
     name: str
@@ -79,16 +76,11 @@ class Corpus:
 
     Attributes
     ----------
-    root, vocabulary_path
-        Absolute local path or URL of the directory and of the vocabulary file.
-    shards
-        Sorted by name.
-    n_words
-        Number of words N.
-    vocabulary_sha256
-        Hex hash of the vocabulary file.
-    tokens
-        Tokenizer settings (``manifest.token_settings``); None if they are unknown or the source was not text.
+    root, vocabulary_path : Absolute local path or URL of the directory and of the vocabulary file.
+    shards : Sorted by name.
+    n_words : Number of words N.
+    vocabulary_sha256 : Hex hash of the vocabulary file.
+    tokens : Tokenizer settings (``manifest.token_settings``); None if they are unknown or the source was not text.
     """
 
     root: str = field(repr=False)
@@ -123,7 +115,6 @@ class Corpus:
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
     def shard_path(self, shard: Shard) -> str:
-        """Absolute local path or URL of a shard."""
         return join(self.root, shard.name)
 
     def vocabulary(self) -> Vocabulary:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.footer import check_columns
+from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError
 
 BATCH_NONZEROS = 1_000_000
@@ -32,15 +32,14 @@ class RecordError(InputError):
 
 @dataclass(frozen=True)
 class Place:
-    """Location of a batch of records, for messages; rows count from 0 within the row group."""
+    """Location of the records of a row group, for messages; rows count from 0."""
 
     path: str
     row_group: int
-    row: int = 0
 
     def refuse(self, row: int, reason: str) -> RecordError:
         """Return the error to raise for a record."""
-        where = f"{self.path}, row group {self.row_group}, row {self.row + row} from 0"
+        where = f"{self.path}, row group {self.row_group}, row {row} from 0"
         return RecordError(f"{where}: {reason}; correct the record", row, reason)
 
 
@@ -104,16 +103,11 @@ class Documents:
 
     Attributes
     ----------
-    indptr
-        (m + 1,) int64, starts at 0.
-    ids
-        (nonzeros,) int32; ascending within a document.
-    counts
-        (nonzeros,) int32 or float32; positive.
-    document_id
-        Arrow array of m strings or int64.
-    metadata
-        Further Arrow arrays of length m, by column name.
+    indptr : (m + 1,) int64, starts at 0.
+    ids : (nonzeros,) int32; ascending within a document.
+    counts : (nonzeros,) int32 or float32; positive.
+    document_id : Arrow array of m strings or int64.
+    metadata : Further Arrow arrays of length m, by column name.
     """
 
     indptr: NDArray[np.int64]
@@ -149,28 +143,6 @@ def id_column(names: Sequence[str]) -> str | None:
     return next((name for name in ID_COLUMNS if name in names), None)
 
 
-def documents_from_batch(batch: Any, n_words: int, given: str | None = None) -> Documents:
-    """Check and convert an Arrow record batch with list columns ``ids`` and ``counts``.
-
-    ``given`` is the column of ids. Documents without one are numbered. Raises ``InputError`` for bad records and
-    missing or mistyped columns.
-    """
-    where = Place("the record batch", 0)
-    names = batch.schema.names
-    check_columns(batch.schema, where.path)
-    if given is not None and given not in names:
-        raise InputError(f"{where.path} has no column {given!r} for document ids; it has {', '.join(names)}")
-    found = given or id_column(names)
-    bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    if found is None:
-        identities = pa.array(np.arange(batch.num_rows, dtype=np.int64))
-    else:
-        identities = document_ids(batch.column(found), found, where)
-    metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", found)}
-    ids = bags.ids.astype(np.int32, copy=False)
-    return Documents(bags.indptr, ids, narrow_counts(bags.counts), identities, metadata)
-
-
 def narrow_counts(counts: NDArray[Any]) -> Counts:
     """Convert checked counts to int32 if they are integers, else to float32."""
     if np.issubdtype(counts.dtype, np.integer):
@@ -185,6 +157,6 @@ def document_ids(column: Any, name: str, where: Place) -> Any:
         raise where.refuse(row, f"{name} is null")
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    if is_string(column.type):
         return column.cast(pa.string())
     raise InputError(f"{where.path}: column {name!r} is {column.type}; document ids are strings or integers")

@@ -57,10 +57,8 @@ class ShardWriter:
 
     Attributes
     ----------
-    document_frequency
-        (N,) int64; number of documents with each word so far.
-    term_count
-        (N,) float64; tokens of each word so far.
+    document_frequency : (N,) int64; number of documents with each word so far.
+    term_count : (N,) float64; tokens of each word so far.
     """
 
     def __init__(self, directory: Path, n_words: int, limits: ShardLimits) -> None:

@@ -28,14 +28,10 @@ class WorkUnit:
 
     Attributes
     ----------
-    nonzeros
-        Upper bound, because the footer counts an empty document as one; an estimate if ``only`` is set.
-    content
-        sha256 of the shard hash, the row group number and the selection; independent of the file name.
-    only
-        Documents to keep; None for all.
-    sha256
-        Hash of the shard, verified when it is read; None if unknown.
+    nonzeros : Upper bound, because the footer counts an empty document as one; an estimate if ``only`` is set.
+    content : sha256 of the shard hash, the row group number and the selection; independent of the file name.
+    only : Documents to keep; None for all.
+    sha256 : Hash of the shard, verified when it is read; None if unknown.
     """
 
     path: str

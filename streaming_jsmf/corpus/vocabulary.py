@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import read_bytes
 
@@ -57,12 +58,9 @@ class WordCounts:
 
     Attributes
     ----------
-    words
-        Arrow array of n strings.
-    document_frequency
-        (n,) int64; number of documents with the word.
-    term_count
-        (n,) float64; tokens of the word.
+    words : Arrow array of n strings.
+    document_frequency : (n,) int64; number of documents with the word.
+    term_count : (n,) float64; tokens of the word.
     """
 
     words: Any
@@ -102,14 +100,10 @@ class Vocabulary:
 
     Attributes
     ----------
-    words
-        N distinct strings.
-    document_frequency
-        (N,) int64; number of documents with the word.
-    term_count
-        (N,) float64; tokens of the word.
-    tf_idf
-        (N,) float64; see ``WordCounts.tf_idf``.
+    words : N distinct strings.
+    document_frequency : (N,) int64; number of documents with the word.
+    term_count : (N,) float64; tokens of the word.
+    tf_idf : (N,) float64; see ``WordCounts.tf_idf``.
     """
 
     words: tuple[str, ...]
@@ -198,7 +192,7 @@ def _from_parquet(data: bytes, path: str) -> Vocabulary:
             f"the vocabulary {path} cannot be read as Parquet ({first_line(error)}); restore it"
         ) from error
     column = table.column("word") if "word" in table.column_names else None
-    if column is None or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if column is None or not is_string(column.type):
         raise InputError(f"the vocabulary {path} has no string column 'word'; it has {table.column_names}")
     if column.null_count:
         raise InputError(f"the vocabulary {path} has {column.null_count} null words; give each row a word")

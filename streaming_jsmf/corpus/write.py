@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,8 +24,8 @@ from streaming_jsmf.corpus.manifest import (
     as_number,
     dump_manifest,
 )
-from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents, documents_from_batch
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
+from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.lock import is_left
@@ -56,36 +55,15 @@ class CorpusWriter:
     leaves it behind, to be deleted manually. The same documents give the same bytes, however they are batched. Memory:
     one row group, one batch, and two arrays of length N.
 
-    Parameters
-    ----------
-    target
-        Local directory to create; must not exist.
-    words
-        The N words; row number = word id.
-    tokens_per_shard, documents_per_shard, nonzeros_per_row_group
-        See ``ShardLimits``.
-
-    Raises
-    ------
-    InputError
-        If the target exists or is a URL, or a limit is not positive.
+    ``words`` are the N words by id. Raises ``InputError`` if the target exists or is a URL.
     """
 
-    def __init__(
-        self,
-        target: AnyPath,
-        words: Sequence[str],
-        *,
-        tokens_per_shard: float = TOKENS_PER_SHARD,
-        documents_per_shard: int | None = None,
-        nonzeros_per_row_group: int = BATCH_NONZEROS,
-    ) -> None:
-        limits = ShardLimits(tokens_per_shard, documents_per_shard, nonzeros_per_row_group)
+    def __init__(self, target: AnyPath, words: Sequence[str], limits: ShardLimits | None = None) -> None:
         self._target = free_target(target)
         self._words = pa.array(words, pa.string())
         self._partial = self._target.with_name(f"{self._target.name}.partial-{secrets.token_hex(4)}")
         (self._partial / DOCUMENTS).mkdir(parents=True)
-        self._shards = ShardWriter(self._partial / DOCUMENTS, len(self._words), limits)
+        self._shards = ShardWriter(self._partial / DOCUMENTS, len(self._words), limits or ShardLimits())
 
     def __enter__(self) -> CorpusWriter:
         return self
@@ -95,10 +73,6 @@ class CorpusWriter:
     ) -> None:
         self._shards.abort()
         shutil.rmtree(self._partial, ignore_errors=True)
-
-    def write_batch(self, batch: Any, id_column: str | None = None) -> None:
-        """Write an Arrow record batch with list columns ``ids`` and ``counts``; see ``documents_from_batch``."""
-        self.write(documents_from_batch(batch, len(self._words), id_column))
 
     def write(self, documents: Documents) -> None:
         """Write checked documents; see ``ShardWriter.write``."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.shares import SharesFile, is_text
 from streaming_jsmf.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -170,7 +170,7 @@ class Grouping:
         if first is None:
             return cls(column, pa.null())
         kind = first.schema.field(column).type
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+        text = is_text(kind)
         dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         wanted = period or ("year" if dated or (text and column.lower() in TIMES[1:]) else "")
         if not wanted or pa.types.is_integer(kind):

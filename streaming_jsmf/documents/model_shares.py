@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.corpus.csr import read_block
@@ -18,10 +20,14 @@ from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile, document_table
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, Floats, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
+
+#: Nonzeros whose probabilities are computed together.
+NONZEROS = 100_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,15 @@ class ModelShares:
             table = rows.take(document_table(unit, first, ()).column(DOCUMENT_ID).to_pylist())
             yield counts, self.file.about.dense(table), table
             first += unit.rows
+
+
+def token_probabilities(
+    counts: csr_array[Any], theta: Floats, word_topic: Floats
+) -> Iterator[tuple[slice, NDArray[np.intp], Floats]]:
+    """Yield slices of the nonzeros, their documents, and p(w | theta); theta is M x K and word_topic N x K."""
+    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    for part in panels(rows.size, NONZEROS):
+        yield part, rows[part], np.einsum("nk,nk->n", theta[rows[part]], word_topic[counts.indices[part]])
 
 
 class _Rows:

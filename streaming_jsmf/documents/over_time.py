@@ -17,7 +17,7 @@ from streaming_jsmf.config import OverTimeRequest, takes
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, is_time
-from streaming_jsmf.documents.model_shares import ModelShares
+from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics
@@ -37,9 +37,6 @@ SMOOTHING = 50.0
 
 #: Weight of the logarithm of p(word | topic, period) against that of its ratio to p(word | topic).
 RELEVANCE = 0.6
-
-#: Nonzeros whose topic shares are computed together.
-NONZEROS = 100_000
 
 #: Result columns besides those of ``groups``.
 LOW, HIGH, CHANGE, CHANGE_ERROR, WORDS = "low", "high", "change", "change_error", "words"
@@ -162,11 +159,8 @@ def period_words(
 
 def _ratios(counts: csr_array[Any], theta: Floats, word_topic: Floats) -> Floats:
     """Counts divided by the probability of the word in the document, for each nonzero."""
-    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    found = np.empty(len(rows))
-    for start in range(0, len(rows), NONZEROS):
-        part = slice(start, start + NONZEROS)
-        probability = np.einsum("nk,nk->n", theta[rows[part]], word_topic[counts.indices[part]])
+    found = np.empty(counts.nnz)
+    for part, _, probability in token_probabilities(counts, theta, word_topic):
         found[part] = np.divide(
             counts.data[part], probability, out=np.zeros(len(probability)), where=probability > 0
         )

@@ -1,4 +1,4 @@
-"""Queries that stream topic shares: documents of a topic, mean shares by group, and similar documents."""
+"""Queries that stream topic shares: documents of a topic, mean shares by group, similar documents, and outliers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
-from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.documents.outliers import least_explained
+from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import DOCUMENT_ID, Least, SharesFile
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.inference.perplexity import SMOOTHING
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, Model
 
@@ -27,8 +28,11 @@ logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 
-#: Column of distances.
-DISTANCE = "distance"
+#: Columns of distances, and of how much more probable the topics make the words of a document.
+DISTANCE, GAIN = "distance", "gain"
+
+#: Documents with less than this part of the mean number of distinct words are no outliers: few words say too little.
+SHORTEST = 0.5
 
 
 def documents_of_topic(
@@ -178,3 +182,31 @@ def _find(shares: SharesFile, document: str) -> tuple[int, Floats]:
             return before + row, theta[row]
         before += len(names)
     raise InputError(f"{shares.path} has no document {document!r}; give one of its column {DOCUMENT_ID}")
+
+
+def least_explained(shares: ModelShares, corpus: Corpus, number: int) -> Any:
+    """Return the ``number`` documents with the smallest ``gains`` as an Arrow table, with their metadata."""
+    topics, columns = shares.topics, shares.file.columns
+    unigram = topics.term_count / topics.term_count.sum()
+    fewest = SHORTEST * corpus.nonzeros / max(corpus.n_documents, 1)
+    least = Least(number)
+    for counts, theta, table in shares.documents(corpus, columns):
+        gain = gains(counts, theta, topics.word_topic, unigram)
+        rows = np.flatnonzero(np.diff(counts.indptr) >= max(fewest, 1))
+        least.add(gain[rows], table.select(columns).take(pa.array(rows)).append_column(GAIN, [gain[rows]]))
+    return least.result(GAIN)
+
+
+def gains(counts: csr_array[Any], theta: Floats, word_topic: Floats, unigram: Floats) -> Floats:
+    """Mean of log(p(w | theta) / p(w)) over the tokens of each document, (M,); 0 without tokens.
+
+    ``counts`` are M x N, ``theta`` M x K, ``word_topic`` N x K, and ``unigram`` p(w), (N,).
+    """
+    sums, tokens = np.zeros(counts.shape[0]), np.zeros(counts.shape[0])
+    for part, rows, given in token_probabilities(counts, theta, word_topic):
+        words, weights = counts.indices[part], counts.data[part]
+        ratio = np.divide(given, unigram[words], out=np.ones(given.size), where=unigram[words] > 0)
+        logs = np.log((1 - SMOOTHING) * ratio + SMOOTHING)
+        sums += np.bincount(rows, weights * logs, counts.shape[0])
+        tokens += np.bincount(rows, weights, counts.shape[0])
+    return sums / np.maximum(tokens, 1e-300)

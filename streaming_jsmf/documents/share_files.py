@@ -34,6 +34,7 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     SharesFile,
+    is_text,
     not_shares,
     to_lists,
 )
@@ -137,7 +138,7 @@ def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str])
     kinds = {}
     for name in shares.columns:
         kind = schema.field(name).type
-        if _is_text(kind):
+        if is_text(kind):
             kinds[name] = pa.string()
         elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             logger.warning("%s: column %r is %s and is left out of CSV", path, name, kind)
@@ -317,11 +318,7 @@ def _dtype_of(shares: SharesFile, name: str, kind: Any) -> np.dtype[Any] | None:
         return np.dtype(np.float64) if nulls else np.dtype(kind.to_pandas_dtype())
     if pa.types.is_floating(kind):
         return np.dtype(np.float32 if kind == pa.float32() else np.float64)
-    return np.dtype(object) if _is_text(kind) or pa.types.is_temporal(kind) else None
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+    return np.dtype(object) if is_text(kind) or pa.types.is_temporal(kind) else None
 
 
 def _values(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ShareMethod
-from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.footer import is_string, open_parquet
 from streaming_jsmf.corpus.records import Place, document_ids, id_column
 from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
@@ -66,7 +66,6 @@ class About:
     totals: Totals | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self)}
 
     @classmethod
@@ -131,24 +130,18 @@ def not_shares(path: Path) -> InputError:
 class SharesFile:
     """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns.
 
-    ``read`` yields Arrow tables of some columns.
+    ``tables`` yields Arrow tables of some columns in document order, in one pass. It raises ``InputError`` for CSV,
+    which is not read again, and ``StoreError`` for damaged files.
     """
 
     path: Path
     about: About
     columns: tuple[str, ...]
-    read: Callable[[Sequence[str]], Iterator[Any]] = field(repr=False)
+    tables: Callable[[Sequence[str]], Iterator[Any]] = field(repr=False)
 
     def __fspath__(self) -> str:
         """Return the path, so that opened shares can be passed as a path."""
         return str(self.path)
-
-    def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield Arrow tables of some columns in document order. One pass.
-
-        Raises ``InputError`` for CSV, which is not read again; ``StoreError`` for damaged files.
-        """
-        return self.read(columns)
 
     def dense(self, columns: Sequence[str] = ()) -> Iterator[tuple[NDArray[np.float64], Any]]:
         """Yield the shares of some documents, (documents, K), and an Arrow table of ``columns``; see ``tables``."""
@@ -187,8 +180,12 @@ def document_table(unit: WorkUnit, first: int, columns: Sequence[str] | None = N
 
 
 def metadata_columns(schema: Any) -> list[str]:
-    """Return the metadata columns of a shard."""
     return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is one of strings or a dictionary."""
+    return is_string(kind) or bool(pa.types.is_dictionary(kind))
 
 
 def to_lists(values: NDArray[Any]) -> Any:

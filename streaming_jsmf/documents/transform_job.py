@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,9 @@ from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import MapTask, Part
+from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of, write_json
 from streaming_jsmf.storage.replace import remove_store
@@ -101,7 +102,6 @@ class TransformRequest:
 
     @property
     def n_topics(self) -> int:
-        """K."""
         return self.topics.prior.size
 
     @property
@@ -227,13 +227,10 @@ def part_name(number: int) -> str:
 
 
 def _job(context: PartContext, work: Workspace, partitions: Sequence[Partition]) -> Job:
-    checkpoints, parts, first = work.checkpoints(), [], 0
-    for partition in partitions:
-        part = DocumentPart(partition.index, first, partition.units)
-        parts.append(Part(f"{partition.index:05d}", partition.rows, part))
-        first += partition.rows
-    task = MapTask(write_part, context)
-    return Job(checkpoints, task, parts, None, "documents", "part")
+    sizes = [partition.rows for partition in partitions]
+    numbered = zip(accumulate(sizes, initial=0), partitions, strict=False)
+    parts = [DocumentPart(partition.index, first, partition.units) for first, partition in numbered]
+    return map_job(write_part, context, sizes, work.checkpoints(), "documents", parts)
 
 
 def write_part(context: PartContext, part: DocumentPart) -> Record:
@@ -247,13 +244,14 @@ def write_part(context: PartContext, part: DocumentPart) -> Record:
             metadata = _metadata(unit, first, context.schema)
             counts = read_block(unit, ids.size)
             known = over_vocabulary(counts, ids, word_topic.shape[0])
-            for start in range(0, known.shape[0], about.row_group_rows):
-                rows = slice(start, min(start + about.row_group_rows, known.shape[0]))
+            for rows in panels(known.shape[0], about.row_group_rows):
                 found = document_topics(
                     known[rows], word_topic, prior, method=about.method, threads=context.threads
                 )
                 totals += Totals(unconverged=found.unconverged)
-                file.write(_table(metadata.slice(start, rows.stop - start), found.shares, about.top))
+                file.write(
+                    _table(metadata.slice(rows.start, rows.stop - rows.start), found.shares, about.top)
+                )
             totals += _totals_of(counts, known)
             first += unit.rows
     return {"totals": asdict(totals), FILES: {name: sha256_of(context.root / name)}}

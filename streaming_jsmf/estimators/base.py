@@ -44,7 +44,7 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.topics.feasible import require_feasible
+from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.polish import polish_model
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model

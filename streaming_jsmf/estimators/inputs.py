@@ -145,7 +145,6 @@ def _corpus_at(X: Any) -> Corpus | None:
 
 
 def is_dask_array(X: object) -> bool:
-    """Return whether ``X`` is a Dask array."""
     return isinstance(X, da.Array)
 
 

@@ -134,7 +134,6 @@ def _against(chosen: Measures, other: Measures, compared: Sequence[Measure]) -> 
 
 
 def number_text(measure: Measure, value: float | None) -> str:
-    """Format a value for display."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if measure.ratio else f"{value:.3f}"

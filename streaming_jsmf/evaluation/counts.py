@@ -16,8 +16,8 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
-from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, Integers, RowSketch, SelectedCounts
-from streaming_jsmf.evaluation.word_counts import CountRequest, SketchProbes, WordSelection, count_words
+from streaming_jsmf.evaluation.inputs import Integers, RowSketch, SelectedCounts
+from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_words
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
@@ -54,9 +54,6 @@ COUNTED_PROMINENT, COUNTED_CHARACTERISTIC = 20, 10
 
 #: Arrays of a model that determine what is counted; callers that read counts must load those that the model has.
 COUNTED = ("word", "prominent_words", "characteristic_words", "anchors")
-
-#: Probes, which metrics regenerate; the seed is fixed so that changing the seed needs no new scan.
-PROBES = SketchProbes(SKETCH_PROBES, 0, SKETCH_LABEL)
 
 #: Dimensions and meaning of each array.
 _VARIABLES = {
@@ -109,7 +106,7 @@ def counts_of(
     if (stored := _complete_counts(path, model, corpus)) is not None:
         recover(target)
         return stored
-    request = CountRequest(corpus, _selection(model, corpus), PROBES, _scan_settings(model))
+    request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model))
     _create_evaluation_group(path)
     with sole_writer(target):
         # Another process may have stored them meanwhile.
@@ -169,7 +166,7 @@ def _divided(model: Model, request: CountRequest, total: PartialResult) -> Store
         total.arrays["pairs"],
         int(total.scalars["n_documents"]),
         rows,
-        RowSketch(sketch, total.arrays["row_sum"] / weight, PROBES.seed),
+        RowSketch(sketch, total.arrays["row_sum"] / weight),
         characteristic_words(rows, model.arrays["prominent_words"].shape[1]),
         {
             "path": corpus.location,
@@ -252,7 +249,7 @@ def read_counts(
         arrays.get("document_pairs", empty.reshape(0, 0)),
         int(attributes["n_documents"]),
         arrays.get("anchor_rows"),
-        RowSketch(arrays["sketch"], arrays["row_sum"], PROBES.seed) if "sketch" in arrays else None,
+        RowSketch(arrays["sketch"], arrays["row_sum"]) if "sketch" in arrays else None,
         arrays.get("characteristic_words"),
         attributes["corpus"],
         Completion(**completion) if completion and of_this_model else None,

@@ -113,7 +113,10 @@ class RowSketch:
 
 
 def sketch_probes(n_words: int, width: int = SKETCH_PROBES, seed: int = 0) -> NDArray[np.float32]:
-    """Standard normal probes G of ``RowSketch``, (n_words, width), determined by the arguments."""
+    """Standard normal probes G of ``RowSketch``, (n_words, width), determined by the arguments.
+
+    Counts use the default seed whatever that of the metrics, so that changing the latter needs no new scan.
+    """
     return gaussian_probes(n_words, width, seed, SKETCH_LABEL)
 
 

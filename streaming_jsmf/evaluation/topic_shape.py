@@ -73,8 +73,8 @@ def specificity(word_topic: Floats, word_probability: Floats) -> float:
     return float(np.maximum(divergence, 0.0).mean())
 
 
-def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> float:
-    """Mean number of the first ``count`` words of a topic, of ids (K, n), that no other topic lists (both papers).
+def dissimilarity(top_words: Integers) -> float:
+    """Mean number of the first 20 words of a topic, of ids (K, n), that no other topic lists (both papers).
 
     Examples
     --------
@@ -83,7 +83,7 @@ def dissimilarity(top_words: Integers, count: int = DISSIMILARITY_WORDS) -> floa
     >>> print(f"{dissimilarity(np.array([[1, 2], [2, 3], [4, 5]])):.4f}")
     1.3333
     """
-    words = top_words[:, :count]
+    words = top_words[:, :DISSIMILARITY_WORDS]
     _, inverse, times = np.unique(words, return_inverse=True, return_counts=True)
     return float((times[inverse].reshape(words.shape) == 1).sum(axis=1).mean())
 

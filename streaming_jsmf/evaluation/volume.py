@@ -13,6 +13,7 @@ import numpy as np
 from streaming_jsmf.evaluation.factorization import cooccurrence_rows
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, Integers, TopicArrays
 from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.probes import keyed_generator
 
 #: Number of random hulls.
@@ -121,8 +122,8 @@ def _random_gram(n_words: int, rows: int, seed: int, hull: int) -> Floats:
     """Inner products of uniform points of the simplex, (rows, rows); the generator is keyed by seed and hull."""
     generator = keyed_generator(seed, f"random hull:{hull}")
     inner, sums = np.zeros((rows, rows)), np.zeros(rows)
-    for start in range(0, n_words, COLUMNS):
-        block = generator.standard_exponential((rows, min(COLUMNS, n_words - start)), dtype=np.float32)
+    for columns in panels(n_words, COLUMNS):
+        block = generator.standard_exponential((rows, columns.stop - columns.start), dtype=np.float32)
         inner += block @ block.T
         sums += block.sum(axis=1, dtype=np.float64)
     return inner / np.outer(sums, sums)

@@ -31,14 +31,11 @@ class Anchors:
 
     Attributes
     ----------
-    words
-        S, (K,), word ids in the order of selection; the first word of a tandem anchor.
-    pivots
-        (K,), diagonal of R in the pivoted QR of the (shrunken) rows; decreasing, except for given anchors.
-    groups
-        K tuples of word ids: one word each, or all words of a tandem anchor.
-    cliques, clique_weights
-        Word ids (C, K) and weights (C,) of the cliques found by SoftClique, the lightest first; C = 0 for pivoting.
+    words : S, (K,), word ids in the order of selection; the first word of a tandem anchor.
+    pivots : (K,), diagonal of R in the pivoted QR of the (shrunken) rows; decreasing, except for given anchors.
+    groups : K tuples of word ids: one word each, or all words of a tandem anchor.
+    cliques, clique_weights : Word ids (C, K) and weights (C,) of the cliques found by SoftClique, the lightest first; C
+        = 0 for pivoting.
     """
 
     words: Integers
@@ -144,11 +141,10 @@ def pivoted_anchors(
 
     Parameters
     ----------
-    rows, ids
-        X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis (overwritten), and their word
-        ids, ascending.
-    given, mass
-        Anchors that come first, in this order, from ``ids``; d of the rows, (n,), for tandem anchors (``group_means``).
+    rows, ids : X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis (overwritten), and
+        their word ids, ascending.
+    given, mass : Anchors that come first, in this order, from ``ids``; d of the rows, (n,), for tandem anchors
+        (``group_means``).
     """
     if ids.size < n_topics:
         raise DegenerateAnchorsError(

@@ -73,16 +73,12 @@ def document_topics(
 
     Parameters
     ----------
-    counts
-        Documents x N, non-negative; not necessarily integers.
-    word_topic, prior
-        p(word | topic), N x K, and alpha, (K,), positive.
-    method
-        ``cvb0``: CVB0, as in polish. ``map``: the most probable shares.
-    tolerance, max_iterations
-        Stop at this value of ``DocumentTopics.remaining``, or after this many steps (see ``unconverged``).
-    threads
-        Blocks of documents processed in parallel; None: one per core.
+    counts : Documents x N, non-negative; not necessarily integers.
+    word_topic, prior : p(word | topic), N x K, and alpha, (K,), positive.
+    method : ``cvb0``: CVB0, as in polish. ``map``: the most probable shares.
+    tolerance, max_iterations : Stop at this value of ``DocumentTopics.remaining``, or after this many steps (see
+        ``unconverged``).
+    threads : Blocks of documents processed in parallel; None: one per core.
     """
     topics, alpha = np.ascontiguousarray(word_topic, np.float64), np.array(prior, np.float64)
     require_matching(counts, topics, alpha)

@@ -43,16 +43,12 @@ class AnchorRules:
 
     Attributes
     ----------
-    method
-        ``pivoted-qr`` or ``soft-clique``.
-    min_document_frequency, min_row_sum
-        Minimum number of documents, and minimum d / u; both 0 in the papers, which still require d > 0.
-    shrinkage
-        In documents, see ``shrunken_rows``; 0 in the papers.
-    given
-        Word ids of anchors that come first, several for a tandem anchor; only for ``pivoted-qr``.
-    cliques, clique
-        For ``soft-clique``: number of searches, and rank of the clique to use; 1 is the lightest.
+    method : ``pivoted-qr`` or ``soft-clique``.
+    min_document_frequency, min_row_sum : Minimum number of documents, and minimum d / u; both 0 in the papers, which
+        still require d > 0.
+    shrinkage : In documents, see ``shrunken_rows``; 0 in the papers.
+    given : Word ids of anchors that come first, several for a tandem anchor; only for ``pivoted-qr``.
+    cliques, clique : For ``soft-clique``: number of searches, and rank of the clique to use; 1 is the lightest.
     """
 
     method: AnchorMethod = "pivoted-qr"
@@ -74,17 +70,13 @@ class AnchorWordTopics:
 
     Attributes
     ----------
-    word_topic, topic_given_word
-        B, N x K, p(word | topic), columns sum to 1; and p(topic | word), rows sum to 1, or 0 where d <= 0.
-    topic_topic
-        A, K x K, joint topic probabilities, non-negative. The sum is 1 for refined correlations. For ``diagonal`` ones
-        it is near 1 only if the anchors represent all words; a sum above 1.1 is a warning sign.
-    rectified_row_sum, words_without_mass
-        d = Y(Y'e), (N,), and the number of words with d <= 0, which get no topic.
-    largest_gap
-        Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
-    correlation_gap
-        Gap of the refined A, see ``RefinedCorrelations``; otherwise 0.
+    word_topic, topic_given_word : B, N x K, p(word | topic), columns sum to 1; and p(topic | word), rows sum to 1, or 0
+        where d <= 0.
+    topic_topic : A, K x K, joint topic probabilities, non-negative. The sum is 1 for refined correlations. For
+        ``diagonal`` ones it is near 1 only if the anchors represent all words; a sum above 1.1 is a warning sign.
+    rectified_row_sum, words_without_mass : d = Y(Y'e), (N,), and the number of words with d <= 0, which get no topic.
+    largest_gap : Largest duality gap of the simplex problems, relative to the squared norm of the word's row.
+    correlation_gap : Gap of the refined A, see ``RefinedCorrelations``; otherwise 0.
     """
 
     anchors: Anchors
@@ -121,14 +113,11 @@ def low_rank_anchor_words(
 
     Parameters
     ----------
-    rectified
-        Y, N x K.
-    row_sum, document_frequency
-        (N,), u = C e before rectification, and the number of documents that contain each word.
-    simplex, threads
-        Method and threads of ``simplex_least_squares``; the result does not depend on ``threads``.
-    correlations
-        ``diagonal``: from the rows of the anchors. ``refined``: see ``refined_correlations``.
+    rectified : Y, N x K.
+    row_sum, document_frequency : (N,), u = C e before rectification, and the number of documents that contain each
+        word.
+    simplex, threads : Method and threads of ``simplex_least_squares``; the result does not depend on ``threads``.
+    correlations : ``diagonal``: from the rows of the anchors. ``refined``: see ``refined_correlations``.
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)

@@ -33,7 +33,6 @@ _COUNTS = "counts.npz"
 
 
 def task_directory(root: Path, step: str, index: int) -> Path:
-    """Directory with the files of a task."""
     return root / step / f"{index:05d}"
 
 
@@ -94,7 +93,6 @@ def shards_record(root: Path, step: str, index: int, shards: Sequence[ShardEntry
 
 
 def shards_of(record: Record) -> list[ShardEntry]:
-    """Return the shards in the record of a task."""
     return [ShardEntry.model_validate(shard) for shard in record["shards"]]
 
 

@@ -60,27 +60,12 @@ def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
 
 
 def fetch_files(files: Sequence[RemoteFile], directory: Path, *, page: str, progress: bool) -> dict[str, str]:
-    """Verify the files of a data set that exist in a directory, and download the others.
+    """Verify the files of a data set that exist in a directory, and download the others; return their SHA-256 by name.
 
-    Existing files are never changed. One pass over each file, to hash it. Memory: a few MB.
-
-    Parameters
-    ----------
-    directory
-        Local; created if missing.
-    page
-        Web page where a user finds the files, for messages.
-
-    Returns
-    -------
-    dict
-        Computed SHA-256 by name, in the order of ``files``.
-
-    Raises
-    ------
-    InputError
-        If a path leaves the directory (``file_inside``), a hash differs, a file without a URL is missing,
-        or a file cannot be downloaded or written. A failed download leaves no file under its name.
+    Existing files are never changed. One pass over each file, to hash it. Memory: a few MB. ``page`` is where a user
+    finds the files, for messages. Raises ``InputError`` if a path leaves the directory (``file_inside``), a hash
+    differs, a file without a URL is missing, or a file cannot be downloaded or written. A failed download leaves no
+    file under its name.
     """
     directory = Path(directory).absolute()
     paths = {file.name: file_inside(directory, file.name) for file in files}

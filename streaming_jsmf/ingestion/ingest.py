@@ -171,10 +171,11 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     if n_unused:
         step, shards = RENUMBER, renumber_shards(ingest, executor, pieces, used)
         totals = totals.take(used)
+    phrases = ingest.source.tokenizer.phrases  # found or given
     settings = {
         **(origin.settings or {}),
         **curation_fields(ingest),
-        **_phrases_of(ingest.source),
+        **({PHRASES: "\n".join(phrases)} if phrases else {}),
         **_totals_read(pieces),
         "duplicate_documents": n_duplicates,
     }
@@ -230,12 +231,6 @@ def _totals_read(pieces: Sequence[Piece]) -> dict[str, Json]:
         "nonzeros_read": sum(piece.nonzeros for piece in pieces),
         "tokens_read": as_number(sum(piece.tokens for piece in pieces)),
     }
-
-
-def _phrases_of(source: Any) -> dict[str, Json]:
-    """Phrases of the source, found or given, as stored in the manifest: one per line."""
-    phrases = source.tokenizer.phrases
-    return {PHRASES: "\n".join(phrases)} if phrases else {}
 
 
 def _write_quarantine(folder: IngestFolder) -> None:

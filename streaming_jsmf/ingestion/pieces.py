@@ -219,7 +219,6 @@ def _own_file(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path) -> StoreError:
-    """Return the error for a damaged file of an unfinished ingest."""
     root = next(
         parent for parent in (path, *path.parents) if parent.suffix == ".partial" or parent == parent.parent
     )

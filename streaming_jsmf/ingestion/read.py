@@ -216,5 +216,4 @@ def _save_bad(bad: BadRecords, ingest: Ingest, unit: Unit, path: Path) -> int:
 
 
 def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write bad records with the columns of ``quarantine.parquet``."""
     pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path)

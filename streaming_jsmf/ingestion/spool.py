@@ -116,7 +116,6 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _tables(source: Any) -> Iterator[pa.Table]:
-    """Yield the source as Arrow tables."""
     if hasattr(source, "__arrow_c_stream__"):
         try:
             yield from _arrow_tables(source)

@@ -107,26 +107,17 @@ class Ingest:
 
     Attributes
     ----------
-    source
-        Source of units and documents (``readers.base.Source`` or ``readers.triples.TriplesSource``).
-    tokens_per_shard
-        A shard ends with the document that reaches this number of tokens.
-    on_bad_record
-        "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
-    vocabulary
-        Exactly the words to keep, in this order; None lets the curation choose.
-    units
-        All units of the source.
-    words
-        The vocabulary of the source, None if it is not fixed; ``n_words`` is their number.
-    buckets
-        Number of buckets of a shuffled source, else 0.
-    known_kinds
-        Kinds (``readers.values.KINDS``) of the metadata columns of the corpus of the vocabulary, "" for strings.
-    kinds
-        Kinds that metadata columns of strings get in the shards, known after the first pass.
-    partial
-        Metadata columns that some batches lack, in order of appearance, known after the first pass.
+    source : Source of units and documents (``readers.base.Source`` or ``readers.triples.TriplesSource``).
+    tokens_per_shard : A shard ends with the document that reaches this number of tokens.
+    on_bad_record : "fail" stops at the first bad record, "quarantine" writes bad records to ``quarantine.parquet``.
+    vocabulary : Exactly the words to keep, in this order; None lets the curation choose.
+    units : All units of the source.
+    words : The vocabulary of the source, None if it is not fixed; ``n_words`` is their number.
+    buckets : Number of buckets of a shuffled source, else 0.
+    known_kinds : Kinds (``readers.values.KINDS``) of the metadata columns of the corpus of the vocabulary, "" for
+        strings.
+    kinds : Kinds that metadata columns of strings get in the shards, known after the first pass.
+    partial : Metadata columns that some batches lack, in order of appearance, known after the first pass.
     """
 
     source: Any
@@ -149,7 +140,6 @@ class Ingest:
         return bool(self.source.rereads)
 
     def stem(self, piece: Piece) -> Path:
-        """File name stem of a piece."""
         return self.folder.stem(piece.group.index, piece.number)
 
     def run(

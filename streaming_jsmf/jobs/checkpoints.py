@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
@@ -111,6 +112,17 @@ def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult
     return PartialResult(arrays, add_scalars(folded, partial))
 
 
+def added_in_place(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+    """As ``added``, in float64 and the memory of ``folded``, for arrays that are large."""
+    if folded is None:
+        arrays = {name: values.astype(np.float64, copy=False) for name, values in partial.arrays.items()}
+        return PartialResult(arrays, partial.scalars)
+    for name, values in partial.arrays.items():
+        total = folded.arrays[name]
+        total += values
+    return PartialResult(folded.arrays, add_scalars(folded, partial))
+
+
 def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, float]:
     """Return the sums of the scalars of two results."""
     return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
@@ -150,18 +162,13 @@ class Checkpoints:
 
     Parameters
     ----------
-    store
-        Root of the store, which has the groups ``partials`` and ``records``.
-    hint
-        Advice appended to messages about damage.
-    keep
-        Keep the results of parts after folding. Each takes the space of a factor, but allows removing the part later.
-    axes
-        Axis names by array, where they differ from ``AXES``.
-    protected
-        Key of a fold that is never removed, because the previous state of the store depends on it.
-    held
-        Keeps the fold that was committed or verified last, which is handed out once instead of being read again.
+    store : Root of the store, which has the groups ``partials`` and ``records``.
+    hint : Advice appended to messages about damage.
+    keep : Keep the results of parts after folding. Each takes the space of a factor, but allows removing the part
+        later.
+    axes : Axis names by array, where they differ from ``AXES``.
+    protected : Key of a fold that is never removed, because the previous state of the store depends on it.
+    held : Keeps the fold that was committed or verified last, which is handed out once instead of being read again.
     """
 
     store: StorePath

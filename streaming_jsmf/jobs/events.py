@@ -26,7 +26,6 @@ class Cost:
     peak_memory: int
 
     def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
         return asdict(self)
 
     @classmethod

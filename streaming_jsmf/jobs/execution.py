@@ -110,14 +110,9 @@ class Execution(ExecutionOptions):
         """Yield an executor; its pools and clusters are shut down when the block ends.
 
         ``on_bad_input`` is called after an ``InputError`` in the block, once no task is running: corrected input is
-        different input, so partial results are useless and are removed.
-
-        Raises
-        ------
-        InputError
-            If a running scheduler cannot be used (see ``running_scheduler``) or cannot write a performance report.
-        StoreError
-            If worker processes or the cluster are lost; committed parts are kept.
+        different input, so partial results are useless and are removed. Raises ``InputError`` if a running scheduler
+        cannot be used (see ``running_scheduler``) or cannot write a performance report, and ``StoreError`` if worker
+        processes or the cluster are lost; committed parts are kept.
         """
         ready = False
         try:

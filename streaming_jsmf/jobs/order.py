@@ -62,14 +62,10 @@ class FoldOrder:
 
     Parameters
     ----------
-    keys
-        Keys of the parts in order, all different.
-    salt
-        Changes the keys of all folds.
-    sections
-        Number of parts in each section; empty: one section.
-    fan_in
-        See ``FAN_IN``; None: fold all parts sequentially, ignoring sections.
+    keys : Keys of the parts in order, all different.
+    salt : Changes the keys of all folds.
+    sections : Number of parts in each section; empty: one section.
+    fan_in : See ``FAN_IN``; None: fold all parts sequentially, ignoring sections.
 
     Examples
     --------

@@ -90,7 +90,6 @@ class Lines:
         self.meter = Meter(clock)
 
     def __call__(self, event: Event) -> None:
-        """Log ``event``."""
         self.meter.see(event)
         match event:
             case PartitionCommitted():
@@ -121,7 +120,6 @@ class Bars:
         self._closed = threading.Event()
 
     def __call__(self, event: Event) -> None:
-        """Draw ``event``."""
         self.meter.see(event)
         match event:
             case StageStarted():

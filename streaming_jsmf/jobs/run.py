@@ -108,7 +108,6 @@ def map_job(
     sizes: Sequence[int],
     checkpoints: Checkpoints,
     unit: str = "bytes",
-    part: str = "part",
     items: Sequence[Any] | None = None,
 ) -> Job:
     """Return a job that runs ``task(context, item)`` for each of ``items``, by default the numbers; see ``MapTask``.
@@ -120,7 +119,7 @@ def map_job(
         Part(f"{number:05d}", size, source)
         for number, (size, source) in enumerate(zip(sizes, sources, strict=True))
     ]
-    return Job(checkpoints, MapTask(task, context), parts, None, unit, part)
+    return Job(checkpoints, MapTask(task, context), parts, None, unit, "part")
 
 
 def run_job(job: Job, executor: Executor) -> None:

@@ -157,19 +157,10 @@ class Workspace:
     ) -> Iterator[Commit | None]:
         """Lock the target and start the work with ``arrays``; on exit, remove a workspace without committed tasks.
 
-        Yields
-        ------
-        Commit
-            Renames a file or directory to the target and removes the workspace. None if a run with the same arguments
-            was killed after its commit and the target is intact, which one pass over its files verifies.
-
-        Raises
-        ------
-        InputError
-            If the target exists (without ``replace``), another process is writing it, or the path of the workspace is
-            taken.
-        SettingsMismatchError, StoreError
-            As ``require_same``.
+        Yields what renames a file or directory to the target and removes the workspace; None if a run with the same
+        arguments was killed after its commit and the target is intact, which one pass over its files verifies. Raises
+        the errors of ``require_same``, and ``InputError`` if the target exists (without ``replace``) or another process
+        is writing it.
         """
         with sole_writer(self.target) as committed:
             exists, (request, _, contents) = os.path.lexists(self.target), committed.partition(" ")

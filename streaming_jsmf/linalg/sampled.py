@@ -167,7 +167,6 @@ class CorrectedPairs:
     inside: Floats
 
     def leading(self, count: int) -> CorrectedPairs:
-        """The first ``count`` pairs."""
         return CorrectedPairs(
             self.pairs.leading(count), self.residuals[:count], self.outside[:, :count], self.inside
         )

@@ -58,12 +58,10 @@ def simplex_least_squares(
 
     Parameters
     ----------
-    method
-        "active-set" (also "auto"), exact to rounding, or "exponentiated-gradient".
-    tolerance
-        For exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000 iterations.
-    threads
-        Blocks solved in parallel; None: one per processor. The result does not depend on it.
+    method : "active-set" (also "auto"), exact to rounding, or "exponentiated-gradient".
+    tolerance : For exponentiated gradient: a row is finished at gap_i <= tolerance * ||x_i||^2, or after 2,000
+        iterations.
+    threads : Blocks solved in parallel; None: one per processor. The result does not depend on it.
     """
     rows, corners = _checked(X, vertices)
     if method not in get_args(SimplexMethod):

@@ -53,16 +53,11 @@ class Changes:
 
     Attributes
     ----------
-    remove
-        Paths of corpora, names or hashes of shards.
-    add
-        Paths or URLs of corpora with the same words.
-    merge
-        Paths of moments stores.
-    third_moment
-        With another change: add the third moment of the resulting store, if it has none.
-    rebase
-        Recompute the basis of a store with a sample from all its documents.
+    remove : Paths of corpora, names or hashes of shards.
+    add : Paths or URLs of corpora with the same words.
+    merge : Paths of moments stores.
+    third_moment : With another change: add the third moment of the resulting store, if it has none.
+    rebase : Recompute the basis of a store with a sample from all its documents.
     """
 
     remove: Sequence[str] = ()
@@ -138,23 +133,17 @@ def opened(corpus: str | Path | Corpus) -> Corpus:
 def change_corpora(
     store: Moments, execution: Execution, executor: Executor, *, changes: Changes, mark: str
 ) -> Moments:
-    """Remove corpora and shards, then add corpora, atomically. The caller holds the lock of the store.
+    """Remove corpora and shards, then add corpora, atomically.
 
     Removals need a store that keeps its partitions; added corpora have the words of the store. Scan 1 reads only the
     new corpora; after a removal the kept results of the remaining parts are folded again. Scan 2 reads all corpora,
     since the basis has changed. The result has the bits of a store scanned from the same documents at once. A store
     with a sample keeps its basis when documents are added, and every scan reads only the new corpora, unless
-    ``rebase`` recomputes the basis from all documents. ``mark`` is written to the manifest and identifies the change
-    after an interruption.
+    ``rebase`` recomputes the basis from all documents.
 
-    Raises
-    ------
-    InputError
-        If the store does not keep its partitions, a name is unknown, a shard shares a partition with one that stays,
-        the words differ (merge separate stores instead), a shard is already in the store, or a corpus is bad. The
-        store is then unchanged.
-    StoreError
-        If the store or one of its corpora is damaged.
+    Raises ``InputError`` if the store does not keep its partitions, a name is unknown, a shard shares a partition with
+    one that stays, the words differ (merge separate stores instead), a shard is already in the store, or a corpus is
+    bad, and leaves the store unchanged; ``StoreError`` if the store or one of its corpora is damaged.
     """
     names, corpora = changes.remove, [open_corpus(path) for path in changes.add]
     if names and not store.manifest.keep_partitions:
@@ -197,10 +186,8 @@ def change_corpora(
 def add_third_moment(store: Moments, execution: Execution, executor: Executor, *, mark: str) -> Moments:
     """Add the third moment to a complete store, in one pass over all its corpora, or none if it exists.
 
-    The caller holds the lock of the store. The result has the bits of a store that was scanned with it. ``mark`` is
-    written to the manifest and identifies the step after an interruption. Raises ``InputError`` if a corpus has moved
-    or the memory budget is too small (the store is then unchanged), and ``StoreError`` if the store or one of its
-    corpora is damaged.
+    The result has the bits of a store that was scanned with it. Raises ``InputError`` if a corpus has moved or the
+    memory budget is too small (the store is then unchanged), and ``StoreError`` if the store or a corpus is damaged.
     """
     after = with_third_moment(store.manifest).changed(change=mark)
     require_scan_memory(after, store.path, execution)

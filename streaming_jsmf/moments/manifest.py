@@ -222,7 +222,6 @@ def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
 
 
 def with_third_moment(manifest: Manifest) -> Manifest:
-    """The manifest with the third moment enabled."""
     fields = replace(manifest.scan_settings, third_moment=True).fields()
     return manifest.changed(
         settings=fields,

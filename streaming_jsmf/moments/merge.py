@@ -43,11 +43,9 @@ def merge_stores(
 ) -> Moments:
     """Merge the complete store at ``other`` into ``store``, after its own parts. Rows are matched by word.
 
-    The caller holds the lock of ``store``. Scan 1 reads no corpus. If both stores keep their partitions and have the
-    same words, the parts are folded in order, and the result has the bits of a single store; otherwise the second
-    store's factor is merged as one part, and the result keeps no partitions. A word missing in a store is a row of
-    zeros. Scan 2 reads all corpora. ``mark`` is written to the manifest and identifies the change after an
-    interruption.
+    Scan 1 reads no corpus. If both stores keep their partitions and have the same words, the parts are folded in order,
+    and the result has the bits of a single store; otherwise the second store's factor is merged as one part, and the
+    result keeps no partitions. A word missing in a store is a row of zeros. Scan 2 reads all corpora.
 
     Raises ``SettingsMismatchError`` if the settings differ; ``InputError`` if a shard is in both stores, a corpus has
     moved, sketches have different words, or the words differ and the store is at a URL; ``StoreError`` if a store is

@@ -167,17 +167,12 @@ def load_partition(
     ``chosen`` is a (documents,) mask of the rows that the block holds (None: all); the sums cover all documents.
     Raises ``InputError`` or ``StoreError`` as ``read_block`` does.
 
-    Returns
-    -------
-    csr_array
-        Scaled counts sqrt(w / (n (n - 1))) h, documents x words, float32.
-    PartialResult
-        Additive, before the division by ``total_weight``. Documents with fewer than two tokens are counted only in
-        ``n_dropped``. Arrays over words: ``row_sum`` is the sum of w h / n, equal to C e and to the first moment M1;
-        ``diagonal`` of w h / (n (n - 1)), the diagonal correction of Eq. 1, where for a count below 1 h is replaced
-        by its square, so that the diagonal of C stays nonnegative (``linalg.csr.pair_totals``); ``term_count`` are
-        tokens, and ``document_frequency`` documents. Scalars: ``n_documents`` kept and ``n_dropped``, ``n_tokens``
-        kept, ``total_weight`` the sum of w.
+    Returns the scaled counts sqrt(w / (n (n - 1))) h, documents x words, float32, and the sums before the division by
+    ``total_weight``. Documents with fewer than two tokens are counted only in ``n_dropped``. Arrays over words:
+    ``row_sum`` is the sum of w h / n, equal to C e and to the first moment M1; ``diagonal`` of w h / (n (n - 1)), the
+    diagonal correction of Eq. 1, where for a count below 1 h is replaced by its square, so that the diagonal of C stays
+    nonnegative (``linalg.csr.pair_totals``); ``term_count`` are tokens, and ``document_frequency`` documents. Scalars:
+    ``n_documents`` kept and ``n_dropped``, ``n_tokens`` kept, ``total_weight`` the sum of w.
     """
     buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
     sums, first = _Sums(n_words), 0

@@ -117,10 +117,7 @@ class Moments(Store):
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
         """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many as exist. No scan.
 
-        Raises
-        ------
-        TooFewFactorsError
-            If the scan was made for fewer topics, or C has fewer than ``n_topics`` positive eigenvalues.
+        Raises ``TooFewFactorsError`` if the scan was made for fewer topics, or C has fewer positive eigenvalues.
         """
         widest = self.settings.max_topics
         if n_topics > widest:
@@ -141,10 +138,7 @@ class Moments(Store):
     def cooccurrence(self) -> NDArray[np.float64]:
         """C of Eq. 1, N x N, symmetric and nonnegative, from a scan with ``exact``. 8 N^2 bytes, read on each call.
 
-        Raises
-        ------
-        InputError
-            If the scan did not count C, or these are the moments of some partitions.
+        Raises ``InputError`` if the scan did not count C, or these are the moments of some partitions.
         """
         if not self.settings.exact:
             raise InputError(
@@ -156,11 +150,8 @@ class Moments(Store):
     def tensor_moments(self) -> TensorMoments:
         """The three moments of LDA in the basis, read on each call. No scan.
 
-        Raises
-        ------
-        InputError
-            If the store lacks the third moment, no document has three tokens, or these are the moments of some
-            partitions.
+        Raises ``InputError`` if the store lacks the third moment, no document has three tokens, or these are the
+        moments of some partitions.
         """
         if not self.settings.third_moment:
             raise InputError(

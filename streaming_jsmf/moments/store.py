@@ -90,18 +90,12 @@ class Stage(ABC):
 
     Attributes
     ----------
-    variables
-        Its final arrays.
-    inputs
-        Final arrays of earlier stages that its own depend on; if they change, its results are stale.
-    reads
-        Further arrays that it reads and that are worth keeping in memory during a scan.
-    part_axes
-        Axes of part arrays that are not (word, rank).
-    keeps_parts
-        Whether a store that keeps its partitions keeps the parts of this stage.
-    of_base
-        Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
+    variables : Its final arrays.
+    inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
+    reads : Further arrays that it reads and that are worth keeping in memory during a scan.
+    part_axes : Axes of part arrays that are not (word, rank).
+    keeps_parts : Whether a store that keeps its partitions keeps the parts of this stage.
+    of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
         added.
     """
 
@@ -171,7 +165,6 @@ class Store(ABC):
 
     @property
     def n_words(self) -> int:
-        """Number of words, N."""
         return self.manifest.n_words
 
     @property
@@ -229,7 +222,6 @@ class Store(ABC):
         return all(self.has_outcome(stage.name) for stage in self.stages)
 
     def scalars(self, stage: str) -> Mapping[str, float]:
-        """Scalars of a finished stage."""
         record = self.outcome(stage)
         assert record is not None, "stages run in order"
         scalars: Mapping[str, float] = record["scalars"]

@@ -25,6 +25,7 @@ def alternating_projection(
     pairs: Eigenpairs,
     n_topics: int,
     *,
+    dykstra: bool = False,
     max_iterations: int = 150,
     tolerance: float = 1e-5,
     overwrite: bool = False,
@@ -38,21 +39,35 @@ def alternating_projection(
     ``on_iteration`` receives the number and the relative change of each iteration. The bits do not depend on
     ``threads``. Returns C*, non-negative, as ``matrix`` and its nearest Y Y' as ``rectified``. Raises ``ValueError`` if
     there are fewer than K eigenpairs.
+
+    With ``dykstra`` each projection first restores what it last removed. For convex sets this finds the nearest common
+    point instead of any one. Matrices of rank K are not convex, so nothing is guaranteed. Iterations are slower,
+    because the restored spectrum has no gap, and two N x N matrices are in memory.
     """
-    require_pairs(pairs, n_topics, "alternating projections")
+    require_pairs(pairs, n_topics, "Dykstra's projections" if dykstra else "alternating projections")
+    # For Dykstra, the positive part is C_t, the negative part is what the non-negative projection removed.
     c = matrix if overwrite else matrix.copy()
+    # C_t plus what the rank-K projection removed.
+    restored = c.copy() if dykstra else None
     n, change, number, shift = c.shape[0], np.inf, 0, 0.0
-    y = positive_half(pairs, n_topics)
     with panel_threads(threads):
         for number in range(1, max_iterations + 1):
-            shift = _normalising_shift(y)
-            change = _replace(c, y, shift)
-            pairs = leading_pairs(c, pairs.vectors, n_topics)
             y = positive_half(pairs, n_topics)
+            shift = _normalising_shift(y)
+            if restored is None:
+                change = _replace(c, y, shift)
+                pairs = leading_pairs(c, pairs.vectors, n_topics)
+            else:
+                change = _replace_both(c, restored, y, shift)
+                pairs = symmetric_eigenpairs(restored, n_topics)
             if on_iteration is not None:
                 on_iteration(number, change)
             if change < tolerance:
                 break
+    if dykstra:
+        np.maximum(c, 0.0, out=c)
+        pairs = symmetric_eigenpairs(c, n_topics)
+    y = positive_half(pairs, n_topics)
     return Rectification(
         y, number, change, change < tolerance, uniform_mass=shift * n**2, checked_words=n, matrix=c
     )
@@ -76,46 +91,6 @@ def _replace(c: Floats, y: Floats, shift: float) -> float:
         return lengths
 
     return _relative_change(panel, c.shape[0])
-
-
-def dykstra_projection(
-    matrix: Floats,
-    pairs: Eigenpairs,
-    n_topics: int,
-    *,
-    max_iterations: int = 150,
-    tolerance: float = 1e-5,
-    overwrite: bool = False,
-    threads: int = 1,
-    on_iteration: OnIteration | None = None,
-) -> Rectification:
-    """``alternating_projection`` with Dykstra's corrections: each projection first restores what it last removed.
-
-    For convex sets this finds the nearest common point instead of any one. Matrices of rank K are not convex, so
-    nothing is guaranteed. Iterations are slower, because the restored spectrum has no gap, and two N x N matrices are
-    in memory. Parameters, result and errors are those of ``alternating_projection``.
-    """
-    require_pairs(pairs, n_topics, "Dykstra's projections")
-    # The positive part is C_t, the negative part is what the non-negative projection removed.
-    signed = matrix if overwrite else matrix.copy()
-    # C_t plus what the rank-K projection removed.
-    restored = signed.copy()
-    n, change, number, shift = signed.shape[0], np.inf, 0, 0.0
-    with panel_threads(threads):
-        for number in range(1, max_iterations + 1):
-            y = positive_half(pairs, n_topics)
-            shift = _normalising_shift(y)
-            change = _replace_both(signed, restored, y, shift)
-            pairs = symmetric_eigenpairs(restored, n_topics)
-            if on_iteration is not None:
-                on_iteration(number, change)
-            if change < tolerance:
-                break
-    c = np.maximum(signed, 0.0, out=signed)
-    y = positive_half(symmetric_eigenpairs(c, n_topics), n_topics)
-    return Rectification(
-        y, number, change, change < tolerance, uniform_mass=shift * n**2, checked_words=n, matrix=c
-    )
 
 
 def _replace_both(signed: Floats, restored: Floats, y: Floats, shift: float) -> float:

@@ -60,19 +60,14 @@ class ENNOptions:
 
     Attributes
     ----------
-    max_iterations, tolerance
-        Stopping rule, see ``Rectification.change``.
-    checked_words
-        |I|, number of rows of largest norm, selected again in each step. None: 10 K + 1000, as in the paper, or more
-        where N is so small that N |I| stays below 15 M.
-    left_out
-        Extend I in each step until ``Rectification.left_out`` is at most this; None: do not extend.
-    acceleration
-        ``momentum``, or ``none`` for the paper's steps.
-    block_dtype
-        Type of the blocks of Y Y_I' and of all tall arrays but Y. float32 has the same error and is 1.5 x faster.
-    threads
-        Blocks computed in parallel.
+    max_iterations, tolerance : Stopping rule, see ``Rectification.change``.
+    checked_words : |I|, number of rows of largest norm, selected again in each step. None: 10 K + 1000, as in the
+        paper, or more where N is so small that N |I| stays below 15 M.
+    left_out : Extend I in each step until ``Rectification.left_out`` is at most this; None: do not extend.
+    acceleration : ``momentum``, or ``none`` for the paper's steps.
+    block_dtype : Type of the blocks of Y Y_I' and of all tall arrays but Y. float32 has the same error and is 1.5 x
+        faster.
+    threads : Blocks computed in parallel.
     """
 
     max_iterations: int = 150

@@ -68,7 +68,7 @@ def eigen_operator(pairs: Eigenpairs) -> SymmetricOperator:
 
 @dataclass(frozen=True)
 class PALMOptions:
-    """Options of PALM; ``penalty`` is s.
+    """Options of PALM.
 
     Iterations stop once the relative change of Y Y' is below ``tolerance``, or after ``max_iterations`` steps on both X
     and Y. With ``inertial``, each step is extrapolated from the last two points, unless that raises J.
@@ -77,7 +77,6 @@ class PALMOptions:
     inertial: bool = False
     max_iterations: int = 150
     tolerance: float = 1e-5
-    penalty: float = PENALTY
 
 
 @dataclass(frozen=True)
@@ -116,9 +115,9 @@ def palm(
     before = point
     for number in range(1, options.max_iterations + 1):
         inertia = (age - 1) / (age + 2) if options.inertial else 0.0
-        new = _step(operator, point, before, inertia, options.penalty)
+        new = _step(operator, point, before, inertia)
         if inertia > 0 and new.objective > point.objective:
-            new, age = _step(operator, point, before, 0.0, options.penalty), 0
+            new, age = _step(operator, point, before, 0.0), 0
         change = change_of_grams(new.y.T @ new.y, point.y.T @ point.y, new.y.T @ point.y)
         # The first point is not feasible, so do not extrapolate from it.
         before, point, age = (point if number > 1 else new), new, age + 1
@@ -131,23 +130,19 @@ def palm(
     )
 
 
-def _step(
-    operator: SymmetricOperator, point: _Point, before: _Point, inertia: float, penalty: float
-) -> _Point:
-    x = _proximal(point.x, before.x, point.y, point.product, inertia, penalty)
+def _step(operator: SymmetricOperator, point: _Point, before: _Point, inertia: float) -> _Point:
+    x = _proximal(point.x, before.x, point.y, point.product, inertia)
     product = operator.multiply(x)
-    y = _proximal(point.y, before.y, x, product, inertia, penalty)
+    y = _proximal(point.y, before.y, x, product, inertia)
     fit = operator.squared_norm - 2 * float(np.vdot(product, y)) + float(np.sum(gram(x) * gram(y)))
-    objective = (fit + penalty * float(np.sum((x - y) ** 2))) / 2
+    objective = (fit + PENALTY * float(np.sum((x - y) ** 2))) / 2
     return _Point(x, y, operator.multiply(y), objective)
 
 
-def _proximal(
-    own: Floats, before: Floats, other: Floats, product: Floats, inertia: float, penalty: float
-) -> Floats:
+def _proximal(own: Floats, before: Floats, other: Floats, product: Floats, inertia: float) -> Floats:
     """Step of X or Y, extrapolated by ``inertia``; ``product`` is C times the other one."""
     start = own + inertia * (own - before) if inertia else own
     curvature = gram(other)
-    step = 1.0 / (GAMMA * (float(np.linalg.eigvalsh(curvature)[-1]) + penalty))
-    gradient = start @ curvature - product + penalty * (start - other)
+    step = 1.0 / (GAMMA * (float(np.linalg.eigvalsh(curvature)[-1]) + PENALTY))
+    gradient = start @ curvature - product + PENALTY * (start - other)
     return np.maximum(start - step * gradient, 0.0)

@@ -35,7 +35,7 @@ from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import write_alone
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
-from streaming_jsmf.topics.feasible import require_feasible
+from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import COMPARISON, Model, read_model

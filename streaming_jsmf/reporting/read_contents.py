@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -97,10 +98,8 @@ def _metrics(model: Model, counts: StoredCounts | None) -> dict[str, Any]:
     """Metrics that need only word lists, shares, correlations and counts; None for the others."""
     completion = None
     if counts is not None:
-        try:
+        with suppress(Unavailable):
             completion = completion_of(model, counts)
-        except Unavailable:
-            completion = None
     metrics, _ = evaluate_topics(
         None,
         top_words=model.arrays["prominent_words"],

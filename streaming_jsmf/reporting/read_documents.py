@@ -10,8 +10,7 @@ import pyarrow as pa
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.documents.groups import TIMES, Groups, by_group, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.documents.outliers import least_explained
-from streaming_jsmf.documents.queries import largest
+from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.contents import Document, Documents

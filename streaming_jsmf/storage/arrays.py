@@ -46,12 +46,10 @@ class ArrayDigest:
     dtype: str
 
     def fields(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {**asdict(self), "shape": list(self.shape)}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> ArrayDigest:
-        """Inverse of ``fields``."""
         return cls(str(fields["sha256"]), tuple(int(n) for n in fields["shape"]), str(fields["dtype"]))
 
 
@@ -289,7 +287,6 @@ def read_array(
 def read_arrays(
     group: StorePath, expected: Mapping[str, ArrayDigest], *, hint: str = "make the store again"
 ) -> dict[str, NDArray[Any]]:
-    """Read the arrays named in ``expected`` as ``read_array`` does."""
     return {name: read_array(group, name, known, hint=hint) for name, known in expected.items()}
 
 

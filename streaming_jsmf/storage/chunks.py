@@ -94,7 +94,6 @@ class ObjectStore(FsspecStore):
 
     @classmethod
     def at(cls, path: UPath) -> ObjectStore:
-        """Return the store with root ``path``."""
         # Open by URL, since zarr needs a file system instance bound to its own event loop.
         return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
 
@@ -106,7 +105,6 @@ class ObjectStore(FsspecStore):
             return await super().get(key, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        """Write an object."""
         try:
             with reaching(f"{self.path}/{key}"):
                 await super().set(key, value, byte_range)

@@ -69,7 +69,6 @@ class Owner(BaseModel):
 
 
 def this_process() -> Owner:
-    """Return this process as the owner, starting now."""
     words = " ".join([_program(), *sys.argv[1:]]).split()
     return Owner(
         user=_as_unicode(_user()),

@@ -170,12 +170,15 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
 def read_bytes(path: AnyPath | UPath) -> bytes:
     """Read a small file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     local = _on_disk(path)
-    if local is not None:
-        return local.read_bytes()
+    # With start=0, because some packages request the size first if no range is given.
+    return bytes(_asked("cat_file", path, start=0)) if local is None else local.read_bytes()
+
+
+def _asked(request: str, path: AnyPath | UPath, **options: Any) -> Any:
+    """What the file system of a URL answers."""
     fs, inner = url_file_system(path)
     with reaching(path):
-        # With start=0, because some packages request the size first if no range is given.
-        return bytes(fs.cat_file(inner, start=0))
+        return getattr(fs, request)(inner, **options)
 
 
 def sha256_of(path: AnyPath) -> str:
@@ -200,13 +203,8 @@ def file_hashes(
 
 
 def exists(path: AnyPath) -> bool:
-    """Whether a file or directory exists at ``path``."""
     local = _on_disk(path)
-    if local is not None:
-        return local.exists()
-    fs, inner = url_file_system(path)
-    with reaching(path):
-        return bool(fs.exists(inner))
+    return bool(_asked("exists", path)) if local is None else local.exists()
 
 
 def similar_names(path: AnyPath | UPath) -> str:
@@ -219,13 +217,8 @@ def similar_names(path: AnyPath | UPath) -> str:
 
 
 def is_file(path: AnyPath) -> bool:
-    """Whether ``path`` is a file."""
     local = _on_disk(path)
-    if local is not None:
-        return local.is_file()
-    fs, inner = url_file_system(path)
-    with reaching(path):
-        return bool(fs.isfile(inner))
+    return bool(_asked("isfile", path)) if local is None else local.is_file()
 
 
 def file_size(path: AnyPath) -> int:
@@ -360,7 +353,6 @@ def _objects_below(path: UPath) -> list[str]:
 
 
 def remove_file(path: StorePath) -> None:
-    """Delete a file if it exists."""
     if isinstance(path, Path):
         path.unlink(missing_ok=True)
         return

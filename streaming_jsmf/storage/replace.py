@@ -38,7 +38,6 @@ _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
 
 
 def real_path(target: Path) -> Path:
-    """Resolve the links of a target."""
     return Path(os.path.realpath(target))
 
 

@@ -35,8 +35,8 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
 from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.edits import EDITS
-from streaming_jsmf.topics.feasible import require_feasible
 from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
 from streaming_jsmf.topics.rectify import announce_cost

@@ -20,7 +20,7 @@ from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
 from streaming_jsmf.process_limits import shortage
-from streaming_jsmf.rectification.alternating import alternating_projection, dykstra_projection
+from streaming_jsmf.rectification.alternating import alternating_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
 from streaming_jsmf.rectification.enn import ALGORITHM_VERSION, ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.enn_operator import CHECKED_ENTRIES
@@ -119,11 +119,11 @@ def rectify(
         case "dc":
             return _diagonal(moments, k, report)
         case "ap" | "dykstra" as name:
-            project = alternating_projection if name == "ap" else dykstra_projection
-            return project(
+            return alternating_projection(
                 _cooccurrence(moments, name),
                 pairs,
                 k,
+                dykstra=name == "dykstra",
                 max_iterations=iterations,
                 tolerance=tolerance,
                 overwrite=True,

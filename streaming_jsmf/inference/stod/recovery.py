@@ -29,20 +29,14 @@ class Recovered:
 
     Attributes
     ----------
-    word_topic, probability
-        phi, N x k, columns sum to 1, and the share of each topic in the corpus, (k,), sum 1. Mixed, they reproduce the
-        word probabilities of the corpus exactly, so every word of the corpus has a topic.
-    eigenvalues, shares
-        (k,), lambda* of each topic's component, and 1 / lambda*^2, the paper's topic shares. These sum to 1 if K and
-        alpha0 match the corpus; noise components have large ones.
-    listing
-        N x k, float32, scores for word lists; see ``listing_scores``.
-    noise_taken_off
-        Multiple of the noise subtracted from each entry of ``word_topic``; see ``best_multiple``.
-    mass_without_topic
-        Share of the tokens of the corpus whose word is in no component.
-    discarded
-        Number of components that are not topics: with a share above 1, or without a positive entry.
+    word_topic, probability : phi, N x k, columns sum to 1, and the share of each topic in the corpus, (k,), sum 1.
+        Mixed, they reproduce the word probabilities of the corpus exactly, so every word of the corpus has a topic.
+    eigenvalues, shares : (k,), lambda* of each topic's component, and 1 / lambda*^2, the paper's topic shares. These
+        sum to 1 if K and alpha0 match the corpus; noise components have large ones.
+    listing : N x k, float32, scores for word lists; see ``listing_scores``.
+    noise_taken_off : Multiple of the noise subtracted from each entry of ``word_topic``; see ``best_multiple``.
+    mass_without_topic : Share of the tokens of the corpus whose word is in no component.
+    discarded : Number of components that are not topics: with a share above 1, or without a positive entry.
     """
 
     word_topic: Floats

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.footer import check_columns, leaf_columns
+from streaming_jsmf.corpus.footer import check_columns, is_string, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
@@ -72,10 +72,9 @@ class BagColumns:
         ids = wanted or id_column(schema.names)
         if ids is not None:
             kind = schema.field(ids).type
-            is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-            if not is_string and not pa.types.is_integer(kind):
+            if not is_string(kind) and not pa.types.is_integer(kind):
                 raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
-            kinds[ids] = "strings" if is_string else "integers"
+            kinds[ids] = "strings" if is_string(kind) else "integers"
         more = {field.name: str(field.type) for field in schema if field.name not in ("ids", *kinds)}
         return cls(ids, {**kinds, **more})
 

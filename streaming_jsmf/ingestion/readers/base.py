@@ -58,25 +58,17 @@ class SourceBatch:
 
     Attributes
     ----------
-    indptr
-        (m + 1,) int64, starts at 0.
-    codes
-        (nonzeros,) int32 indices into ``dictionary``, or into the source's vocabulary if that is None. Distinct within
-        a document, in any order.
-    counts
-        (nonzeros,) int32 or float32; positive and finite.
-    rows
-        (m,) int64; number of each record within its unit, from 0, counting bad records.
-    document_id
-        Arrow array of m int64 or strings without nulls; None if the source has no ids.
-    metadata
-        Arrow arrays of length m by column name; types, and names of other columns than strings, are the same in all
-        batches of a source. Columns of strings get their type at the end, when all values are known; they are null
+    indptr : (m + 1,) int64, starts at 0.
+    codes : (nonzeros,) int32 indices into ``dictionary``, or into the source's vocabulary if that is None. Distinct
+        within a document, in any order.
+    counts : (nonzeros,) int32 or float32; positive and finite.
+    rows : (m,) int64; number of each record within its unit, from 0, counting bad records.
+    document_id : Arrow array of m int64 or strings without nulls; None if the source has no ids.
+    metadata : Arrow arrays of length m by column name; types, and names of other columns than strings, are the same in
+        all batches of a source. Columns of strings get their type at the end, when all values are known; they are null
         where a batch lacks them.
-    dictionary
-        Arrow array of distinct strings, or None.
-    kinds
-        The kinds (``values.KINDS``) of metadata columns of strings, where they are not those of the strings.
+    dictionary : Arrow array of distinct strings, or None.
+    kinds : The kinds (``values.KINDS``) of metadata columns of strings, where they are not those of the strings.
     """
 
     indptr: NDArray[Any]
@@ -141,22 +133,14 @@ class Reader(ABC):
 
     Attributes
     ----------
-    root
-        Path or URL of the source.
-    files
-        Paths or URLs of its files.
-    options
-        Options of the type ``options_type``.
-    tokenizer
-        Tokenizer of readers of texts.
-    reader
-        Name in specs and on the command line.
-    patterns
-        Globs of the files it reads in a directory; empty if it takes the directory itself.
-    stop_words
-        Default list of stop words; none unless its words are English.
-    rereads
-        Whether reading again is as cheap as reading a copy.
+    root : Path or URL of the source.
+    files : Paths or URLs of its files.
+    options : Options of the type ``options_type``.
+    tokenizer : Tokenizer of readers of texts.
+    reader : Name in specs and on the command line.
+    patterns : Globs of the files it reads in a directory; empty if it takes the directory itself.
+    stop_words : Default list of stop words; none unless its words are English.
+    rereads : Whether reading again is as cheap as reading a copy.
     """
 
     root: str

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
@@ -70,10 +71,10 @@ def _check_items(schema: Any, column: str) -> None:
         raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_NAME_IT}")
     require_columns([column], schema.names)
     kind = schema.field(column).type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if not is_list(kind):
         raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_NAME_IT}")
     item = kind.value_type
-    if not (pa.types.is_string(item) or pa.types.is_large_string(item) or pa.types.is_integer(item)):
+    if not (is_string(item) or pa.types.is_integer(item)):
         raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {_NAME_IT}")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_jsmf.config import ReaderName
+from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
@@ -255,7 +256,7 @@ def _by_columns(table: _Table) -> ReaderName:
     if {"document", "word"} <= columns.keys():
         return "triples"
     items = columns.get("items")
-    if items is not None and (pa.types.is_list(items) or pa.types.is_large_list(items)):
+    if items is not None and is_list(items):
         return "baskets"
     if _longest_column(table.sample()):
         return "text"

@@ -56,18 +56,12 @@ class Header:
 
     Attributes
     ----------
-    document, word
-        Positions of the document and the word in a line; both count from 1 in the file.
-    count_type
-        int64 or float64; None if each line counts 1.
-    n_documents, n_words, n_entries
-        Largest document and word, and number of lines.
-    size_line
-        Line of the header, from 0, that gives ``n_entries``.
-    order, words_said
-        For messages: how to correct the order of documents, and how the header gives ``n_words``.
-    numbered
-        Whether the numbers of documents are their ids.
+    document, word : Positions of the document and the word in a line; both count from 1 in the file.
+    count_type : int64 or float64; None if each line counts 1.
+    n_documents, n_words, n_entries : Largest document and word, and number of lines.
+    size_line : Line of the header, from 0, that gives ``n_entries``.
+    order, words_said : For messages: how to correct the order of documents, and how the header gives ``n_words``.
+    numbered : Whether the numbers of documents are their ids.
     """
 
     document: int

@@ -30,15 +30,12 @@ class RatingsOptions(Delimited):
 
     Attributes
     ----------
-    max_rating
-        Highest rating; ratings are 0.5, 1, ..., ``max_rating``.
-    integer_ids
-        Whether users become int64 document ids rather than strings. Parquet keeps its column type.
-    names
-        Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses the
-        items as words.
-    names_columns
-        The first fields of each line of a file of names without a header; all lines have the same number of fields.
+    max_rating : Highest rating; ratings are 0.5, 1, ..., ``max_rating``.
+    integer_ids : Whether users become int64 document ids rather than strings. Parquet keeps its column type.
+    names : Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses
+        the items as words.
+    names_columns : The first fields of each line of a file of names without a header; all lines have the same number of
+        fields.
     """
 
     user: str = "user"

@@ -96,16 +96,11 @@ def open_source(
 
     Parameters
     ----------
-    location
-        File, directory or glob; local or a URL.
-    path
-        A file in the directory or zip archive ``location``; None for all.
-    files
-        Names of the files that may be read from the directory; None for all.
-    tokenizer
-        A callable MODULE:FUNCTION that replaces the tokenizer of the options.
-    stop_words
-        Words that the stemmer leaves unchanged.
+    location : File, directory or glob; local or a URL.
+    path : A file in the directory or zip archive ``location``; None for all.
+    files : Names of the files that may be read from the directory; None for all.
+    tokenizer : A callable MODULE:FUNCTION that replaces the tokenizer of the options.
+    stop_words : Words that the stemmer leaves unchanged.
     """
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
     root, found = _find(normalise(location), READERS[reader], path, files, beside)

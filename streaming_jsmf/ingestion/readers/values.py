@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
@@ -99,8 +100,9 @@ def require_utf8(name: str, text: str) -> str:
 def is_text(kind: Any) -> bool:
     """Return whether an Arrow type holds strings, or bytes that may be strings."""
     types = pa.types
-    is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
+    return is_string(kind) or any(
+        of(kind) for of in (types.is_string_view, types.is_binary, types.is_large_binary)
+    )
 
 
 def value_type(kind: Any) -> Any:
@@ -149,9 +151,15 @@ def as_kind(texts: Any, kind: str) -> Any:
     return _without_missing(texts).cast(KINDS[kind][0])
 
 
+def decoded(values: Any) -> Any:
+    """Return the values of an Arrow dictionary or string view as a plain array, and others as they are."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
+
+
 def _without_missing(texts: Any) -> Any:
-    texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
-    texts = texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts
+    texts = decoded(texts)
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
 
 
@@ -182,7 +190,7 @@ def _as_text(value: Any) -> str:
 
 
 def as_bytes(texts: Any) -> Any:
-    return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
+    return decoded(texts).cast(pa.large_binary())
 
 
 def invalid_rows(values: Any) -> list[int]:

@@ -31,10 +31,8 @@ class Sampler:
 
     Attributes
     ----------
-    cumulative
-        (K, N) float64; cumulative distribution of each topic, ending with exactly 1.
-    guide
-        (K, G + 1) int32, G a power of two; a uniform in [g / G, (g + 1) / G) selects a word from guide[k, g] to
+    cumulative : (K, N) float64; cumulative distribution of each topic, ending with exactly 1.
+    guide : (K, G + 1) int32, G a power of two; a uniform in [g / G, (g + 1) / G) selects a word from guide[k, g] to
         guide[k, g + 1]. These are usually the same word, which avoids the search.
     """
 

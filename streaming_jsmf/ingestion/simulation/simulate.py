@@ -92,23 +92,14 @@ def simulate_lda(
 
     Parameters
     ----------
-    target
-        Local directory to create; must not exist, unless ``overwrite`` and it is a simulated corpus.
-    alpha
-        Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
-    execution
-        How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
-    listener
-        Called with each committed part; sizes are in documents.
+    target : Local directory to create; must not exist, unless ``overwrite`` and it is a simulated corpus.
+    alpha : Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
+    execution : How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
+    listener : Called with each committed part; sizes are in documents.
 
-    Raises
-    ------
-    InputError
-        If a size or parameter is out of range, the target exists, or the memory budget is too small.
-    SettingsMismatchError
-        If ``<target>.partial`` is from an interrupted simulation with other arguments.
-    StoreError
-        If ``<target>.partial`` is damaged.
+    Raises ``InputError`` if a size or parameter is out of range, the target exists, or the memory budget is too small;
+    ``SettingsMismatchError`` if ``<target>.partial`` is from an interrupted simulation with other arguments, and
+    ``StoreError`` if it is damaged.
     """
     settings = with_prior(SimulationSettings.of(options), alpha)
     execution = settings_of("execution", Execution, execution, options)

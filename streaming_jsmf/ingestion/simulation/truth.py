@@ -52,14 +52,10 @@ class Truth:
 
     Attributes
     ----------
-    word_topic
-        (N, K) float64; p(word | topic), columns sum to 1.
-    alpha
-        (K,) float64; Dirichlet prior of the topic shares of a document.
-    anchors
-        (K,) int64; the word that only topic k uses; None if the topics are not separable.
-    mean_length
-        Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
+    word_topic : (N, K) float64; p(word | topic), columns sum to 1.
+    alpha : (K,) float64; Dirichlet prior of the topic shares of a document.
+    anchors : (K,) int64; the word that only topic k uses; None if the topics are not separable.
+    mean_length : Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
     """
 
     word_topic: NDArray[np.float64]
@@ -148,12 +144,8 @@ def write_truth(path: Path, truth: Truth) -> None:
 def read_truth(corpus: str | os.PathLike[str]) -> Truth:
     """Read the truth of a simulated corpus, a local directory, and compare each array with its digest.
 
-    Raises
-    ------
-    InputError
-        If the directory has no truth, or its format version is unknown.
-    StoreError
-        If an array is missing, truncated or altered; the message names it.
+    Raises ``InputError`` if the directory has no truth, or its format version is unknown; ``StoreError``, naming the
+    array, if one is missing, truncated or altered.
     """
     path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
     attributes = _checked_attributes(path)

@@ -41,23 +41,16 @@ class Tokenizer:
 
     Attributes
     ----------
-    name
-        "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words of
-        at least two characters). "chinese": jieba. "japanese": Sudachi's shortest units. These return lower case in
+    name : "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words
+        of at least two characters). "chinese": jieba. "japanese": Sudachi's shortest units. These return lower case in
         normal form C. "MODULE:FUNCTION": a callable from a text to its words, which may be called from several threads;
         empty words are dropped.
-    ngrams
-        Longest run of adjacent tokens that also becomes a word, joined by spaces: 1 (none), 2 or 3.
-    stemmer
-        Language of a Snowball stemmer, such as "english"; None to disable.
-    stop_words
-        Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
-    boilerplate
-        "drop" first applies ``without_boilerplate``.
-    phrases
-        Pairs of words, after stemming, that become one word each (``with_phrases``).
-    excerpt
-        Number of characters of each text to keep.
+    ngrams : Longest run of adjacent tokens that also becomes a word, joined by spaces: 1 (none), 2 or 3.
+    stemmer : Language of a Snowball stemmer, such as "english"; None to disable.
+    stop_words : Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
+    boilerplate : "drop" first applies ``without_boilerplate``.
+    phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
+    excerpt : Number of characters of each text to keep.
     """
 
     name: str = "arrow"

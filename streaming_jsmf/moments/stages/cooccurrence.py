@@ -16,7 +16,7 @@ from dask.utils import format_bytes
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
 from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
@@ -50,11 +50,7 @@ class PanelReduction:
             return PartialResult({"cooccurrence": gram_rows(block, slice(self.first, self.last))})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        if folded is None:
-            return partial
-        total = folded.arrays["cooccurrence"]
-        total += partial.arrays["cooccurrence"]
-        return PartialResult({"cooccurrence": total})
+        return added_in_place(folded, partial)
 
 
 def row_panels(n_words: int) -> Iterator[slice]:

@@ -59,7 +59,6 @@ class DirectionsStage(SampledStage):
         return PartialResult({"directions": directions}, {"estimated_error": error})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """See ``eigenpairs_memory``."""
         return eigenpairs_memory(n_words, settings, settings.basis_width)
 
 

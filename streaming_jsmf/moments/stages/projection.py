@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.panels import on_each, panels
@@ -33,13 +33,7 @@ class ProductReduction(BasisReduction):
         return PartialResult({"projection": apply_gram(block, basis)})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add in float64, in place."""
-        product = partial.arrays["projection"]
-        if folded is None:
-            return PartialResult({"projection": product.astype(np.float64, copy=False)})
-        total = folded.arrays["projection"]
-        total += product
-        return PartialResult({"projection": total})
+        return added_in_place(folded, partial)
 
 
 class ProjectionStage(SumStage):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
+from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     SHORTEST_DOCUMENT,
@@ -58,15 +58,7 @@ class ThirdMomentReduction(BasisReduction):
             yield Documents(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add in float64, in place: ``folded`` holds the largest arrays of the pass."""
-        if folded is None:
-            return PartialResult(
-                {name: a.astype(np.float64) for name, a in partial.arrays.items()}, partial.scalars
-            )
-        for name, values in partial.arrays.items():
-            total = folded.arrays[name]
-            total += values
-        return PartialResult(folded.arrays, add_scalars(folded, partial))
+        return added_in_place(folded, partial)
 
 
 class ThirdMomentStage(SumStage):
@@ -115,7 +107,6 @@ class ThirdMomentStage(SumStage):
         return PartialResult(arrays, total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """See ``tensor_memory``."""
         return tensor_memory(n_words, min(settings.basis_width, n_words))
 
 
