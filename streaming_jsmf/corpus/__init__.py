@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 _EXPORTS = {
     "Corpus": "streaming_jsmf.corpus.format",
     "CorpusWriter": "streaming_jsmf.corpus.write",
+    "ShardLimits": "streaming_jsmf.corpus.shards",
     "open_corpus": "streaming_jsmf.corpus.format",
 }
 
@@ -20,6 +21,7 @@ __all__ = [*sorted(_EXPORTS)]
 if TYPE_CHECKING:
     from streaming_jsmf.corpus.format import Corpus as Corpus
     from streaming_jsmf.corpus.format import open_corpus as open_corpus
+    from streaming_jsmf.corpus.shards import ShardLimits as ShardLimits
     from streaming_jsmf.corpus.write import CorpusWriter as CorpusWriter
 
 

@@ -83,8 +83,9 @@ def polish(
 
     Each step applies CVB0 (Asuncion et al. 2009) within documents, given the topics of the previous step and the
     model's prior, which stays fixed. With 10,000 documents or more, all but the last two steps draw the topics of words
-    instead (``inference.gibbs``), with random numbers that depend on the seed and the document alone. Anchors and topic correlations are kept; correlations from the topic shares of
-    documents are added. The metrics include the log-likelihood at each step and the perplexity of held-out documents.
+    instead, with random numbers that depend on the seed and the document alone. Anchors and topic correlations are
+    kept; correlations from the topic shares of documents are added. The metrics include the log-likelihood at each step
+    and the perplexity of held-out documents.
 
     Makes one pass over the documents to draw samples, and one for each of the last two steps. The same call
     completes an interrupted run. The result does not depend on ``execution``. Raises ``InputError`` if ``out`` exists,
