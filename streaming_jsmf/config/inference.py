@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,8 +52,8 @@ def parse_anchor_words(given: Any) -> Any:
     """
     if not isinstance(given, str):
         return given
-    path = Path(given)
-    if not path.is_file():
+    # Unlike Path.is_file, False for a list that is too long to be a name.
+    if not os.path.isfile(given):  # noqa: PTH113
         groups = [_words(part) for part in given.split(",")]
         if not all(groups):
             raise InputError(
@@ -60,7 +61,7 @@ def parse_anchor_words(given: Any) -> Any:
             )
         return tuple(groups)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = Path(given).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--anchor-words {given}: cannot be read as UTF-8 text: {error}") from error
     groups = [_words(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
