@@ -288,8 +288,8 @@ def test_info_is_a_page_for_people(
     shutil.copytree(made_model, tmp_path / "models" / "k=5")
     expected = {
         corpus: ("corpus: ", "documents         150"),
-        made_moments: ("moments: ", "max_topics 5"),
-        unfinished: ("incomplete", "missing           projection"),
+        made_moments: ("moments: ", "max_topics=5", "peak memory "),
+        unfinished: ("incomplete", "missing stages    projection", "partitions done   projection "),
         made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
         tmp_path / "models": ("models: ", "k=5 (complete and intact)"),
     }
