@@ -270,6 +270,11 @@ class StodSettings(Settings):
             # 1 and 1.0 are the same setting, with the same fingerprint.
             object.__setattr__(self, "alpha0", float(self.alpha0))
 
+    @property
+    def prior_settings(self) -> InferSettings | None:
+        """Settings of the (at most K) LR-JSMF topics whose correlations give ``alpha0``; None if it is not auto."""
+        return InferSettings(self.n_topics, correlations="refined") if self.alpha0 == AUTO else None
+
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, with the engine first."""
         return {"engine": self.engine, **super().fields()}

@@ -272,7 +272,7 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
     """Return a reason to refuse each bad row."""
     texts = [*filter(None, [columns.text, columns.id])]
-    reasons = utf8_faults(batch, texts, batch.schema.names[len(texts) :])
+    reasons = utf8_faults(batch, texts, [name for name in batch.schema.names if name not in texts])
     if columns.id:
         ids = batch.column(columns.id)
         if pa.types.is_uint64(ids.type):
