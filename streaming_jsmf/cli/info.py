@@ -37,7 +37,10 @@ _TITLES = {
     help="Read a corpus completely and verify its hashes; those of stores are always verified.",
 )
 def info(path: str, as_json: bool = False, verify: bool = False) -> str:
-    """Describe the corpus, moments store or model at PATH: whether it is complete and intact, and how it was made."""
+    """Describe the corpus, moments store or model at PATH.
+
+    Tells whether it is complete and intact, and how it was made.
+    """
     from streaming_jsmf.reporting.info import describe
 
     described = describe(path, verify=verify)
