@@ -426,7 +426,7 @@ EMPTY: dict[str, tuple[list[list[int]] | None, str]] = {
 def test_an_empty_corpus(kind: str, verb: str, refused: Refused, tmp_path: Path) -> None:
     documents, reason = EMPTY[kind]
     if kind == "no files" and verb.startswith("fit"):
-        reason = "holds no files but a word list"  # fit takes any source
+        reason = "contains no files but a word list"  # fit takes any source
     path = tmp_path / "corpus"
     path.mkdir()
     (path / "vocab.txt").write_text("\n".join(words(6)) + "\n", encoding="utf-8")

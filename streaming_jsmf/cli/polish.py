@@ -23,8 +23,8 @@ from streaming_jsmf.config import PolishSettings
 def polish(model: str, corpus: str, out: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
     """Polish the topics of MODEL with passes over CORPUS.
 
-    The polished model is written to OUT. Polished topics are more coherent and predict documents better. Run the same command again to resume after an
-    interruption.
+    The polished model is written to OUT. Polished topics are more coherent and predict documents better. Run the same
+    command again to resume after an interruption.
     """
     from streaming_jsmf.topics.polish import polish as run
 

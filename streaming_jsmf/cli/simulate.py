@@ -16,8 +16,8 @@ from streaming_jsmf.config import SimulationSettings
 def simulate(corpus: str, **options: Any) -> dict[str, Any]:
     """Simulate CORPUS by latent Dirichlet allocation.
 
-    The true topics are written to CORPUS/truth.zarr. The same options give the same bytes with any scheduler and number of workers. Run the same command again to resume
-    after an interruption.
+    The true topics are written to CORPUS/truth.zarr. The same options give the same bytes with any scheduler and number
+    of workers. Run the same command again to resume after an interruption.
     """
     from streaming_jsmf.ingestion.simulation import simulate_lda
 

@@ -213,7 +213,7 @@ def file_hashes(
     }
 
 
-def exists(path: AnyPath) -> bool:
+def exists(path: AnyPath | UPath) -> bool:
     """Whether a file or directory exists at ``path``."""
     local = _on_disk(path)
     if local is not None:
@@ -226,7 +226,7 @@ def exists(path: AnyPath) -> bool:
 def similar_names(path: AnyPath | UPath) -> str:
     """Suggest up to three similar names in the directory of a missing local path; return an empty text without any."""
     local = _on_disk(path)
-    if local is None or not local.parent.is_dir():
+    if local is None or local.exists() or not local.parent.is_dir():
         return ""
     near = get_close_matches(local.name, (found.name for found in local.parent.iterdir()), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
