@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -64,16 +65,19 @@ def _is_delimiter(value: str) -> str:
 
 
 def _number_in(given: Any) -> Any:
-    """Unwrap a number from the command line, which arrives as a list of one string."""
-    try:
-        return float(given[0]) if isinstance(given, list) and len(given) == 1 else given
-    except ValueError:
-        return given
+    """Unwrap a number from the command line, which arrives as a list of one string; ValueError if it is no NPMI."""
+    number = given
+    if isinstance(given, list) and len(given) == 1:
+        with suppress(ValueError):
+            number = float(given[0])
+    if isinstance(number, int | float) and not 0 < number <= 1:
+        raise ValueError("give an NPMI above 0 and at most 1, or a list of phrases")
+    return number
 
 
 Encoding = Annotated[str, AfterValidator(check_codecs)]
 #: Minimum NPMI of adjacent words that form a phrase, or a list of phrases.
-Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None, BeforeValidator(_number_in)]
+Phrases = Annotated[float | tuple[str, ...] | None, BeforeValidator(_number_in)]
 
 
 class TokenOptions(Strict):
