@@ -38,6 +38,11 @@ def options_named() -> Iterator[None]:
         _on_command_line = before
 
 
+def names_options() -> bool:
+    """Whether messages name options."""
+    return _on_command_line
+
+
 def in_python(message: str) -> str:
     """Name options as keyword arguments.
 

@@ -167,6 +167,7 @@ def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Pa
         (("--anchor-words", "word0003,nothing"), "the vocabulary lacks the anchor word 'nothing'"),
         (("--anchor-words", "word0003,,word0001"), "'word0003,,word0001'"),
         (("--anchor-words", "word0003,word0003"), "'word0003' twice"),
+        (("--anchor-words", ",".join(["word0003"] * 50)), "anchor_words has 50 entries"),
         (("--anchor-words", "word0003", "--anchor-min-df", "100000"), "'word0003' occurs in"),
     ],
 )

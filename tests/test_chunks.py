@@ -81,11 +81,12 @@ def test_a_missing_or_altered_chunk_differs_from_its_digest(tmp_path: Path) -> N
         read_array(tmp_path, "a", digest)
 
 
-def test_a_chunk_size_that_no_integer_of_numpy_can_hold_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [10**30, 0])
+def test_a_chunk_size_that_no_array_can_have_is_damage(size: int, tmp_path: Path) -> None:
     digest = write_array(tmp_path, "a", np.arange(100.0), ["x"])
     metadata = tmp_path / "a" / "zarr.json"
     described = json.loads(metadata.read_text(encoding="utf-8"))
-    described["chunk_grid"]["configuration"]["chunk_shape"] = [10**30]
+    described["chunk_grid"]["configuration"]["chunk_shape"] = [size]
     metadata.write_text(json.dumps(described), encoding="utf-8")
     with pytest.raises(StoreError, match="damaged"):
         read_array(tmp_path, "a", digest)

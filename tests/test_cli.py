@@ -288,8 +288,8 @@ def test_info_is_a_page_for_people(
     shutil.copytree(made_model, tmp_path / "models" / "k=5")
     expected = {
         corpus: ("corpus: ", "documents         150"),
-        made_moments: ("moments: ", "max_topics 5"),
-        unfinished: ("incomplete", "missing           projection"),
+        made_moments: ("moments: ", "max_topics=5", "peak memory "),
+        unfinished: ("incomplete", "missing stages    projection", "partitions done   projection "),
         made_model: ("model: ", "topics            5", str(made_moments), "rectification "),
         tmp_path / "models": ("models: ", "k=5 (complete and intact)"),
     }
@@ -426,7 +426,7 @@ EMPTY: dict[str, tuple[list[list[int]] | None, str]] = {
 def test_an_empty_corpus(kind: str, verb: str, refused: Refused, tmp_path: Path) -> None:
     documents, reason = EMPTY[kind]
     if kind == "no files" and verb.startswith("fit"):
-        reason = "holds no files but a word list"  # fit takes any source
+        reason = "contains no files but a word list"  # fit takes any source
     path = tmp_path / "corpus"
     path.mkdir()
     (path / "vocab.txt").write_text("\n".join(words(6)) + "\n", encoding="utf-8")

@@ -290,6 +290,50 @@ def test_metadata_that_a_file_lacks_are_null(
     assert table.column("other").to_pylist()[::40] == [("x" if i == lacking else None) for i in range(3)]
 
 
+def test_bags_of_words_get_the_columns_of_texts(tmp_path: Path) -> None:
+    """Files of bags with missing, additional and differently typed columns, beside files of texts with the same."""
+    files: list[dict[str, Any]] = [
+        {"year": [1990, 1991], "name": pa.array(["a", None]).dictionary_encode(), "n": [1, 2]},
+        {"year": [1992.0, None], "late": [5, 6]},
+        {"name": ["b", "c"], "n": ["x", "7"], "late": [None, 7], "tags": [["t"], None]},
+    ]
+    bags = {"ids": [[0, 1], [1, 2]], "counts": [[1, 2], [3, 1]]}
+    for kind, columns in (("text", {"text": ["ant bee bee", "bee bee bee cat"]}), ("bags", bags)):
+        (tmp_path / kind).mkdir()
+        for number, about in enumerate(files):
+            pq.write_table(pa.table({**columns, **about}), tmp_path / kind / f"{number}.parquet")
+    (tmp_path / "bags" / "vocab.txt").write_text("ant\nbee\ncat\n")
+    stored = {}
+    for kind in ("text", "bags"):
+        table = ingested(tmp_path / kind, tmp_path / f"of-{kind}", stop_words="none")
+        stored[kind] = table.drop_columns(["ids", "counts"])
+    assert stored["bags"].schema == stored["text"].schema
+    assert stored["bags"].equals(stored["text"])
+    assert stored["bags"].column("late").to_pylist() == [None, None, 5, 6, None, 7]
+    assert stored["bags"].column("n").to_pylist() == ["1", "2", None, None, "x", "7"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"counts": [[0.5, 2.0], [3.0, 1.0]]}, "counts: floats, .* those of the first file counts: integers"),
+        ({"doc_id": [1, 2]}, "doc_id: integers.* those of the first file .*doc_id: strings"),
+        ({"doc_id": None}, "it has no column 'doc_id' for document ids"),
+        ({"n": [["x"], ["y"]]}, "n: list<.*those of the first file .*n: int64"),
+    ],
+)
+def test_bags_of_words_with_other_counts_ids_or_lists_are_refused(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    columns = {"ids": [[0, 1], [1, 2]], "counts": [[1, 2], [3, 1]], "doc_id": ["a", "b"], "n": [1, 2]}
+    other = {name: values for name, values in {**columns, **change}.items() if values is not None}
+    for number, table in enumerate((columns, other)):
+        pq.write_table(pa.table(table), tmp_path / f"{number}.parquet")
+    (tmp_path / "vocab.txt").write_text("ant\nbee\ncat\n")
+    with pytest.raises(sj.InputError, match=rf"1\.parquet: .*{said}"):
+        sj.ingest(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus")
+
+
 def test_columns_of_added_documents_are_those_of_the_corpus(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

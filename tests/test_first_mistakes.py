@@ -16,6 +16,7 @@ from tests.corpora import planted, words
 K, N = 3, 40
 COUNTS = planted(200, N, K, length=50, seed=2).counts
 TABLE = pd.DataFrame({"text": ["a text", "another"], "n": [1, 2]})
+TEXT = "the cat sat on the mat " * 300
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,19 @@ MISTAKES = [
     ("sj.fit(moments, new)", "a moments store, not a corpus; infer makes a model"),
     ("sj.fit(model, new)", "is a model, not a corpus; give the corpus"),
     ("sj.fit(COUNTS)", r"is a matrix \(ndarray\); corpus_from_matrix\(matrix"),
-    ("sj.fit('the cat sat on the mat')", "nothing at 'the cat sat on the mat'; give texts"),
+    ("sj.fit('the cat sat on the mat')", "the mat: no such file or directory; check the path, or give texts"),
+    ("sj.fit(TEXT)", r"can be named 'the cat sat .{40,50}'\.\.\. \(6,900 char.*; .* give texts as a list"),
+    ("sj.fit('a\\0b')", r"no file or directory can be named 'a\\x00b'; check the path"),
+    ("sj.fit('see http://x.y for the rest')", "no such file or directory; check the path, or give texts"),
+    ("sj.fit('does the [glob] match?')", "no such file or directory; check the path, or give texts"),
+    ("sj.ingest(TEXT, new)", "no file or directory can be named"),
+    ("sj.open_corpus(TEXT)", "no file or directory can be named"),
+    ("sj.scan(TEXT, new)", "no file or directory can be named"),
+    ("sj.scan(corpus, TEXT)", "no file or directory can be named"),
+    ("sj.open_moments(Path(TEXT))", "no file or directory can be named"),
+    ("sj.open_model(TEXT)", "no file or directory can be named"),
+    ("sj.transform(model, TEXT, new)", "no file or directory can be named"),
+    ("sj.fit('two lines\\nof a text')", r"two lines\\u000aof a text: no such file .*, or give texts"),
     ("sj.fit([['a', 'b'], ['c']])", "rows of type list; give texts only"),
     ("sj.fit(TABLE[['n']])", "^the DataFrame has the columns n; say which"),
     ("sj.fit(corpus, new, execution=2)", r"execution is '2' \(int\)"),
@@ -79,6 +92,10 @@ MISTAKES = [
     ("sj.ScanSettings(max_topics='20')", "max_topics is '20'; give a whole number"),
     ("sj.evaluate(estimator.model_)", "Dataset was not opened from a model store"),
     ("sj.open_model(folder / 'moments')", "this is not a model"),
+    ("sj.open_model(folder / 'corpus')", "is a corpus, not a model; fit makes a model of it"),
+    ("sj.ingest(moments.path, new)", "is a moments store, not a corpus"),
+    ("sj.choose_k(corpus, [2, 3], folder / 'corpus')", "is a store or a corpus; models of several K need a"),
+    ("sj.choose_k(moments.path, [2, 3], folder / 'corpus')", "is a store or a corpus; models of several K"),
     ("sj.open_model(TABLE)", "a model or a fitted estimator, not a DataFrame"),
     ("sj.open_moments(folder / 'corpus')", "is a corpus, not a moments store"),
     ("sj.open_corpus(model)", "is a model, not a corpus"),

@@ -162,3 +162,9 @@ def test_stages_are_imported_without_libraries_that_few_functions_need() -> None
         "print(*{'scipy.sparse.linalg', 'pyarrow.compute', 'xarray', 'distributed'} & sys.modules.keys())"
     )
     assert ended([sys.executable, "-c", code]).out == "\n"
+
+
+def test_summaries_of_commands_are_whole_sentences(invoke: Command) -> None:
+    listed = invoke("--help").out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(VERBS)
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []

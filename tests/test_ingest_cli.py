@@ -117,7 +117,7 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
         ("in out --ngram-range 2,3", ["--ngrams is '2,3'"]),
         ("in out --vocabulary nowhere", ["vocabulary", "nowhere; "]),
         ("in out --vocabulary in/a.jsonl --min-df 2", ["--min-document-frequency out"]),
-        ("in out --vocabulary-size 0", ["vocabulary_size is 0"]),
+        ("in out --vocabulary-size 0", ["--vocabulary-size is 0"]),
         ("in out --tokens-per-shard 0", ["tokens_per_shard is 0"]),
         ("in out --tokenizer nosuch:split", ["'nosuch:split'"]),
         ("in out --tokenizer greedy", ["--read: tokenizer: ", "'arrow', 'sklearn', 'chinese' or 'japanese'"]),

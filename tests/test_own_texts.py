@@ -572,7 +572,7 @@ def test_raw_documents_are_cut_as_the_models_were(model: Path, tmp_path: Path) -
     [
         ({"tokenizer": "evil:run"}, "'evil:run'; .* vocabulary=MODEL"),
         ({"tokenizer": "arrow", "stemmer": "english", "stop_words": "file"}, "stop_words"),
-        (None, "does not know how its texts became words"),
+        (None, "does not say how to split texts into words"),
     ],
 )
 def test_nothing_that_a_model_names_is_imported(

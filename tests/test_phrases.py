@@ -234,7 +234,11 @@ def test_new_texts_are_joined_as_those_of_the_model(source: Path, corpus: Corpus
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--phrases", "1.5"], "--phrases"),
+        (
+            ["--phrases", "1.5"],
+            "--phrases: phrases: give an NPMI above 0 and at most 1, or a list of phrases, not",
+        ),
+        (["--quiet", "--vocabulary", "other.txt"], "give documents that contain words of the vocabulary"),
         (["--phrases", "0.5", "--ngrams", "2"], "give one of them"),
         (["--phrases", "missing.txt"], "missing.txt"),
         (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave --phrases out"),
@@ -245,6 +249,7 @@ def test_impossible_requests_are_refused_in_one_line(
     arguments: list[str], says: str, source: Path, tmp_path: Path, monkeypatch: Any, invoke: Command
 ) -> None:
     (tmp_path / "words.txt").write_text("olive oil\nbutter\n")
+    (tmp_path / "other.txt").write_text("elsewhere\n")
     monkeypatch.chdir(tmp_path)
     refused(invoke("ingest", str(source), "c", *arguments), 2, says)
     assert not (tmp_path / "c").exists()

@@ -535,7 +535,10 @@ def test_a_small_sample_causes_a_warning_with_advice(
     frequency = dict(zip(words(150), open_moments(tmp_path / "m").document_frequency, strict=True))
     few = [frequency[word] for word in described["words"]]
     assert few == sorted(few, reverse=True)
-    assert "estimated error" in CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
+    page = CliRunner().invoke(cli, ["info", str(tmp_path / "m")]).output
+    assert f"  sample            {described['documents']} documents, 2% of the corpus\n" in page
+    assert f"% of the tokens), such as {described['words'][0]}" in " ".join(page.split())
+    assert "estimated error" in page
 
 
 def test_more_topics_are_advised_where_half_of_the_documents_are_sampled(

@@ -147,7 +147,7 @@ def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings],
         (
             SimulationSettings,
             {"n_documents": 1, "n_words": 3, "n_topics": 3, "separable": True},
-            "n_words is 3",
+            "need more words than topics, not 3",
         ),
         (ReportRequest, {"by": "year"}, "by takes a column of shares"),
         (DocumentQuery, {"similar": "a", "topic": 1}, "similar excludes"),

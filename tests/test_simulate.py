@@ -277,7 +277,7 @@ def test_missing_and_unknown_metadata_of_the_truth(copy):
     with pytest.raises(InputError, match=r"format version 2; .* 1"):
         read_truth(copy)
     shutil.rmtree(copy / "truth.zarr")
-    with pytest.raises(InputError, match="there is no truth"):
+    with pytest.raises(InputError, match="does not exist; give a corpus"):
         read_truth(copy)
 
 
@@ -307,7 +307,7 @@ def test_the_verb_passes_every_option(tmp_path: Path, invoke: Command) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"n_words": 4, "separable": True}, "n_words is 4"),
+        ({"n_words": 4, "separable": True}, "need more words than topics, not 4"),
         ({"alpha": [1.0, 2.0]}, "alpha has 2 values"),
         ({"alpha": -1.0}, "alpha"),
         ({"zipf": float("inf")}, "zipf is inf"),

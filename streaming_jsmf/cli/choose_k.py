@@ -29,10 +29,11 @@ if TYPE_CHECKING:
         help="Replace models of the same K, the moments store and the page of an earlier comparison.")  # fmt: skip
 @json_option()
 def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) -> str:
-    """Compare several numbers of topics K from one scan and suggest one.
+    """Compare several numbers of topics and suggest one.
 
-    The model of each K is kept. Perplexity is measured on documents held out of polish; stability is the agreement
-    with models of resampled documents; the loss of a K is the sum of its distances from the best value of each column.
+    The models of all K come from one scan and are kept. Perplexity is measured on documents held out of polish;
+    stability is the agreement with models of resampled documents; the loss of a K is the sum of its distances from the
+    best value of each column.
     """
     from streaming_jsmf.evaluation.choice import fields_of
     from streaming_jsmf.reporting.choose_k import choose_k as run

@@ -28,9 +28,10 @@ MARKED_WORDS = 100
 @options_of(DocumentQuery)
 @answer_options
 def documents(model: str, shares: str, **options: Any) -> str:
-    """Query SHARES, which transform wrote with MODEL: documents of a topic, shares by group, similar ones, outliers.
+    """Query topic shares that transform wrote with MODEL.
 
-    Without --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
+    Lists the documents of a topic, those similar to a document, or outliers, or prints mean shares by group. Without
+    --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
     """
     from streaming_jsmf.documents.queries import query
 

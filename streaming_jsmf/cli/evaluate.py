@@ -22,10 +22,11 @@ from streaming_jsmf.display import table, wrapped
 @options_of(EvaluationRequest)
 @json_option()
 def evaluate(model: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
-    """Evaluate the topics of MODEL by all available metrics; several K are compared in one table.
+    """Evaluate the topics of MODEL by all available metrics.
 
-    MODEL records the path of its moments store. Metrics that read documents require --corpus the first time. Run the
-    same command again to resume after an interruption. docs/evaluation.md explains the metrics.
+    Models of several K are compared in one table. MODEL records the path of its moments store. Metrics that read
+    documents require --corpus the first time. Run the same command again to resume after an interruption.
+    docs/evaluation.md explains the metrics.
     """
     from streaming_jsmf.evaluation.evaluate import evaluate as run
     from streaming_jsmf.topics.store import models_at

@@ -49,9 +49,9 @@ def infer(
     listener: Any,
     **options: Any,
 ) -> Callable[[], None]:
-    """Infer MODEL with K topics from MOMENTS, without reading the corpus.
+    """Infer MODEL with K topics from a moments store.
 
-    Models of several K are written to MODEL/k=5, MODEL/k=10, ...
+    The corpus is not read. Models of several K are written to MODEL/k=5, MODEL/k=10, ...
     """
     from streaming_jsmf.topics.infer import infer_each
 

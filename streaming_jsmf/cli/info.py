@@ -15,8 +15,16 @@ NAMES = 16
 
 #: Fields that the page omits: digests, and those that other lines show.
 _OMITTED = {
-    *("complete", "digests", "fingerprint", "kind", "metrics"),
-    *("models", "provenance", "settings", "settings_fingerprint", "topic_edits"),
+    *("complete", "digests", "fingerprint", "kind", "metrics", "models"),
+    *("path", "provenance", "sample", "settings", "settings_fingerprint", "topic_edits"),
+}
+
+_DONE = "_partitions_done"
+_TITLES = {
+    "steps_done": "tasks done",
+    "keeps_partitions": "kept partitions",
+    "counted_corpora": "evaluated on",
+    "missing": "missing stages",
 }
 
 
@@ -29,7 +37,10 @@ _OMITTED = {
     help="Read a corpus completely and verify its hashes; those of stores are always verified.",
 )
 def info(path: str, as_json: bool = False, verify: bool = False) -> str:
-    """Describe the corpus, moments store or model at PATH: whether it is complete and intact, and how it was made."""
+    """Describe the corpus, moments store or model at PATH.
+
+    Tells whether it is complete and intact, and how it was made.
+    """
     from streaming_jsmf.reporting.info import describe
 
     described = describe(path, verify=verify)
@@ -40,7 +51,9 @@ def info(path: str, as_json: bool = False, verify: bool = False) -> str:
 
 def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:
     state = (
-        "complete and intact" if described["complete"] else "incomplete; run the command that made it again"
+        "complete and intact"
+        if described["complete"]
+        else "incomplete; run the same command again to complete it"
     )
     yield f"{described['kind']}: {location(path)} ({state})"
     for name, text in _facts(described):
@@ -53,33 +66,68 @@ def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:
 def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the page."""
     from streaming_jsmf.evaluation.verdicts import warnings_of
-    from streaming_jsmf.reporting.contents import facts_of, memory_text
+    from streaming_jsmf.reporting.contents import facts_of
 
     for name, value in described.items():
-        if name not in _OMITTED and value not in ([], None):
-            yield name.replace("_", " "), _text(value)
+        if name not in _OMITTED and not name.endswith(_DONE) and value not in ([], None):
+            yield _TITLES.get(name, name.replace("_", " ")), _text(value)
+    done = {name.removesuffix(_DONE): value for name, value in described.items() if name.endswith(_DONE)}
+    if done:
+        yield "partitions done", _text(done)
+    yield from _sample(described.get("sample") or {})
     yield from _edits(described.get("topic_edits") or {})
     provenance = described.get("provenance") or {}
-    for name in ("moments", "started", "finished"):
-        if provenance.get(name):
-            yield name, str(provenance[name])
-    if provenance.get("stages"):
-        stages = provenance["stages"].items()
-        yield "took", ", ".join(f"{name} {stage['seconds']:.1f} s" for name, stage in stages)
-    if provenance.get("task_seconds") is not None:
-        seconds, memory = provenance["task_seconds"], memory_text(int(provenance["peak_memory"]))
-        yield "took", f"{seconds:,.1f} s in all tasks, at most {memory} of memory"
-    for name in ("settings", "versions"):
+    yield from _origin(provenance)
+    for name, sign in (("settings", "="), ("versions", " ")):
         fields = described.get(name) or provenance.get(name)
         if fields:
-            facts = (f"{fact.name} {fact.value}" for fact in facts_of(fields) if fact.value != "-")
+            facts = (f"{fact.name}{sign}{fact.value}" for fact in facts_of(fields) if fact.value != "-")
             yield name, ", ".join(facts)
     metrics = described.get("metrics") or {}
     if perplexities := (metrics.get("polish") or {}).get("perplexity"):
         last = perplexities[-1]
-        text = f"{last['perplexity']:,.0f} of {last['documents']:,.0f} documents held out of polish"
-        yield "perplexity", text
+        yield (
+            "perplexity",
+            f"{last['perplexity']:,.0f} on {last['documents']:,.0f} documents held out of polish",
+        )
     yield from (("warning", sentence) for sentence in warnings_of(metrics, described.get("topics")))
+
+
+def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from streaming_jsmf.reporting.contents import memory_text
+
+    for name in ("moments", "started", "finished"):
+        if provenance.get(name):
+            yield name, str(provenance[name])
+    if stages := provenance.get("stages"):
+        yield (
+            "time",
+            ", ".join(f"{name.replace('_', ' ')} {stage['seconds']:.1f} s" for name, stage in stages.items()),
+        )
+    if provenance.get("task_seconds") is not None:
+        yield "time", f"{provenance['task_seconds']:,.1f} s in all tasks"
+        yield "peak memory", memory_text(int(provenance["peak_memory"]))
+
+
+def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if sample:
+        yield (
+            "sample",
+            f"{sample['documents']:,} documents, {_percent(sample['share_of_documents'])} of the corpus",
+        )
+        if not sample["basis_of_all_documents"]:
+            yield "basis", "made before documents were added; scan --rebase makes it of all documents"
+        yield (
+            "estimated error",
+            f"{sample['estimated_error']:.2g} of Y Y' (relative, an approximate upper bound)",
+        )
+        yield "outside basis", f"{_percent(sample['outside_basis'])} of the squared norm of Y Y'"
+    if sample.get("words"):
+        words, tokens = sample["words_hardly_seen"], sample["tokens_hardly_seen"]
+        yield (
+            "rare in sample",
+            f"{_percent(words)} of the words ({_percent(tokens)} of the tokens), such as {', '.join(sample['words'])}",
+        )
 
 
 def _edits(edits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -97,17 +145,23 @@ def _text(value: Any) -> str:
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
-        case float():
-            return f"{value:.3g}"
         case [Mapping(), *_]:
-            return "; ".join(_text(item) for item in value)
+            return "; ".join(f"{corpus['path']} ({_sizes(corpus)})" for corpus in value)
         case Mapping():
-            return ", ".join(
-                f"{_text(item)}{'' if name == 'path' else ' ' + name.removeprefix('n_').replace('_', ' ')}"
-                for name, item in value.items()
-                if name != "fingerprint"
-            )
+            return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
         case list():
-            return ", ".join(_text(item) for item in value)
+            return ", ".join(map(str, value))
         case _:
             return str(value)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%"
+
+
+def _sizes(fields: Mapping[str, Any]) -> str:
+    def size(name: str, value: int) -> str:
+        name = name.removeprefix("n_").replace("_", " ")
+        return f"{value:,} {name.removesuffix('s') if value == 1 else name}"
+
+    return ", ".join(size(name, value) for name, value in fields.items() if isinstance(value, int))

@@ -20,9 +20,10 @@ from streaming_jsmf.cli.verb import allow_local_tokenizers, ingest_options, over
 @ingest_options()
 @overwrite_option
 def ingest(source: str, corpus: str, **options: Any) -> dict[str, Any]:
-    """Build CORPUS from SOURCE: a spec (.toml), file, directory, glob pattern or URL.
+    """Build CORPUS from texts, tables or counts of words.
 
-    Prints a table of what was removed. Run the same command again to resume after an interruption.
+    SOURCE is a file, a directory, a glob pattern, a URL or a spec (.toml). Prints a table of what was removed. Run the
+    same command again to resume after an interruption.
     """
     from streaming_jsmf.ingestion.ingest import ingest as run
 

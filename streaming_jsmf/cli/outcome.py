@@ -34,7 +34,8 @@ def outcome_of(error: BaseException) -> Outcome | None:
         case StreamingJSMFError():
             return Outcome("error", error.exit_code, str(error))
         case click.ClickException():
-            line = f"{error.format_message().removesuffix('.')}{_example(error)}; see --help"
+            message = error.format_message().removesuffix(".").replace(". (Did you", " (did you")
+            line = f"{message}{_example(error)}; see --help"
             return Outcome("error", USAGE, line)
         case OSError():
             file = f"{error.filename}: " if error.filename else ""

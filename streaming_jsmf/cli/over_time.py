@@ -30,11 +30,11 @@ SHOWN = 5
 @options_of(OverTimeRequest)
 @answer_options
 def over_time(model: str, shares: str, **options: Any) -> str:
-    """Print the topics that rose and fell most over time, from SHARES, which transform wrote with MODEL.
+    """Print the topics that rose and fell most over time.
 
-    The change of a topic is that of its mean share from the first to the last third of the periods. With --topic: its
-    share in each period, with an interval of 95 % (1.96 standard errors of the mean). --csv, --json and --out contain
-    all topics and periods.
+    SHARES are topic shares that transform wrote with MODEL. The change of a topic is that of its mean share from the
+    first to the last third of the periods. With --topic: its share in each period, with an interval of 95 % (1.96
+    standard errors of the mean). --csv, --json and --out contain all topics and periods.
     """
     from streaming_jsmf.documents.over_time import over_time_of
 

@@ -21,10 +21,10 @@ from streaming_jsmf.config import PolishSettings
 @overwrite_option
 @json_option(help="Print the topics as JSON.")
 def polish(model: str, corpus: str, out: str, as_json: bool = False, **options: Any) -> Callable[[], None]:
-    """Polish the topics of MODEL with passes over CORPUS, and write them to the model OUT.
+    """Polish the topics of MODEL with passes over CORPUS.
 
-    Polished topics are more coherent and predict documents better. Run the same command again to resume after an
-    interruption.
+    The polished model is written to OUT. Polished topics are more coherent and predict documents better. Run the same
+    command again to resume after an interruption.
     """
     from streaming_jsmf.topics.polish import polish as run
 

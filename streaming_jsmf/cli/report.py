@@ -16,11 +16,11 @@ from streaming_jsmf.errors import InputError
 @options_of(ReportRequest)
 @overwrite_option
 def report(model: str, out: str, **options: Any) -> dict[str, Any]:
-    """Write a report of MODEL as a single self-contained HTML page.
+    """Write a report of MODEL as one HTML page.
 
-    It shows a searchable table and a map of the topics, their correlations, the topics of each word, metrics,
-    warnings, and how the model was made. Run evaluate --corpus first to include NPMI and coherence. For a directory
-    that fit --topics 5,10,20 wrote, it also shows how topics split as K grows.
+    The page is self-contained. It shows a searchable table and a map of the topics, their correlations, the topics of
+    each word, metrics, warnings, and how the model was made. Run evaluate --corpus first to include NPMI and coherence.
+    For a directory that fit --topics 5,10,20 wrote, it also shows how topics split as K grows.
     """
     from streaming_jsmf.reporting.report import report as run
 

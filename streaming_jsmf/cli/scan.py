@@ -42,7 +42,9 @@ def scan(
     rebase: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Scan CORPUS into the moments store MOMENTS, or complete an interrupted scan and recompute what is damaged.
+    """Scan CORPUS into the moments store MOMENTS.
+
+    The same command completes an interrupted scan and recomputes damaged parts.
 
     --remove, --add, --merge and --rebase change an existing store; CORPUS is one of its corpora.
     """

@@ -14,10 +14,10 @@ from streaming_jsmf.config import SimulationSettings
 @options_of(SimulationSettings)
 @overwrite_option
 def simulate(corpus: str, **options: Any) -> dict[str, Any]:
-    """Simulate CORPUS from latent Dirichlet allocation, with its topics in CORPUS/truth.zarr.
+    """Simulate CORPUS by latent Dirichlet allocation.
 
-    The same options give the same bytes with any scheduler and number of workers. Run the same command again to resume
-    after an interruption.
+    The true topics are written to CORPUS/truth.zarr. The same options give the same bytes with any scheduler and number
+    of workers. Run the same command again to resume after an interruption.
     """
     from streaming_jsmf.ingestion.simulation import simulate_lda
 

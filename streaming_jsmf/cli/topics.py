@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def topics(
     model: str, as_csv: bool = False, raw: bool = False, as_json: bool = False, **options: Any
 ) -> str | Callable[[], None]:
-    """Print the topics of MODEL, or of each model in a directory of several K.
+    """Print or edit the topics of MODEL.
 
-    Labels, merged and hidden topics are stored with MODEL and also apply to documents and reports; the arrays of MODEL
-    do not change.
+    In a directory of several K, prints those of each model. Labels, merged and hidden topics are stored with MODEL and
+    also apply to documents and reports; the arrays of MODEL do not change.
     """
     from streaming_jsmf.topics.edits import edit_topics
     from streaming_jsmf.topics.store import model_path, models_at, read_model

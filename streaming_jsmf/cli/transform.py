@@ -18,7 +18,7 @@ from streaming_jsmf.config import FIXED_BY_MODEL, IngestRequest, ShareSettings, 
 @options_of(IngestRequest, TextReading, without=FIXED_BY_MODEL)
 @overwrite_option
 def transform(model: str, source: str, out: str, **options: Any) -> dict[str, Any]:
-    """Write the topic shares of every document of SOURCE to OUT, given the topics of MODEL.
+    """Write the topic shares of every document of SOURCE.
 
     SOURCE is a corpus or anything that ingest reads; texts are tokenized as those of MODEL were.
 

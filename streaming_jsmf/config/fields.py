@@ -19,7 +19,7 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, names_options
 
 #: Heading of the options that belong to no other group.
 BASIC = "Basic"
@@ -146,7 +146,8 @@ class Field:
         else:
             valid = self._in_bounds(value)
         if not valid:
-            raise InputError(f"{self.name} is {value!r}; give {self.allowed}")
+            name = self.flags[0] if self.flags and names_options() else self.name
+            raise InputError(f"{name} is {value!r}; give {self.allowed}")
         return value
 
     def _in_bounds(self, value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,8 +48,8 @@ def parse_anchor_words(given: Any) -> Any:
     """
     if not isinstance(given, str):
         return given
-    path = Path(given)
-    if not path.is_file():
+    # Unlike Path.is_file, False for a list that is too long to be a name.
+    if not os.path.isfile(given):  # noqa: PTH113
         groups = [_words(part) for part in given.split(",")]
         if not all(groups):
             raise InputError(
@@ -56,7 +57,7 @@ def parse_anchor_words(given: Any) -> Any:
             )
         return tuple(groups)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = Path(given).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--anchor-words {given}: cannot be read as UTF-8 text: {error}") from error
     groups = [_words(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -264,6 +265,11 @@ class StodSettings(Settings):
         if not isinstance(self.alpha0, str):
             # 1 and 1.0 are the same setting, with the same fingerprint.
             object.__setattr__(self, "alpha0", float(self.alpha0))
+
+    @property
+    def prior_settings(self) -> InferSettings | None:
+        """Settings of the (at most K) LR-JSMF topics whose correlations give ``alpha0``; None if it is not auto."""
+        return InferSettings(self.n_topics, correlations="refined") if self.alpha0 == AUTO else None
 
     def fields(self) -> dict[str, Any]:
         """The settings as plain JSON values, with the engine first."""

@@ -70,7 +70,7 @@ class SimulationSettings(Settings):
         super().__post_init__()
         if self.separable and self.n_words <= self.n_topics:
             raise InputError(
-                f"n_words is {self.n_words}; give more than n_topics, {self.n_topics}, with separable"
+                f"separable topics need more words than topics, not {self.n_words} and {self.n_topics}; give more words"
             )
 
 
@@ -273,7 +273,7 @@ class DocumentQuery(Settings):
         for name in ("similar", "outliers"):
             others = [other for other in ("topic", "by", "similar") if other != name]
             if getattr(self, name) is not None and any(getattr(self, other) is not None for other in others):
-                raise InputError(f"--{name} excludes --{', --'.join(others)}; give one")
+                raise InputError(f"--{name} excludes --{' and --'.join(others)}; give one of them")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,10 +22,11 @@ from streaming_jsmf.corpus.manifest import (
     token_settings,
 )
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
-from streaming_jsmf.display import location
+from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
+    CHECK_OR_LIST,
     AnyPath,
     exists,
     file_names,
@@ -164,7 +166,10 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
 
 def missing_source(root: str) -> InputError:
     """Return the error of every verb whose source, a corpus or anything else, does not exist."""
-    return InputError(f"{root}: no such file or directory; {similar_names(root) or 'check the path'}")
+    name = root.rsplit("/", 1)[-1]
+    may_be_text = len(name.split()) > 1 and not re.search(r"\.\w+$", name)
+    advice = similar_names(root) or (CHECK_OR_LIST if may_be_text else "check the path")
+    return InputError(f"{printable(root)}: no such file or directory; {advice}")
 
 
 def corpus_root(path: AnyPath) -> str:

@@ -69,7 +69,7 @@ def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], st
     """
     advice = "make a corpus with ingest --vocabulary MODEL and give that"
     if tokens is None:
-        raise InputError(f"the model does not know how its texts became words; {advice}")
+        raise InputError(f"the model does not say how to split texts into words; {advice}")
     if tokens.get("tokenizer") not in BUILT_IN:
         raise InputError(
             f"the model's words were made by {tokens.get('tokenizer')!r}; {advice}, naming it with --tokenizer"

@@ -83,7 +83,7 @@ CERTIFICATES = (
         lambda change, metrics: metrics["rectification"].get("converged", True) or change <= LARGEST_CHANGE,
         "the rectification was still changing by {value:.1e} in its last step: topics have not converged; try more "
         "--max-iterations",
-        "Had the rectification, which removes what no counts could produce, converged?",
+        "Has the rectification, which removes what no counts could produce, converged?",
         "{value:.0e} in the last step",
         f"at most {LARGEST_CHANGE:.0e}",
     ),
@@ -147,7 +147,7 @@ CERTIFICATES = (
         "largest_step",
         lambda step, _: step <= LARGEST_STEP,
         "a component still moved by {value:.1g} in its last step: topics may depend on --seed",
-        "Had the components of the tensor converged?",
+        "Have the components of the tensor converged?",
         "{value:.0e} in the last step",
         f"at most {LARGEST_STEP:.0e} in the last step",
         ("more --stod-iterations", FEWER_TOPICS),

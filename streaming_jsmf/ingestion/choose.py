@@ -81,9 +81,11 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
     if not selection.counts.document_frequency.any():
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
+        advice = "give more documents, or loosen its settings, such as --max-df 100%"
+        if ingest.vocabulary is not None:
+            advice = "give documents that contain words of the vocabulary"
         raise InputError(
-            f"no word of the {read} read is left after the curation ({dropped or 'there are no words'}); give more "
-            "documents, or loosen its settings, such as --max-df 100%"
+            f"no word of the {read} read is left after the curation ({dropped or 'there are no words'}); {advice}"
         )
     return selection
 

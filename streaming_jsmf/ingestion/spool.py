@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line
 from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type
 from streaming_jsmf.ingestion.work import IngestFolder
-from streaming_jsmf.storage.paths import exists, sha256_of
+from streaming_jsmf.storage.paths import sha256_of
 
 #: Texts or rows per batch; one batch is in memory at a time.
 BATCH = 10_000
@@ -35,8 +35,6 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
     or a table.
     """
     if isinstance(source, str | PathLike):
-        if isinstance(source, str) and " " in source and not Path(source).suffix and not exists(source):
-            raise InputError(f"there is nothing at {source[:60]!r}; give texts as a list")
         yield fspath(source), None
         return
     with TemporaryDirectory(prefix="streaming-jsmf-") as folder:

@@ -112,7 +112,9 @@ def _connect(address: str) -> Any:
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         pass_on_machine(error)
         reason = " ".join(str(error).split())
-        raise InputError(f"no Dask scheduler answers at {address}: {reason}") from error
+        raise InputError(
+            f"no Dask scheduler answers at {address} ({reason}); check the address, and that a scheduler runs there"
+        ) from error
 
 
 def _require_workers(client: Any, address: str) -> None:

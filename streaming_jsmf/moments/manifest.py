@@ -281,7 +281,7 @@ def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
         if shard.rows and shard.sha256 in known:
             raise InputError(
                 f"{corpus.shard_path(shard)} is in the store already, as {known[shard.sha256]}; "
-                "a document counts once: leave it out"
+                "leave it out, because each document is counted once"
             )
 
 

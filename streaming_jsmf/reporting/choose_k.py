@@ -38,7 +38,7 @@ from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, sto
 from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
-from streaming_jsmf.topics.store import COMPARISON, Model, read_model
+from streaming_jsmf.topics.store import COMPARISON, Model, model_targets, read_model
 
 #: Default suffix of the output directory, appended to the source.
 SUFFIX = ".choose-k"
@@ -100,6 +100,7 @@ def choose_k(
     numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = settings_of("execution", Execution, execution, options)
+    model_targets(target, numbers, overwrite=True)  # raises before any work
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work

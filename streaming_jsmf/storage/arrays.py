@@ -319,6 +319,8 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> za
             raise StoreError(
                 f"{place}: array is missing or its metadata is damaged ({reason}); {hint}"
             ) from error
+    if 0 in array.chunks:
+        raise StoreError(f"{place}: its metadata is damaged (chunks of shape {array.chunks}); {hint}")
     if expected is not None and tuple(array.shape) != expected.shape:
         raise StoreError(f"{place}: has shape {array.shape}, {expected.shape} was committed; {hint}")
     return array

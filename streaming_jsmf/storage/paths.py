@@ -10,6 +10,7 @@ identifies unfinished writes of ours.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -42,21 +43,25 @@ ROOT = "zarr.json"
 #: Without a ``ROOT`` next to it, marks an unfinished write of ours to an object store.
 MARK = ".unfinished"
 
-_LOCAL_SCHEMES = ("file://", "local://")
+#: Advice where a text may have been given instead of a path.
+CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
+
+_LOCAL_SCHEMES = ("file", "local")
 
 Place = TypeVar("Place", Path, StorePath)
 
 
 def is_url(path: AnyPath | UPath) -> bool:
     """Whether ``path`` is accessed through fsspec rather than on the local disk."""
-    text = str(path)
-    return "://" in text and not text.startswith(_LOCAL_SCHEMES)
+    scheme, separator, _ = str(path).partition("://")
+    # A text that contains an address is not a URL.
+    return bool(separator) and len(scheme.split()) < 2 and scheme not in _LOCAL_SCHEMES
 
 
 def normalise(path: AnyPath, what: str = "a source") -> str:
     """Return an absolute local path, or a URL without trailing slash, which any process can open."""
     text = _without_scheme(_text_of(path, what))
-    return text.rstrip("/") if is_url(text) else str(Path(text).expanduser().absolute())
+    return text.rstrip("/") if is_url(text) else str(_possible(Path(text).expanduser().absolute(), text))
 
 
 def join(root: str, name: str) -> str:
@@ -79,13 +84,13 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
     if isinstance(path, Path):
-        return path
+        return _possible(path, str(path))
     text = _text_of(path, what)
     if is_url(text):
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
-    if text.startswith("file:") and not text.startswith(_LOCAL_SCHEMES):
+    if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    return Path(_without_scheme(text))
+    return _possible(Path(_without_scheme(text)), text)
 
 
 def require_suffix(path: StorePath, what: str, known: Sequence[str]) -> None:
@@ -125,10 +130,19 @@ def _without_scheme(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{text}: the name is not UTF-8; rename it") from error
-    for scheme in _LOCAL_SCHEMES:
-        if text.startswith(scheme):
-            return unquote(text.removeprefix(scheme))
-    return text
+    scheme, _, rest = text.partition("://")
+    return unquote(rest) if scheme in _LOCAL_SCHEMES else text
+
+
+def _possible(path: Path, given: str) -> Path:
+    """Return ``path``; raise ``InputError`` if no file can have this name: it is too long or contains NUL."""
+    try:
+        path.lstat()
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
+            shown = repr(given) if len(given) <= 60 else f"{given[:60]!r}... ({len(given):,} characters)"
+            raise InputError(f"no file or directory can be named {shown}; {CHECK_OR_LIST}") from error
+    return path
 
 
 def _on_disk(path: AnyPath | UPath) -> Path | None:
@@ -202,7 +216,7 @@ def file_hashes(
     }
 
 
-def exists(path: AnyPath) -> bool:
+def exists(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
     return bool(_asked("exists", path)) if local is None else local.exists()
 
@@ -210,7 +224,7 @@ def exists(path: AnyPath) -> bool:
 def similar_names(path: AnyPath | UPath) -> str:
     """Suggest up to three similar names in the directory of a missing local path; return an empty text without any."""
     local = _on_disk(path)
-    if local is None or not local.parent.is_dir():
+    if local is None or local.exists() or not local.parent.is_dir():
         return ""
     near = get_close_matches(local.name, (found.name for found in local.parent.iterdir()), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""

@@ -111,8 +111,8 @@ def given_anchors(
     unknown = [word for group in settings.anchor_groups for word in group if word not in ids]
     if unknown:
         raise InputError(
-            f"{source}: the vocabulary lacks the anchor word {', '.join(map(repr, unknown))}; give words as they are "
-            "spelled there"
+            f"{source}: the vocabulary lacks the anchor word{'s' * (len(unknown) > 1)} "
+            f"{', '.join(map(repr, unknown))}; give words as they are spelled there"
         )
     given = tuple(tuple(ids[word] for word in group) for group in settings.anchor_groups)
     if document_frequency is not None:

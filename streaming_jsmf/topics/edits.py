@@ -92,7 +92,7 @@ class TopicEdits:
         firsts = [self._checked(topic) for topic in topics]
         if len(firsts) < 2 or len(set(firsts)) < len(firsts):
             raise InputError(
-                f"merge is given {firsts}; give two or more different topics, the first one is kept"
+                f"merge is given {firsts}; give two or more different topics, which are shown under the first number"
             )
         group = tuple(member for first in firsts for member in self.members(first))
         others = tuple(other for other in self.merged if other[0] not in firsts)

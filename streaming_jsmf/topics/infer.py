@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import (
-    AUTO,
     ENGINE_SETTINGS,
     InferSettings,
     StodSettings,
@@ -165,6 +164,6 @@ def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) 
     if isinstance(settings, InferSettings):
         return fingerprint(fields | rectification_version(len(moments.words), settings))
     # The prior sum may be estimated from rectified co-occurrences (``estimate_alpha0``).
-    inferred = InferSettings(settings.n_topics) if settings.alpha0 == AUTO else None
+    inferred = settings.prior_settings
     version = rectification_version(len(moments.words), inferred) if inferred else {}
     return fingerprint(fields | version | {"algorithm": STOD_ALGORITHM})

@@ -14,6 +14,7 @@ import zarr
 from numpy.typing import NDArray
 from upath import UPath
 
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.storage.arrays import (
@@ -31,6 +32,7 @@ from streaming_jsmf.storage.paths import (
     AnyPath,
     StorePath,
     child_names,
+    exists,
     is_free,
     node_exists,
     similar_names,
@@ -163,8 +165,10 @@ def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> di
     if not topics:
         raise InputError("topics is empty; give at least one number")
     several = len(topics) > 1
-    if several and node_exists(root):
-        raise InputError(f"{root}: this is a store; models of several K need a directory of their own")
+    if several and (node_exists(root) or exists(root / MANIFEST_NAME)):
+        raise InputError(
+            f"{root}: this is a store or a corpus; models of several K need a directory of their own"
+        )
     targets = {k: root / f"k={k}" if several else root for k in topics}
     for path in targets.values():
         require_free_model(path, overwrite or several)
@@ -229,13 +233,14 @@ def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> No
 
 def _read_attributes(path: StorePath) -> dict[str, Any]:
     if not node_exists(path):
-        children = model_names(path)
-        hint = (
-            f"it holds models {', '.join(children)}"
-            if children
-            else similar_names(path) or "fit and infer make one"
-        )
-        raise InputError(f"{path}: no model is here; {hint}")
+        if children := model_names(path):
+            names = ", ".join(children)
+            raise InputError(
+                f"{path}: holds models of several K ({names}); give one of them, such as {path / children[0]}"
+            )
+        if exists(path / MANIFEST_NAME):
+            raise InputError(f"{path}: is a corpus, not a model; fit makes a model of it")
+        raise InputError(f"{path}: no model is here; {similar_names(path) or 'fit and infer make one'}")
     other = "this is not a model; give a path that infer or fit wrote"
     return read_sealed(path, KIND, FORMAT_VERSION, what="metadata", hint="run infer again", other_kind=other)
 

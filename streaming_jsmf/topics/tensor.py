@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import AUTO, SHARES, InferSettings, StodSettings
+from streaming_jsmf.config import SHARES, InferSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
@@ -66,22 +67,22 @@ def _alpha0(moments: Moments, settings: StodSettings, threads: int, listener: Li
     def report(number: int, alpha0: float, total: float) -> None:
         listener(Iteration("alpha0", number, MAX_EVALUATIONS, {"alpha0": alpha0, "share_sum": total}))
 
-    if settings.alpha0 == AUTO:
-        return estimate_alpha0(moments, settings.n_topics, threads, listener)
+    if settings.prior_settings is not None:
+        return estimate_alpha0(moments, settings.prior_settings, threads, listener)
     if settings.alpha0 == SHARES:
         tensor = moments.tensor_moments()
         return find_alpha0(core_moments(tensor.moments, tensor.basis), settings, report)
     return float(settings.alpha0)
 
 
-def estimate_alpha0(moments: Moments, n_topics: int, threads: int, listener: Listener) -> float:
-    """Prior sum implied by the refined topic correlations of LR-JSMF with default settings. No pass over the corpus.
+def estimate_alpha0(moments: Moments, settings: InferSettings, threads: int, listener: Listener) -> float:
+    """Prior sum implied by the topic correlations of LR-JSMF with these settings. No pass over the corpus.
 
-    Uses ``n_topics``, or as many as C has positive eigenvalues. Raises ``TooFewFactorsError`` if C has no positive
+    Uses at most as many topics as C has positive eigenvalues. Raises ``TooFewFactorsError`` if C has no positive
     eigenvalue, or there are too few anchor words.
     """
-    pairs = moments.eigenpairs(1, extra=n_topics - 1 + EXTRA_PAIRS)
-    settings = InferSettings(min(n_topics, pairs.positive), correlations="refined")
+    pairs = moments.eigenpairs(1, extra=settings.n_topics - 1 + EXTRA_PAIRS)
+    settings = replace(settings, n_topics=min(settings.n_topics, pairs.positive))
     rectification = rectify(moments, pairs, settings, threads, listener)
     try:
         topics = anchored_topics(moments, rectification, settings, threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_s
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
     BATCH_NONZEROS,
+    Bags,
     Place,
     RecordError,
     checked_bags,
@@ -33,7 +34,8 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.values import utf8_faults
+from streaming_jsmf.ingestion.readers.text_records import common_kinds, conformed, fits
+from streaming_jsmf.ingestion.readers.values import require_columns, utf8_faults, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -52,10 +54,14 @@ class BagOptions(Strict):
 
 @dataclass(frozen=True)
 class BagColumns:
-    """Columns of all files: name of the ids (or None), and "integers", "floats", "strings" or Arrow type by column."""
+    """Columns of all files: name of the ids (or None), and Arrow types of the metadata.
+
+    ``kinds`` are those of counts and ids, "integers", "floats" or "strings", which are the same in all files.
+    """
 
     id: str | None
     kinds: Mapping[str, str]
+    metadata: Mapping[str, Any]
 
     @classmethod
     def of(cls, schema: Any, wanted: str | None) -> BagColumns:
@@ -64,6 +70,7 @@ class BagColumns:
             check_columns(schema, "it")
         except InputError as error:
             raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
+        require_columns(schema.names, schema.names)
         if wanted is not None and wanted not in schema.names:
             has = ", ".join(schema.names)
             raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
@@ -75,22 +82,19 @@ class BagColumns:
             if not is_string(kind) and not pa.types.is_integer(kind):
                 raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
             kinds[ids] = "strings" if is_string(kind) else "integers"
-        more = {field.name: str(field.type) for field in schema if field.name not in ("ids", *kinds)}
-        return cls(ids, {**kinds, **more})
+        more = {field.name: value_type(field.type) for field in schema if field.name not in ("ids", *kinds)}
+        return cls(ids, kinds, more)
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}: {kind}" for name, kind in self.kinds.items())
-
-    @property
-    def metadata(self) -> list[str]:
-        return [name for name in self.kinds if name not in ("counts", self.id)]
+        return ", ".join(f"{name}: {kind}" for name, kind in {**self.kinds, **self.metadata}.items())
 
 
 @dataclass(frozen=True, kw_only=True)
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
 
-    ``fingerprint`` is that of a corpus with a manifest, else None.
+    Other files may lack metadata, and their other columns become columns of strings. ``fingerprint`` is that of a
+    corpus with a manifest, else None.
     """
 
     vocabulary_path: str
@@ -141,14 +145,20 @@ class BagSource(RecordFiles, Source):
         row = 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
             found = BagColumns.of(file.schema_arrow, columns.id)
-            if found != columns:
-                raise UnreadableError(f"its columns are {found}, those of the first file {columns}")
+            if replace(found, metadata=columns.metadata) != columns or not all(
+                fits(kind, columns.metadata.get(name, kind)) for name, kind in found.metadata.items()
+            ):
+                raise UnreadableError(
+                    f"its columns are {found}, those of the first file {columns}; make them the same"
+                )
+            later = [name for name in found.metadata if name not in columns.metadata]
+            metadata = {**columns.metadata, **dict.fromkeys(later, pa.string())}
             for g in range(unit.start, unit.stop):
                 for batch in _batches(file, g):
-                    reasons = utf8_faults(batch, [], filter(None, [columns.id, *columns.metadata]))
+                    reasons = utf8_faults(batch, [], filter(None, [columns.id, *found.metadata]))
                     reasons |= dict(_bad_rows(batch, n_words, columns, 0))
                     good, rows = drop_bad_rows(batch, reasons, row, bad)
-                    yield _convert(good, n_words, columns, rows)
+                    yield _convert(good, n_words, replace(columns, metadata=metadata), rows)
                     row += batch.num_rows
 
 
@@ -157,7 +167,8 @@ def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
         with open_parquet_source(path) as file:
             return BagColumns.of(file.schema_arrow, wanted)
 
-    return of_first_readable(files, read, "give Parquet files of bags of words")
+    found = of_first_readable(files, read, "give Parquet files of bags of words")
+    return replace(found, metadata=common_kinds(found.metadata, files))
 
 
 def _batches(file: Any, g: int) -> Iterator[Any]:
@@ -172,7 +183,7 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
 def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
     """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
-        _convert(batch, n_words, columns, np.arange(batch.num_rows))
+        _bags(batch, n_words, columns)
     except RecordError as error:
         if batch.num_rows == 1:
             yield start, error.reason
@@ -182,20 +193,27 @@ def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iter
         yield from _bad_rows(batch.slice(half), n_words, columns, start + half)
 
 
-def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
+def _bags(batch: Any, n_words: int, columns: BagColumns) -> tuple[Bags, Any]:
+    """Return checked bags and ids (None without ids); RecordError for the first bad record."""
     where = Place("", 0)
     bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    ids = None
-    if columns.id is not None:
-        try:
-            ids = document_ids(batch.column(columns.id), columns.id, where)
-        except pa.ArrowInvalid as error:
-            raise where.refuse(0, f"{columns.id} is not a signed 64-bit integer") from error
+    if columns.id is None:
+        return bags, None
+    try:
+        return bags, document_ids(batch.column(columns.id), columns.id, where)
+    except pa.ArrowInvalid as error:
+        raise where.refuse(0, f"{columns.id} is not a signed 64-bit integer") from error
+
+
+def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
+    bags, ids = _bags(batch, n_words, columns)
+    metadata = conformed(batch, columns.metadata)
     return SourceBatch(
         bags.indptr,
         bags.ids.astype(np.int32, copy=False),
         narrow_counts(bags.counts),
         rows,
         ids,
-        {name: batch.column(name) for name in columns.metadata},
+        {name: values for name, (values, _) in metadata.items()},
+        kinds={name: kinds for name, (_, kinds) in metadata.items() if kinds is not None},
     )

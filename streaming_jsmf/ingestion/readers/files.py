@@ -74,7 +74,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
     kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
-        if not is_glob and not fs.exists(inner):
+        if not fs.exists(inner):
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
     return kept

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.footer import is_list
+from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
@@ -203,6 +204,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         return "text-files"
     if _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
+    require_no_store(root)
     files = [path for path in list_files(root) if not _name(path).startswith("vocab")]
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
@@ -215,8 +217,11 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     for suffix in sorted(suffixes & _OFFICE.keys()):
         raise InputError(f"{root}: {suffix} files are not read; {_OFFICE[suffix]}")
     if len(suffixes) != 1:
-        found = ", ".join(sorted(suffixes)) or "no files but a word list"
-        raise InputError(f"{root} holds {found}; {_ASK}, or name the files")
+        found = (
+            ", ".join(suffix or "files without a suffix" for suffix in sorted(suffixes))
+            or "no files but a word list"
+        )
+        raise InputError(f"{root} contains {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
     return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
 

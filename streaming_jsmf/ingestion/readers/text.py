@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.errors import first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -57,11 +57,12 @@ from streaming_jsmf.ingestion.readers.text_records import (
     TextColumns,
     TextOptions,
     TokenOptions,
-    as_type,
     bag_lines,
     bag_records,
     bag_tokens,
     choose_columns,
+    common_kinds,
+    conformed,
     fits,
 )
 from streaming_jsmf.ingestion.readers.values import (
@@ -78,7 +79,6 @@ from streaming_jsmf.ingestion.readers.values import (
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.objects import in_threads
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
@@ -112,16 +112,9 @@ class TextSource(RecordFiles, Source):
         """The columns of the first file. Metadata whose types differ between files, or have none, are strings."""
         hint = "give a file of texts, and name the column with --text NAME"
         found = of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
-        strings = set(found.metadata)
         if all(map(is_parquet, self.files)):
-            kinds = in_threads(partial(_kinds_of, names=list(strings)), self.files[1:])
-            strings = {
-                name
-                for name, kind in found.metadata.items()
-                if any(each.get(name, kind) != kind for each in kinds)
-                and all(fits(each.get(name, kind), pa.string()) for each in [*kinds, found.metadata])
-            }
-        return replace(found, metadata={**found.metadata, **dict.fromkeys(strings, pa.string())})
+            return replace(found, metadata=common_kinds(found.metadata, self.files[1:]))
+        return replace(found, metadata=dict.fromkeys(found.metadata, pa.string()))
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
@@ -158,13 +151,7 @@ class TextSource(RecordFiles, Source):
                 # Missing texts are documents without words, which the curation drops and counts.
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
                 ids = batch.column(columns.id).cast(columns.id_type) if columns.id else None
-                metadata = {
-                    name: as_type(batch.column(name), kind)
-                    if name in names
-                    else (pa.nulls(len(rows), kind), None)
-                    for name, kind in columns.metadata.items()
-                }
-                yield bag_tokens(tokens, rows, ids, metadata)
+                yield bag_tokens(tokens, rows, ids, conformed(batch, columns.metadata))
 
     def _later(self, names: Sequence[str]) -> dict[str, Any]:
         """The metadata columns of a file that the first file lacks. Raises UnreadableError if a name cannot be used."""
@@ -248,16 +235,6 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
     )
 
 
-def _kinds_of(path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Types of the columns of a Parquet file; none if it cannot be read, which reading reports."""
-    try:
-        with open_parquet_source(path) as file:
-            schema = file.schema_arrow
-    except (UnreadableError, InputError):
-        return {}
-    return {name: value_type(schema.field(name).type) for name in names if schema.names.count(name) == 1}
-
-
 def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> TextColumns:
     kinds = {key: value_type(schema.field(key).type) for key in kept}
     if not is_text(value_type(schema.field(text).type)):
@@ -273,7 +250,7 @@ def _typed(schema: Any, text: str, name: str | None, kept: Sequence[str]) -> Tex
 def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
     """Return a reason to refuse each bad row."""
     texts = [*filter(None, [columns.text, columns.id])]
-    reasons = utf8_faults(batch, texts, batch.schema.names[len(texts) :])
+    reasons = utf8_faults(batch, texts, [name for name in batch.schema.names if name not in texts])
     if columns.id:
         ids = batch.column(columns.id)
         if pa.types.is_uint64(ids.type):

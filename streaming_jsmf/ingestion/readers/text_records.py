@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -13,18 +15,23 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.files import open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import read_lines
 from streaming_jsmf.ingestion.readers.values import (
     as_texts,
+    decoded,
     holds_strings,
     is_utf8,
     require_columns,
     require_few,
+    value_type,
 )
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
+from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
@@ -59,16 +66,19 @@ def _is_delimiter(value: str) -> str:
 
 
 def _number_in(given: Any) -> Any:
-    """Unwrap a number from the command line, which arrives as a list of one string."""
-    try:
-        return float(given[0]) if isinstance(given, list) and len(given) == 1 else given
-    except ValueError:
-        return given
+    """Unwrap a number from the command line, which arrives as a list of one string; ValueError if it is no NPMI."""
+    number = given
+    if isinstance(given, list) and len(given) == 1:
+        with suppress(ValueError):
+            number = float(given[0])
+    if isinstance(number, int | float) and not 0 < number <= 1:
+        raise ValueError("give an NPMI above 0 and at most 1, or a list of phrases")
+    return number
 
 
 Encoding = Annotated[str, AfterValidator(check_codecs)]
 #: Minimum NPMI of adjacent words that form a phrase, or a list of phrases.
-Phrases = Annotated[Annotated[float, Field(gt=0, le=1)] | tuple[str, ...] | None, BeforeValidator(_number_in)]
+Phrases = Annotated[float | tuple[str, ...] | None, BeforeValidator(_number_in)]
 
 
 class TokenOptions(Strict):
@@ -194,6 +204,38 @@ def as_type(values: Any, wanted: Any) -> tuple[Any, list[str] | None]:
         return values.cast(wanted), None
     texts, kinds = as_texts(values.to_pylist())
     return texts.cast(wanted), kinds
+
+
+def conformed(batch: Any, kinds: Mapping[str, Any]) -> dict[str, Column]:
+    """The columns of a batch with these types, if ``fits`` allows them; null where the batch lacks a column."""
+    return {
+        name: as_type(decoded(batch.column(name)), kind)
+        if name in batch.schema.names
+        else (pa.nulls(batch.num_rows, kind), None)
+        for name, kind in kinds.items()
+    }
+
+
+def common_kinds(kinds: Mapping[str, Any], files: Sequence[str]) -> dict[str, Any]:
+    """Types of metadata columns for other Parquet files as well: strings where types differ, if all can be strings."""
+    others = in_threads(partial(_kinds_of, names=list(kinds)), files)
+    strings = {
+        name
+        for name, kind in kinds.items()
+        if any(each.get(name, kind) != kind for each in others)
+        and all(fits(each.get(name, kind), pa.string()) for each in [*others, kinds])
+    }
+    return {**kinds, **dict.fromkeys(strings, pa.string())}
+
+
+def _kinds_of(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Types of the columns of a Parquet file; none if it cannot be read, which reading reports."""
+    try:
+        with open_parquet_source(path) as file:
+            schema = file.schema_arrow
+    except (UnreadableError, InputError):
+        return {}
+    return {name: value_type(schema.field(name).type) for name in names if schema.names.count(name) == 1}
 
 
 #: An Arrow array and its kinds (``values.KINDS``); the kinds are None if they have to be found.

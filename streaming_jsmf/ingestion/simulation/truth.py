@@ -184,9 +184,7 @@ def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
 
 def _checked_attributes(path: Path) -> dict[str, Any]:
     if not (path / "zarr.json").exists():
-        raise InputError(
-            f"{path}: there is no truth here; give the directory of a corpus that simulate wrote"
-        )
+        raise InputError(f"{path}: does not exist; give a corpus that simulate wrote")
     attributes = read_attributes(path)
     missing = {"kind", "format_version", "seed", "mean_length", "digests"} - attributes.keys()
     if missing or not {"word_topic", "alpha"} <= set(attributes["digests"]):

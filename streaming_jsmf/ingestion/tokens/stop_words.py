@@ -16,7 +16,7 @@ import stopwordsiso
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, first_line
 
 ENGLISH = "english"
 NONE = "none"
@@ -55,8 +55,9 @@ def load_stop_words(choice: str) -> frozenset[str]:
     try:
         return _parse(Path(choice).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else first_line(error)
         raise InputError(
-            f"cannot read the stop words {choice!r} ({type(error).__name__}); give auto, none, languages such as "
+            f"cannot read the stop words {choice!r} ({reason}); give auto, none, languages such as "
             "english or german,french, or the path of a UTF-8 text file with one word a line"
         ) from error
 
