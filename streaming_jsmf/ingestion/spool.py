@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line
-from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type
+from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type, without_views
 from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.storage.paths import exists, sha256_of
 
@@ -129,7 +129,10 @@ def _tables(source: Any) -> Iterator[pa.Table]:
             f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
             "of counts, and LRJSMF fits one"
         )
-    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+    elif hasattr(source, "partitions") and hasattr(source, "columns"):  # a data frame of Dask
+        for part in source.partitions:
+            yield from _tables(part.compute())
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable) or hasattr(source, "columns"):
         lazy = ", collected if it is lazy" if hasattr(source, "collect") else ""
         raise InputError(
             f"the source is of type {type(source).__name__}; give a path, texts, rows or a table with a column of text"
@@ -154,7 +157,8 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
         reader = pa.RecordBatchReader.from_stream(source)
     except (ValueError, TypeError):  # of Arrow, or of pandas for a table that Arrow does not take
         if not hasattr(source, "iloc") or not hasattr(source, "columns"):
-            yield pa.table({"text": pa.chunked_array(source)})  # a column, such as a series of polars
+            column = pa.chunked_array(source)  # such as a series of polars
+            yield pa.table({"text": column.cast(without_views(column.type))})
             return
         if not source.columns.is_unique:
             names = ", ".join(map(str, source.columns[source.columns.duplicated()]))
@@ -164,7 +168,9 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
             part = part.where(part.notna(), None)
             yield pa.table({str(name): _column(part[name].tolist()) for name in part})
         return
-    yield from (pa.Table.from_batches([batch]) for batch in reader)
+    fields = [field.with_type(without_views(field.type)) for field in reader.schema]
+    plain = pa.schema(fields, reader.schema.metadata)
+    yield from (pa.Table.from_batches([batch]).cast(plain) for batch in reader)
 
 
 def _is_file(row: Any) -> bool:

@@ -67,6 +67,7 @@ from streaming_jsmf.ingestion.readers.text_records import (
 from streaming_jsmf.ingestion.readers.values import (
     ENCODING_HINT,
     NAME_ENCODING,
+    decoded,
     encoding_name,
     is_text,
     is_utf8,
@@ -152,7 +153,7 @@ class TextSource(RecordFiles, Source):
             names += (later := self._later(file.schema_arrow.names))
             columns = replace(columns, metadata={**columns.metadata, **later})
             for first, encoded in parquet_batches(file, unit, names):
-                batch = pa.record_batch({name: _decoded(encoded.column(name)) for name in names})
+                batch = pa.record_batch({name: decoded(encoded.column(name)) for name in names})
                 batch, rows = drop_bad_rows(batch, _bad_rows(batch, columns), first, bad)
                 # Missing texts are documents without words, which the curation drops and counts.
                 tokens = self.tokenizer(pc.fill_null(batch.column(columns.text).cast(pa.string()), ""))
@@ -281,12 +282,6 @@ def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
             reasons |= dict.fromkeys(large.tolist(), above)
         reasons |= dict.fromkeys(np.flatnonzero(np.asarray(ids.is_null())).tolist(), f"{columns.id} is null")
     return reasons
-
-
-def _decoded(values: Any) -> Any:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
 
 
 def _delimiter_of(path: str, options: TextOptions) -> str | None:

@@ -103,8 +103,30 @@ def is_text(kind: Any) -> bool:
     return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
 
 
+def without_views(kind: Any) -> Any:
+    """Return an Arrow type with plain strings and bytes in place of views, whose rows Arrow cannot select."""
+    types = pa.types
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return pa.string() if types.is_string_view(kind) else pa.binary()
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(without_views(field.type)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        item = kind.value_field.with_type(without_views(kind.value_type))
+        return pa.list_(item) if types.is_list(kind) else pa.large_list(item)
+    return kind
+
+
 def value_type(kind: Any) -> Any:
+    kind = without_views(kind)
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded(values: Any) -> Any:
+    """Return an Arrow array without dictionary encoding and views."""
+    values = values.cast(without_views(values.type))
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def holds_strings(kind: Any) -> bool:
@@ -150,8 +172,7 @@ def as_kind(texts: Any, kind: str) -> Any:
 
 
 def _without_missing(texts: Any) -> Any:
-    texts = texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
-    texts = texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts
+    texts = decoded(texts)
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
 
 
@@ -182,7 +203,7 @@ def _as_text(value: Any) -> str:
 
 
 def as_bytes(texts: Any) -> Any:
-    return (texts.cast(pa.string()) if pa.types.is_string_view(texts.type) else texts).cast(pa.large_binary())
+    return decoded(texts).cast(pa.large_binary())
 
 
 def invalid_rows(values: Any) -> list[int]:
@@ -256,8 +277,7 @@ def _to_json(value: Any) -> bytes:
 
 
 def _python(values: Any) -> list[Any]:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decoded(values)
     if is_text(values.type):
         raw = as_bytes(values).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
