@@ -69,10 +69,10 @@ def ingest(
     Parameters
     ----------
     source
-        A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas, polars or Dask
-        ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or rows
-        as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file, one
-        batch at a time; other columns are kept as metadata.
+        A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas, polars or
+        Dask ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or
+        rows as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file,
+        one batch at a time; other columns are kept as metadata.
     corpus
         Local path of the corpus; must not exist, unless ``overwrite``.
     request
