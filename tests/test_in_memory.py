@@ -107,6 +107,18 @@ def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "kept"), [([], "index"), (["index"], "__index_level_0__"), (["year"], "index")]
+)
+def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": TEXTS, **dict.fromkeys(columns, 1)}, index=range(9, 9 + 2 * len(TEXTS), 2))
+    made = sj.ingest(table[1:].copy().set_index(table.index[1:].to_numpy()), tmp_path / "c")
+    read = pq.read_table(next((tmp_path / "c").rglob("part-*.parquet")))
+    assert made.n_documents == len(read) == len(TEXTS) - 1
+    assert read.column(kept)[0].as_py() == 11
+    assert ("__index_level_0__" in read.column_names) == (kept == "__index_level_0__")
+
+
+@pytest.mark.parametrize(
     ("source", "line"),
     [
         ([], "the source is empty"),
@@ -115,6 +127,8 @@ def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
         (pd.Series(["a text", 3]), "int, str; give texts only"),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
+        ("ants and bees", "nothing at 'ants and bees'; give texts as a list"),
+        ("Ants. " + "and bees. " * 999, "nothing at 'Ants. and.*'; give texts as a list"),
         (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "2 columns 'text'"),
     ],
 )

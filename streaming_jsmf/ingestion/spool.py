@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import os
@@ -25,6 +26,9 @@ from streaming_jsmf.storage.paths import exists, sha256_of
 #: Texts or rows per batch; one batch is in memory at a time.
 BATCH = 10_000
 
+#: Arrow's name of the index of a pandas object that has no name.
+_INDEX = "__index_level_0__"
+
 
 @contextmanager
 def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | None]]:
@@ -35,7 +39,7 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
     or a table.
     """
     if isinstance(source, str | PathLike):
-        if isinstance(source, str) and " " in source and not Path(source).suffix and not exists(source):
+        if isinstance(source, str) and _is_text(source):
             raise InputError(f"there is nothing at {source[:60]!r}; give texts as a list")
         yield fspath(source), None
         return
@@ -168,9 +172,19 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
             part = part.where(part.notna(), None)
             yield pa.table({str(name): _column(part[name].tolist()) for name in part})
         return
-    fields = [field.with_type(without_views(field.type)) for field in reader.schema]
-    plain = pa.schema(fields, reader.schema.metadata)
-    yield from (pa.Table.from_batches([batch]).cast(plain) for batch in reader)
+    names: list[str] = reader.schema.names
+    if "index" not in names:
+        names = ["index" if name == _INDEX else name for name in names]
+    plain = pa.schema([*zip(names, map(without_views, reader.schema.types), strict=True)])
+    yield from (pa.Table.from_batches([batch]).rename_columns(names).cast(plain) for batch in reader)
+
+
+def _is_text(source: str) -> bool:
+    """Whether a string has spaces but no suffix, and is not the path of anything."""
+    try:
+        return " " in source and " " in (Path(source).suffix or " ") and not exists(source)
+    except OSError as error:
+        return error.errno == errno.ENAMETOOLONG
 
 
 def _is_file(row: Any) -> bool:
