@@ -172,11 +172,11 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
             part = part.where(part.notna(), None)
             yield pa.table({str(name): _column(part[name].tolist()) for name in part})
         return
-    names: list[str] = reader.schema.names
-    if "index" not in names:
-        names = ["index" if name == _INDEX else name for name in names]
-    plain = pa.schema([*zip(names, map(without_views, reader.schema.types), strict=True)])
-    yield from (pa.Table.from_batches([batch]).rename_columns(names).cast(plain) for batch in reader)
+    named = reader.schema.names
+    if "index" not in named:
+        named = ["index" if name == _INDEX else name for name in named]
+    plain = pa.schema([*zip(named, map(without_views, reader.schema.types), strict=True)])
+    yield from (pa.Table.from_batches([batch]).rename_columns(named).cast(plain) for batch in reader)
 
 
 def _is_text(source: str) -> bool:
