@@ -427,6 +427,9 @@ def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pyte
 def test_several_topics_need_a_path(tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match="several numbers of topics need a path"):
         sj.fit(TEXTS, n_topics=[2, 3])
+    for given in ("auto", 2.5):
+        with pytest.raises(sj.InputError, match=f"n_topics is {given!r}; give a whole number"):
+            sj.fit(TEXTS, n_topics=given)  # type: ignore[call-overload]
     fitted = sj.fit(TEXTS, tmp_path / "m", [2, 3], polish=False)
     assert [path.name for path in fitted.models] == ["k=2", "k=3"]
     assert fitted.corpus == str(tmp_path / "m.corpus")

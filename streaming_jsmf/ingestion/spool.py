@@ -45,7 +45,13 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
         return
     with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         path = Path(folder) / "texts.parquet"
-        _write(_tables(source), path)
+        try:
+            _write(_tables(source), path)
+        except UnicodeEncodeError as error:
+            character = error.object[error.start : error.start + 1]
+            raise InputError(
+                f"a text has {character!a}, which stands for a byte that is not UTF-8; decode it with errors='replace'"
+            ) from error
         try:
             yield path, sha256_of(path)
         except InputError as error:
@@ -193,8 +199,10 @@ def _is_file(row: Any) -> bool:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None or NaN, as pandas has it among texts."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    """Whether a value is None, NaN or NA, as pandas has them among texts."""
+    return (
+        value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+    )
 
 
 def _table(rows: list[Any]) -> pa.Table:

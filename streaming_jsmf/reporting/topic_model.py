@@ -373,7 +373,7 @@ def fit(
     """
     if isinstance(path, int | Sequence) and not isinstance(path, str):
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
-    several = not isinstance(n_topics, int | np.integer | None)
+    several = isinstance(n_topics, Iterable) and not isinstance(n_topics, str)
     temporary = path is None
     with ExitStack() as stack:
         if path is None:
