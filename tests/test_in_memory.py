@@ -130,8 +130,8 @@ def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_pat
         (pd.DataFrame({"text": ["\ud800"]}), r"a text has '\\ud800'"),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
-        ("ants and bees", "nothing at 'ants and bees'; give texts as a list"),
-        ("Ants. " + "and bees. " * 999, "nothing at 'Ants. and.*'; give texts as a list"),
+        ("ants and bees", "nothing at 'ants and bees'; check the path, or give texts as a list"),
+        ("Ants. " + "and bees. " * 999, "nothing at 'Ants. and.*'; check the path"),
         (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "2 columns 'text'"),
     ],
 )

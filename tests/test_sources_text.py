@@ -24,8 +24,8 @@ from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
-from streaming_jsmf.ingestion.readers.guess import guess_reader
-from streaming_jsmf.ingestion.readers.registry import READERS, check_options
+from streaming_jsmf.ingestion.readers.guess import Guess, guess_reader, guess_source
+from streaming_jsmf.ingestion.readers.registry import READERS, check_options, open_source
 from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -742,6 +742,26 @@ def test_guessed_readers_of_files(tmp_path, name, reader, content):
     put(path.with_name("_SUCCESS"), "")
     if reader != "text-files":
         assert guess_reader(path.parent) == reader
+
+
+def test_tables_in_zip_archives_are_named(tmp_path):
+    """A compressed table, or one that is named, is read; an archive of tables is no folder of texts."""
+    table = "text;n\nsome words;1\n"
+    two = put(tmp_path / "two.zip", in_zip({"d/a.csv": table, "b.csv": "id,body\n", "_x/c.txt": "c"}))
+    assert "two.zip holds d/a.csv, b.csv, and one text" in message(lambda: guess_reader(two))
+    assert "d/a.csv" in message(lambda: guess_source(two)).rpartition("name one with")[2]
+    found = guess_source(two, read={"path": "d/a.csv"})
+    assert (found.reader, dict(found.read)) == ("text", {"delimiter": ";"})
+    chained = f"zip://d/a.csv::{two}"
+    assert open_source(chained, "text", check_options("text", {"delimiter": ";"}, "")).files == (chained,)
+    one = put(tmp_path / "a.csv.zip", in_zip({"a.csv": table}))
+    assert guess_source(one) == Guess("text", found.read, found.note)
+
+
+def test_an_index_that_pandas_wrote_is_named(tmp_path):
+    read = Read(texts(put(tmp_path / "a.csv", ",text\n7,a\n")))
+    assert read.metadata == {"index": ["7"]}
+    assert Read(texts(put(tmp_path / "b.csv", ",text,index\n7,a,8\n"))).metadata["index"] == ["8"]
 
 
 def test_guessed_readers_of_folders_and_urls(tmp_path):

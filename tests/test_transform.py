@@ -134,6 +134,24 @@ def test_readers_of_parquet_and_zarr_need_nothing_of_ours(corpus: Path, model: P
     assert data["title"].values[8] == "title 8"
 
 
+def test_columns_that_would_leave_the_group_are_left_out_of_zarr(
+    corpus: Path, model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["", ".", "..", "../up", "a/b", "zarr.json", str(tmp_path / "outside"), "x" * 300]
+    table = pq.read_table(next(corpus.rglob("part-*.parquet")))
+    for name in [*names, "a b"]:
+        table = table.append_column(name, [range(len(table))])
+    (tmp_path / "other").mkdir()
+    pq.write_table(table, tmp_path / "other" / "part-0.parquet")
+    (tmp_path / "other" / "vocab.txt").write_text("\n".join(open_corpus(corpus).vocabulary().words))
+    made_by(model, tmp_path / "other", tmp_path / "s.zarr")
+    data = xr.open_zarr(str(tmp_path / "s.zarr"), consolidated=False)
+    assert data["a b"].values[3] == 3
+    assert {*data.variables} == {"topic_shares", "topic", "document_id", "year", "title", "a b"}
+    assert caplog.text.count("the column is left out of Zarr") == len(names)
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "s.zarr"}
+
+
 @pytest.mark.parametrize("name", ["top.parquet", "top.zarr"])
 def test_top_keeps_the_largest(corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str) -> None:
     made = made_by(model, corpus, tmp_path / name, top=2)

@@ -40,7 +40,7 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
     """
     if isinstance(source, str | PathLike):
         if isinstance(source, str) and _is_text(source):
-            raise InputError(f"there is nothing at {source[:60]!r}; give texts as a list")
+            raise InputError(f"there is nothing at {source[:60]!r}; check the path, or give texts as a list")
         yield fspath(source), None
         return
     with TemporaryDirectory(prefix="streaming-jsmf-") as folder:

@@ -371,6 +371,8 @@ def _open_csv(path: str, delimiter: str, encoding: str) -> Iterator[tuple[list[s
             raise UnreadableError(EMPTY)
         if not all(map(is_utf8, header)):
             raise UnreadableError(f"its header is not {encoding_name(encoding)}; {NAME_ENCODING}")
+        if not header[0] and "index" not in header:
+            header[0] = "index"  # pandas writes its index without a name
         yield header, rows
 
 
