@@ -424,6 +424,23 @@ def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pyte
     assert [*tmp_path.iterdir()] == []
 
 
+def test_the_home_directory_is_written_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    made = sj.fit(TEXTS, "~/m", 3, polish=False, progress=False)
+    for place in ("~/m", Path("~/m"), tmp_path / "home" / "m"):
+        assert sj.TopicModel(place).topics().equals(made.topics())
+    made.save("~/kept")
+    sj.transform("~/m", "~/m.corpus", "~/s.parquet")
+    sj.report("~/m", "~/r.html", shares="~/s.parquet")
+    names = {path.name for path in (tmp_path / "home").iterdir()}
+    assert names == {"m", "m.corpus", "m.moments", "kept", "s.parquet", "r.html"}
+    (tmp_path / "work" / "~draft.csv").write_text("text\nant bee\n")
+    assert sj.ingest("~draft.csv", "~c", preset="papers", min_tokens=1, min_distinct_words=1).n_documents == 1
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {"~draft.csv", "~c"}
+
+
 def test_several_topics_need_a_path(tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match="several numbers of topics need a path"):
         sj.fit(TEXTS, n_topics=[2, 3])
