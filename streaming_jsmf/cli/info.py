@@ -26,10 +26,10 @@ _OMITTED = {
 @option(
     "--verify",
     is_flag=True,
-    help="Read a corpus completely and verify its hashes; those of stores are always verified.",
+    help="Read a corpus or shares completely and verify them; stores are always verified.",
 )
 def info(path: str, as_json: bool = False, verify: bool = False) -> str:
-    """Describe the corpus, moments store or model at PATH: whether it is complete and intact, and how it was made."""
+    """Describe the corpus, moments store, model or shares at PATH: whether it is complete, and how it was made."""
     from streaming_jsmf.reporting.info import describe
 
     described = describe(path, verify=verify)
