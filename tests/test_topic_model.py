@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -406,6 +407,8 @@ def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     other = pd.DataFrame({"body": [TEXTS[0], None, TEXTS[1]], "url": list("abc")}, index=[7, 8, 9])
     found = made.transform(other, text="body")
     assert [*found.index] == [7, 8, 9], "a missing text keeps its row"
+    parts = made.transform(dask.dataframe.from_pandas(other, npartitions=2), text="body")
+    assert parts.equals(found)
     named = made.transform(other, text="body", id="url")
     assert [*named.index] == ["a", "b", "c"]
     np.testing.assert_array_equal(found, named)

@@ -227,14 +227,15 @@ class TopicModel:
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        The index is that of a pandas object, or the document ids. All rows are in memory; for more documents use the
-        function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
+        The index is that of the source (pandas, Dask), or the document ids. All rows are in memory; for more documents
+        use the function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
         """
         with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
             path = Path(folder) / "shares.parquet"
             transform(self, source, path, **options)
             table = documents.shares_table(self, path)
         index = getattr(source, "index", None)
+        index = index.compute() if hasattr(index, "compute") else index  # of Dask
         return table if index is None or callable(index) or "id" in options else table.set_index(index)
 
     def show(
