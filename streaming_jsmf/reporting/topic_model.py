@@ -235,7 +235,7 @@ class TopicModel:
             transform(self, source, path, **options)
             table = documents.shares_table(self, path)
         index = getattr(source, "index", None)
-        index = index.compute() if hasattr(index, "compute") else index  # of Dask
+        index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
         return table if index is None or callable(index) or "id" in options else table.set_index(index)
 
     def show(
