@@ -64,7 +64,10 @@ MISTAKES = [
     ("sj.fit(moments, new)", "a moments store, not a corpus; infer makes a model"),
     ("sj.fit(model, new)", "is a model, not a corpus; give the corpus"),
     ("sj.fit(COUNTS)", r"is a matrix \(ndarray\); corpus_from_matrix\(matrix"),
-    ("sj.fit('the cat sat on the mat')", "nothing at 'the cat sat on the mat'; check the path, or give texts"),
+    (
+        "sj.fit('the cat sat on the mat')",
+        "nothing at 'the cat sat on the mat'; check the path, or give texts",
+    ),
     ("sj.fit([['a', 'b'], ['c']])", "rows of type list; give texts only"),
     ("sj.fit(TABLE[['n']])", "^the DataFrame has the columns n; say which"),
     ("sj.fit(corpus, new, execution=2)", r"execution is '2' \(int\)"),
