@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line
-from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type, without_views
+from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type
 from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.storage.paths import exists, sha256_of
 

@@ -21,6 +21,7 @@ from streaming_jsmf.corpus.records import (
     document_ids,
     id_column,
     narrow_counts,
+    without_views,
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
@@ -71,7 +72,7 @@ class BagColumns:
         kinds = {"counts": "floats" if is_real else "integers"}
         ids = wanted or id_column(schema.names)
         if ids is not None:
-            kind = schema.field(ids).type
+            kind = without_views(schema.field(ids).type)
             is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
             if not is_string and not pa.types.is_integer(kind):
                 raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
@@ -198,5 +199,5 @@ def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int
         narrow_counts(bags.counts),
         rows,
         ids,
-        {name: batch.column(name) for name in columns.metadata},
+        {name: batch.column(name).cast(without_views(batch.column(name).type)) for name in columns.metadata},
     )

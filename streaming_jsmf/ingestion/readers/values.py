@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
@@ -101,21 +102,6 @@ def is_text(kind: Any) -> bool:
     types = pa.types
     is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     return bool(is_string or types.is_binary(kind) or types.is_large_binary(kind))
-
-
-def without_views(kind: Any) -> Any:
-    """Return an Arrow type with plain strings and bytes in place of views, whose rows Arrow cannot select."""
-    types = pa.types
-    if types.is_string_view(kind) or types.is_binary_view(kind):
-        return pa.string() if types.is_string_view(kind) else pa.binary()
-    if types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(without_views(field.type)) for field in kind])
-    if types.is_list(kind) or types.is_large_list(kind):
-        item = kind.value_field.with_type(without_views(kind.value_type))
-        return pa.list_(item) if types.is_list(kind) else pa.large_list(item)
-    return kind
 
 
 def value_type(kind: Any) -> Any:
