@@ -303,6 +303,21 @@ def test_info_is_a_page_for_people(
         assert max(map(len, without_paths)) <= 80
 
 
+@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
+def test_info_of_topic_shares(corpus: Path, made_model: Path, tmp_path: Path, name: str) -> None:
+    done("transform", made_model, corpus, tmp_path / name)
+    assert "shares: " in done("info", tmp_path / name, "--verify")
+    found = {"kind": "shares", "complete": True, "documents": 150, "shares_of_each": 5, "method": "cvb0"}
+    assert info(tmp_path / name).items() >= found.items()
+    data = next(
+        path for path in [*(tmp_path / name).glob("**/topic_shares/c/0/0"), *tmp_path.rglob("*.parquet")]
+    )
+    content = bytearray(data.read_bytes())
+    content[len(content) // 3] ^= 255
+    data.write_bytes(content)
+    assert command("info", tmp_path / name, "--verify").code == 3
+
+
 def test_info_as_json(
     corpus: Path, counts: Counts, made_moments: Path, unfinished: Path, made_model: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,14 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert "partitions" in shown["missing"]["stability"]
     assert np.isfinite(numbers_of(metrics)).all()
     assert shown["certificates"] == json.loads(json.dumps(read_model(model_path, ()).metrics))
+
+
+def test_a_polished_model_is_not_compared_with_inferred_ones(
+    evaluate: Evaluate, model_path: Path, tmp_path: Path
+) -> None:
+    polished = replace(read_model(model_path), settings={**read_model(model_path).settings, "polish": {}})
+    write_model(tmp_path / "polished", polished)
+    assert "polished models" in evaluate(tmp_path / "polished", "--json").document()["missing"]["stability"]
 
 
 def test_the_training_corpus_adds_the_metrics_of_documents_and_is_told_from_others(

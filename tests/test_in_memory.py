@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -33,6 +34,20 @@ def _polars() -> Any:
     return pytest.importorskip("polars").DataFrame({"text": TEXTS, "year": 1990})
 
 
+def _views() -> pa.Table:
+    """Views of strings, as newer releases of polars export them, whose rows Arrow cannot select."""
+    view = pa.string_view()
+    words = pa.array(["x", None] * (len(TEXTS) // 2), view)
+    columns = {
+        "text": pa.array(TEXTS, view),
+        "a": words,
+        "b": pa.array([[word] for word in words], pa.large_list(view)),
+        "c": pa.array([{"of": [b"bytes"]}] * len(TEXTS), pa.struct({"of": pa.list_(pa.binary_view())})),
+        "d": pa.DictionaryArray.from_arrays(pa.array([0, None] * (len(TEXTS) // 2)), pa.array(["x"], view)),
+    }
+    return pa.table(columns)
+
+
 def _hugging_face(streamed: bool) -> Any:
     made = pytest.importorskip("datasets").Dataset.from_dict({"text": TEXTS, "label": [1] * len(TEXTS)})
     return made.to_iterable_dataset() if streamed else made
@@ -54,7 +69,12 @@ KINDS: dict[str, Callable[[], Any]] = {
     "arrow": lambda: pa.table({"text": TEXTS}),
     "stream": lambda: pa.table({"text": TEXTS}).to_reader(max_chunksize=40),
     "column": lambda: pa.chunked_array([TEXTS[:40], TEXTS[40:]]),
+    "views": _views,
+    "views of texts": lambda: pa.chunked_array([TEXTS], pa.string_view()),
+    "dask": lambda: dask.dataframe.from_pandas(pd.DataFrame({"text": TEXTS, "year": 1990}), npartitions=3),
+    "dask series": lambda: dask.dataframe.from_pandas(pd.Series(TEXTS), npartitions=3),
     "array": lambda: np.array(TEXTS),
+    "missing": lambda: [None, pd.NA, float("nan"), *TEXTS],
     "rows": lambda: [{"text": text} for text in TEXTS],
     "dataset": Rows,
     "polars": _polars,
@@ -72,11 +92,31 @@ def test_any_kind_of_texts_gives_the_same_corpus(kind: str, expected: Any, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"], "nothing temporary is left"
 
 
+def test_views_in_parquet_files(expected: Any, tmp_path: Path) -> None:
+    pq.write_table(_views().drop_columns("d"), tmp_path / "a.parquet")
+    made = sj.ingest(tmp_path / "a.parquet", tmp_path / "corpus")
+    assert made.vocabulary().words == expected.vocabulary().words
+    schema = pq.read_schema(next((tmp_path / "corpus").rglob("part-*.parquet")))
+    assert schema.field("a").type == pa.string()
+
+
 def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
     table = pd.DataFrame({"body": TEXTS, "year": 1990})
     made = sj.ingest(table, tmp_path / "c", IngestRequest(read={"text": "body", "metadata": "year"}))
     assert made.vocabulary().words == expected.vocabulary().words
     assert "year" in pq.read_schema(next((tmp_path / "c").rglob("part-*.parquet"))).names
+
+
+@pytest.mark.parametrize(
+    ("columns", "kept"), [([], "index"), (["index"], "__index_level_0__"), (["year"], "index")]
+)
+def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": TEXTS, **dict.fromkeys(columns, 1)}, index=range(9, 9 + 2 * len(TEXTS), 2))
+    made = sj.ingest(table[1:].copy().set_index(table.index[1:].to_numpy()), tmp_path / "c")
+    read = pq.read_table(next((tmp_path / "c").rglob("part-*.parquet")))
+    assert made.n_documents == len(read) == len(TEXTS) - 1
+    assert read.column(kept)[0].as_py() == 11
+    assert ("__index_level_0__" in read.column_names) == (kept == "__index_level_0__")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +126,13 @@ def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
         (["a text", 3], "int, str; give texts only"),
         (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "several columns text"),
         (pd.Series(["a text", 3]), "int, str; give texts only"),
+        (["a text", "a \udce9"], r"a text has '\\udce9', which stands for a byte"),
+        (pd.DataFrame({"text": ["\ud800"]}), r"a text has '\\ud800'"),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
+        ("ants and bees", "ants and bees: no such file or directory; check the path, or give texts as a list"),
+        ("Ants. " + "and bees. " * 999, "can be named 'Ants. and.*'.*; check the path"),
+        (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "2 columns 'text'"),
     ],
 )
 def test_unusable_sources_are_refused_in_one_line(source: Any, line: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.verdicts import Frequency, topic_warnings
+from streaming_jsmf.evaluation.verdicts import Frequency, spelling_ranks, topic_warnings
 from streaming_jsmf.reporting import contents, layout, page
 from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.layout import (
@@ -170,6 +170,12 @@ def test_words_are_doubtful_that_are_rare_or_spelled_unlike_the_rest(
     warnings = topic_warnings([["some", "words"]], np.ones(1), frequency=words)[0]
     assert len(warnings) == len(found)
     assert all(part in warning for part, warning in zip(found, warnings, strict=True))
+
+
+def test_words_of_no_document_have_a_spelling() -> None:
+    """Documents of one token are left out of document frequencies."""
+    ranks = spelling_ranks(["cat", "can", "x9q"], np.array([9, 9, 0]), np.array([[0, 2]]))
+    assert ranks[0, 0] > ranks[0, 1] > 0
 
 
 @pytest.mark.parametrize("module", [contents, layout, page])

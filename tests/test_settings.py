@@ -6,6 +6,8 @@ import inspect
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -43,6 +45,7 @@ from streaming_jsmf.config.fields import Field
 from streaming_jsmf.corpus.curation import TEXT_CURATION
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.jobs.execution import Execution
 
 #: The verbs that have the options of each settings class.
 KINDS: dict[type[Settings], tuple[str, ...]] = {
@@ -83,6 +86,8 @@ def outside(field: Field) -> Iterator[Any]:
         return
     if field.flag:
         yield from (1, "yes")
+    if field.text:
+        yield from (5, ["a", "b"])
     if field.choices or field.number:
         yield from ("no such choice", b"", [], math.nan)
     if field.number:
@@ -96,7 +101,7 @@ def outside(field: Field) -> Iterator[Any]:
 
 
 def made(kind: type[Settings], field: Field, value: Any) -> Any:
-    required = {name: 4 for name, each in declared(kind).items() if each.required}
+    required = {name: "4" if each.text else 4 for name, each in declared(kind).items() if each.required}
     others = {name: each for name, each in WITH.get(field.name, {}).items() if name in declared(kind)}
     return kind(**{**required, **others, field.name: value})
 
@@ -231,6 +236,8 @@ def test_fields_are_keyword_arguments() -> None:
     assert settings_of("settings", ScanSettings, None, {"workers": 3}) == ScanSettings()
     execution = settings_of("execution", ExecutionOptions, None, options)
     assert execution == ExecutionOptions(workers=3, memory=4_000_000_000)
+    cluster = SimpleNamespace(scheduler=SimpleNamespace(address="tcp://host:8786"))
+    assert Execution(cluster, 2) == Execution("tcp://host:8786", 2), "as clusters and clients of Dask"  # type: ignore[arg-type]
     with pytest.raises(InputError, match="settings is '5'"):
         settings_of("settings", ScanSettings, 5, options)  # type: ignore[type-var]
 
@@ -264,6 +271,11 @@ def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
     assert request_of(None, {"tokenizer": "sklearn"}) == IngestRequest(read={"tokenizer": "sklearn"})
     assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(tokenizer="mine:split")
     assert request_of(None, {"workers": 2}) is None
+    assert Curation(stop_words=Path("words.txt")).stop_words == "words.txt"  # type: ignore[arg-type]
+    with pytest.raises(
+        InputError, match=r"tokenizer is <method 'spli.*; give a string \(Tokenizer: .*MODULE:FUNCTION\)"
+    ):
+        request_of(None, {"tokenizer": str.split})
     for name, value in (("min_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
         with pytest.raises(InputError, match=name):
             request_of(None, {name: value})

@@ -15,20 +15,24 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
-from streaming_jsmf.ingestion.readers.guess import guess_reader
-from streaming_jsmf.ingestion.readers.registry import READERS, check_options
+from streaming_jsmf.ingestion.readers.guess import Guess, guess_reader, guess_source
+from streaming_jsmf.ingestion.readers.registry import READERS, check_options, open_source
 from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.jobs.execution import Execution
 from tests.sources import Read, message, opened, put, put_parquet, refused_by, small
 
 
@@ -742,6 +746,56 @@ def test_guessed_readers_of_files(tmp_path, name, reader, content):
     put(path.with_name("_SUCCESS"), "")
     if reader != "text-files":
         assert guess_reader(path.parent) == reader
+
+
+def test_tables_in_zip_archives_are_named(tmp_path):
+    """A compressed table, or one that is named, is read; an archive of tables is no folder of texts."""
+    table = "text;n\nsome words;1\n"
+    two = put(tmp_path / "two.zip", in_zip({"d/a.csv": table, "b.csv": "id,body\n", "_x/c.txt": "c"}))
+    assert "two.zip holds d/a.csv, b.csv, and one text" in message(lambda: guess_reader(two))
+    assert "d/a.csv" in message(lambda: guess_source(two)).rpartition("name one with")[2]
+    found = guess_source(two, read={"path": "d/a.csv"})
+    assert (found.reader, dict(found.read)) == ("text", {"delimiter": ";"})
+    chained = f"zip://d/a.csv::{two}"
+    assert open_source(chained, "text", check_options("text", {"delimiter": ";"}, "")).files == (chained,)
+    one = put(tmp_path / "a.csv.zip", in_zip({"a.csv": table}))
+    assert guess_source(one) == Guess("text", found.read, found.note)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_names_of_folders_are_metadata(tmp_path, kind):
+    """As Hive, Spark and pandas write partitions; a column of the file takes precedence."""
+    for folder in ("year=1999/who=a%20b", "year=__HIVE_DEFAULT_PARTITION__/ids=3/plain/=x"):
+        path = tmp_path / "run=1" / folder / f"0.{kind}"
+        if kind == "parquet":
+            put_parquet(path, {"text": [folder[:6]], "k": ["v"]})
+        else:
+            put(path, "text,k\na,v\n" if kind == "csv" else '{"text": "a", "k": "v"}\n')
+    root = tmp_path / "run=1"
+
+    def found(source, **options):
+        opened = open_source(source, "text", check_options("text", options, ""))
+        return Read(opened).metadata
+
+    assert found(root) == {"k": ["v", "v"], "year": ["1999", None], "who": ["a b"]}
+    assert found(root, metadata=("year",)) == {"year": ["1999", None]}
+    assert found(f"{root}/y*/*/*.{kind}") == {"k": ["v"], "year": ["1999"], "who": ["a b"]}
+    assert found(root / "year=1999") == {"k": ["v"], "who": ["a b"]}
+    assert found(root, metadata=("k",)) == {"k": ["v", "v"]}
+    assert "there is no column 'run'" in message(lambda: found(root, metadata=("run", "year")))
+    keep_all = {"min_tokens": 0, "min_distinct_words": 0, "stop_words": "none"}
+    ingest(
+        root, tmp_path / "corpus", IngestRequest(preset="papers", curation=keep_all), Execution("synchronous")
+    )
+    table = pq.read_table(tmp_path / "corpus" / "documents")
+    columns = {name: table[name].to_pylist() for name in ("k", "year", "who")}
+    assert columns == {"k": ["v", "v"], "year": [1999, None], "who": ["a b", None]}
+
+
+def test_an_index_that_pandas_wrote_is_named(tmp_path):
+    read = Read(texts(put(tmp_path / "a.csv", ",text\n7,a\n")))
+    assert read.metadata == {"index": ["7"]}
+    assert Read(texts(put(tmp_path / "b.csv", ",text,index\n7,a,8\n"))).metadata["index"] == ["8"]
 
 
 def test_guessed_readers_of_folders_and_urls(tmp_path):

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -406,9 +407,15 @@ def test_a_table_is_fitted_in_one_flat_call(tmp_path: Path) -> None:
     other = pd.DataFrame({"body": [TEXTS[0], None, TEXTS[1]], "url": list("abc")}, index=[7, 8, 9])
     found = made.transform(other, text="body")
     assert [*found.index] == [7, 8, 9], "a missing text keeps its row"
+    parts = made.transform(dask.dataframe.from_pandas(other, npartitions=2), text="body")
+    assert parts.equals(found)
     named = made.transform(other, text="body", id="url")
     assert [*named.index] == ["a", "b", "c"]
     np.testing.assert_array_equal(found, named)
+    unknown, mixed = made.transform(["xyzzy", ""]), made.transform(["xyzzy", TEXTS[0]])
+    np.testing.assert_array_equal(
+        unknown, mixed.iloc[[0, 0]], "documents without known words have the prior's shares"
+    )
     with pytest.raises(TypeError, match="'n_topics' and 'n_components', which are the same"):
         sj.fit(table, n_topics=3, n_components=4)
 
@@ -420,9 +427,29 @@ def test_failures_leave_no_temporary_directory(tmp_path: Path, monkeypatch: pyte
     assert [*tmp_path.iterdir()] == []
 
 
+def test_the_home_directory_is_written_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    made = sj.fit(TEXTS, "~/m", 3, polish=False, progress=False)
+    for place in ("~/m", Path("~/m"), tmp_path / "home" / "m"):
+        assert sj.TopicModel(place).topics().equals(made.topics())
+    made.save("~/kept")
+    sj.transform("~/m", "~/m.corpus", "~/s.parquet")
+    sj.report("~/m", "~/r.html", shares="~/s.parquet")
+    names = {path.name for path in (tmp_path / "home").iterdir()}
+    assert names == {"m", "m.corpus", "m.moments", "kept", "s.parquet", "r.html"}
+    (tmp_path / "work" / "~draft.csv").write_text("text\nant bee\n")
+    assert sj.ingest("~draft.csv", "~c", preset="papers", min_tokens=1, min_distinct_words=1).n_documents == 1
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {"~draft.csv", "~c"}
+
+
 def test_several_topics_need_a_path(tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match="several numbers of topics need a path"):
         sj.fit(TEXTS, n_topics=[2, 3])
+    for given in ("auto", 2.5):
+        with pytest.raises(sj.InputError, match=f"n_topics is {given!r}; give a whole number"):
+            sj.fit(TEXTS, n_topics=given)  # type: ignore[call-overload]
     fitted = sj.fit(TEXTS, tmp_path / "m", [2, 3], polish=False)
     assert [path.name for path in fitted.models] == ["k=2", "k=3"]
     assert fitted.corpus == str(tmp_path / "m.corpus")

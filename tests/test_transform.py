@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf import Execution, InputError, StoreError, TopicModel, transform
+from streaming_jsmf import Execution, InputError, StoreError, TopicModel, ingest, transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
@@ -132,6 +132,45 @@ def test_readers_of_parquet_and_zarr_need_nothing_of_ours(corpus: Path, model: P
     assert data["document_id"].values[3] == "d3"
     assert np.isnan(data["year"].values[5])
     assert data["title"].values[8] == "title 8"
+
+
+def test_metadata_may_be_views_of_strings(corpus: Path, model: Path, tmp_path: Path) -> None:
+    """As newer writers of Parquet leave them; Arrow cannot select their rows."""
+    table = pa.concat_tables([pq.read_table(path) for path in sorted(corpus.glob("part-*.parquet"))])
+    views = {name: table[name].cast(pa.string_view()) for name in ("document_id", "title")}
+    (tmp_path / "views").mkdir()
+    pq.write_table(
+        pa.table({**{name: table[name] for name in table.column_names}, **views}),
+        tmp_path / "views/a.parquet",
+    )
+    (tmp_path / "views" / "vocab.txt").write_text("\n".join(open_corpus(corpus).vocabulary().words))
+    for name in ("s.parquet", "s.zarr", "s.csv"):
+        made_by(model, tmp_path / "views", tmp_path / name)
+        made_by(model, corpus, tmp_path / f"as_{name}")
+    assert pq.read_table(tmp_path / "s.parquet").equals(pq.read_table(tmp_path / "as_s.parquet"))
+    assert (tmp_path / "s.csv").read_bytes() == (tmp_path / "as_s.csv").read_bytes()
+    copied = ingest(
+        tmp_path / "views", tmp_path / "copy", preset="papers", min_tokens=1, min_distinct_words=1
+    )
+    assert pq.read_schema(copied.shard_path(copied.shards[0])).field("title").type == pa.string()
+
+
+def test_columns_that_would_leave_the_group_are_left_out_of_zarr(
+    corpus: Path, model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["", ".", "..", "../up", "a/b", "zarr.json", str(tmp_path / "outside"), "x" * 300]
+    table = pq.read_table(next(corpus.rglob("part-*.parquet")))
+    for name in [*names, "a b"]:
+        table = table.append_column(name, [range(len(table))])
+    (tmp_path / "other").mkdir()
+    pq.write_table(table, tmp_path / "other" / "part-0.parquet")
+    (tmp_path / "other" / "vocab.txt").write_text("\n".join(open_corpus(corpus).vocabulary().words))
+    made_by(model, tmp_path / "other", tmp_path / "s.zarr")
+    data = xr.open_zarr(str(tmp_path / "s.zarr"), consolidated=False)
+    assert data["a b"].values[3] == 3
+    assert {*data.variables} == {"topic_shares", "topic", "document_id", "year", "title", "a b"}
+    assert caplog.text.count("the column is left out of Zarr") == len(names)
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "s.zarr"}
 
 
 @pytest.mark.parametrize("name", ["top.parquet", "top.zarr"])

@@ -34,10 +34,10 @@ _TITLES = {
 @option(
     "--verify",
     is_flag=True,
-    help="Read a corpus completely and verify its hashes; those of stores are always verified.",
+    help="Read a corpus or shares completely and verify them; stores are always verified.",
 )
 def info(path: str, as_json: bool = False, verify: bool = False) -> str:
-    """Describe the corpus, moments store or model at PATH.
+    """Describe the corpus, moments store, model or shares at PATH.
 
     Tells whether it is complete and intact, and how it was made.
     """

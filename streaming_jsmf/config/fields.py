@@ -11,11 +11,13 @@ import inspect
 import math
 import operator
 import re
+import reprlib
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from functools import partial
+from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
@@ -54,8 +56,9 @@ class Field:
     ----------
     name, help, default, annotation
         Of the field; its help is in the docstring of the class.
-    number, choices, flag, optional
-        The type taken apart: the type of a number, the values of a literal, and whether it is a bool and may be None.
+    number, choices, flag, optional, text
+        The type taken apart: the type of a number, the values of a literal, and whether it is a bool, may be None, and
+        is a string.
     group, rare
         Heading in the help of a command; rare options are listed by ``--help-all`` only.
     ge, gt, le, lt
@@ -85,6 +88,7 @@ class Field:
     choices: tuple[str, ...]
     flag: bool
     optional: bool
+    text: bool
     group: str = BASIC
     rare: bool = False
     ge: float | None = None
@@ -137,6 +141,12 @@ class Field:
         """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed."""
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, as parameter grids have them, are not JSON
+        if self.text and not self.multiple and value is not None:
+            value = fspath(value) if isinstance(value, PathLike) else value
+            if not isinstance(value, str):
+                raise InputError(
+                    f"{self.name} is {reprlib.repr(value)}; give a string ({self.help.rstrip('.')})"
+                )
         if (value is None and self.optional) or not self.allowed or self.multiple:
             return value
         if self.flag:
@@ -195,8 +205,8 @@ def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
     number = next((kind for kind in (float, int) if kind in parts), None)
     if {*parts} - {*choices, int, float, bool, NoneType}:
         number, choices = None, ()  # text, a path or a list, which nothing here checks
-    flag, optional = bool in parts, NoneType in parts
-    return Field(field.name, help, field.default, str(field.type), number, choices, flag, optional, **about)
+    kinds = (bool in parts, NoneType in parts, str in parts and {*parts} <= {str, NoneType})
+    return Field(field.name, help, field.default, str(field.type), number, choices, *kinds, **about)
 
 
 def _alternatives(hint: Any) -> Iterator[Any]:

@@ -279,7 +279,7 @@ def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> Ing
         return request
     base = request or IngestRequest()
     tokenizer = own.get("tokenizer")
-    if tokenizer is not None and ":" not in tokenizer:
+    if isinstance(tokenizer, str) and ":" not in tokenizer:
         texts["tokenizer"] = own.pop("tokenizer")
     read = {**base.read, **own.pop("read", {}), **texts}
     return replace(base, **own, read=read, curation={**base.curation, **curation})

@@ -45,7 +45,7 @@ class Totals(Strict):
 
     documents: PositiveInt
     words: PositiveInt
-    nonzeros: PositiveInt
+    nonzeros: NonNegativeInt
     tokens: Number
 
 

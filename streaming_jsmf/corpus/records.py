@@ -150,8 +150,24 @@ def narrow_counts(counts: NDArray[Any]) -> Counts:
     return counts.astype(np.float32, copy=False)
 
 
+def without_views(kind: Any) -> Any:
+    """Return an Arrow type with plain strings and bytes in place of views, whose rows Arrow cannot select."""
+    types = pa.types
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return pa.string() if types.is_string_view(kind) else pa.binary()
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(without_views(field.type)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        item = kind.value_field.with_type(without_views(kind.value_type))
+        return pa.list_(item) if types.is_list(kind) else pa.large_list(item)
+    return kind
+
+
 def document_ids(column: Any, name: str, where: Place) -> Any:
     """Convert an Arrow id column to int64 or string; ``InputError`` for nulls and other types."""
+    column = column.cast(without_views(column.type))
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
         raise where.refuse(row, f"{name} is null")

@@ -84,23 +84,22 @@ class CorpusWriter:
         Raises ``InputError`` if no document with a word was written, or the target was created in the meantime.
         """
         shards = self._shards.close()
+        if not sum(shard.nonzeros for shard in shards):
+            raise InputError(f"{self._target} would be an empty corpus: no document with a word was written")
         counts = WordCounts(self._words, self._shards.document_frequency, self._shards.term_count)
-        finish_directory(self._partial, self._target, shards, counts, origin or Origin())
+        finish_directory(self._partial, shards, counts, origin or Origin())
         free_target(self._target)
         put_in_place(self._partial, self._target)
         return open_corpus(self._target)
 
 
 def finish_directory(
-    directory: Path, target: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
+    directory: Path, shards: Sequence[ShardEntry], counts: WordCounts, origin: Origin
 ) -> dict[Path, str]:
     """Write the vocabulary, then the manifest, of a directory with shards in ``documents/``.
 
-    Shards are named relative to ``documents/``; ``target`` is the future path of the directory. Returns the sha256 of
-    the shards by path. Raises ``InputError`` if no document has a word.
+    Shards are named relative to ``documents/``. Returns their sha256 by path.
     """
-    if not sum(shard.nonzeros for shard in shards):
-        raise InputError(f"{target} would be an empty corpus: no document with a word was written")
     documents, n_words = sum(shard.rows for shard in shards), len(counts.words)
     vocabulary = directory / VOCABULARY_NAME
     write_vocabulary(counts, documents, vocabulary)

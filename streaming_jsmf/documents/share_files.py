@@ -48,7 +48,8 @@ from streaming_jsmf.storage.arrays import (
     write_array,
     write_panels,
 )
-from streaming_jsmf.storage.paths import inside, node_exists
+from streaming_jsmf.storage.paths import ROOT, inside, node_exists
+from streaming_jsmf.validation import stays_inside
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ ABOUT_NAME = "_shares.json"
 DOCUMENT, TOPIC, RANK = "document", "topic", "rank"
 
 _HINT = "run transform again"
+#: Length in bytes of the name of a file with room for that of a temporary one.
+_LONGEST_NAME = 200
 
 _MEANINGS = {
     SHARES: {"long_name": "share of each topic in a document", "symbol": "theta"},
@@ -274,7 +277,8 @@ def _chunks(path: Path, digests: Mapping[str, ArrayDigest], columns: Sequence[st
 def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
     """Write shares with metadata as in ``schema`` as a Zarr group, its root last. One pass per column.
 
-    Only numbers, booleans, strings and times are stored; other columns are skipped with a warning.
+    Only numbers, booleans, strings and times are stored; other columns, and those whose name is no name of a file, are
+    skipped with a warning.
     """
     assert about.totals is not None, "all parts are done"
     documents = about.totals.documents
@@ -283,6 +287,11 @@ def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> Non
     for name in shares.columns:
         kind = schema.field(name).type
         dtype = _dtype_of(shares, name, kind)
+        if not stays_inside(name) or "/" in name or name == ROOT or len(name.encode()) > _LONGEST_NAME:
+            logger.warning(
+                "%s: %r cannot be the name of an array; the column is left out of Zarr", path, name
+            )
+            continue
         if dtype is None:
             logger.warning("%s: column %r is %s and is left out of Zarr", path, name, kind)
             continue

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.corpus.footer import is_string, open_parquet
-from streaming_jsmf.corpus.records import Place, document_ids, id_column
+from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
 
@@ -176,7 +176,8 @@ def document_table(unit: WorkUnit, first: int, columns: Sequence[str] | None = N
         ids = pa.array(np.arange(first, first + unit.rows))
     else:
         ids = document_ids(table.column(id_name), id_name, Place(unit.path, unit.row_group))
-    return pa.table({DOCUMENT_ID: ids, **{name: table.column(name) for name in names}})
+    metadata = {name: table.column(name).cast(without_views(table.field(name).type)) for name in names}
+    return pa.table({DOCUMENT_ID: ids, **metadata})
 
 
 def metadata_columns(schema: Any) -> list[str]:

@@ -24,7 +24,7 @@ from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.records import id_column
+from streaming_jsmf.corpus.records import id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import (
@@ -198,7 +198,8 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     if taken:
         raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
     text = ids is not None and not pa.types.is_integer(schema.field(ids).type)
-    return shares_schema(about, pa.string() if text else pa.int64(), [schema.field(name) for name in names])
+    fields = [schema.field(name).with_type(without_views(schema.field(name).type)) for name in names]
+    return shares_schema(about, pa.string() if text else pa.int64(), fields)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,8 @@ def replicas_of(
 ) -> list[NDArray[np.float64]]:
     """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.
 
-    Raises ``Unavailable`` if ``count`` is 0, the moments keep no partitions, or the model is of another engine.
+    Raises ``Unavailable`` if ``count`` is 0, the moments keep no partitions, or the model is polished or of another
+    engine.
     """
     if count == 0:
         raise Unavailable("no replicas were asked for (--replicas)")
@@ -177,6 +178,8 @@ def replicas_of(
         raise Unavailable("only models of the engine lr-jsmf are inferred again from resampled moments")
     if model.provenance.get("partitions") is not None:
         raise Unavailable("the model is of some partitions only, which are not resampled")
+    if "polish" in model.settings:
+        raise Unavailable("polished models are not compared with inferred ones; evaluate the model of infer")
     try:
         settings = InferSettings(**model.settings)
     except TypeError as error:

@@ -303,7 +303,7 @@ def spelling_ranks(words: Sequence[str], frequency: Integers, chosen: Integers) 
     array([[0.84, 0.02]])
     """
     ids = np.union1d(np.argsort(-frequency, kind="stable")[:COMPARED_WORDS], chosen)
-    weight = frequency[ids].astype(float)
+    weight = np.maximum(frequency[ids], 1).astype(float)  # 0 where only documents of one token have a word
     text = "\0" + "".join(str(words[i]).replace("\0", " ") + "\0" for i in ids)
     _, codes = np.unique(
         np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32), return_inverse=True

@@ -78,7 +78,7 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
         write_table(ingest.folder.root / "vocabulary.arrow", pa.table({"word": chosen}))
     else:
         np.save(ingest.folder.root / "vocabulary.npy", word_ids(ingest.words, chosen).astype(np.int32))
-    if not selection.counts.document_frequency.any():
+    if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
         advice = "give more documents, or loosen its settings, such as --max-df 100%"

@@ -69,10 +69,10 @@ def ingest(
     Parameters
     ----------
     source
-        A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas or polars
-        ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or rows
-        as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file, one
-        batch at a time; other columns are kept as metadata.
+        A path, URL or spec (``.toml``), as for ``streaming-jsmf ingest``; a table with a text column (pandas, polars or
+        Dask ``DataFrame``, Arrow table, or any object that exports Arrow streams); texts (list, generator, series); or
+        rows as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file,
+        one batch at a time; other columns are kept as metadata.
     corpus
         Local path of the corpus; must not exist, unless ``overwrite``.
     request
@@ -166,7 +166,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
     dropped = (*selection.dropped, *_dropped_documents(ingest, bad, shards, n_unused))
-    if not used.any():
+    if not used.any() and not ingest.keeps_any_document:
         raise InputError(_nothing_left(target, dropped))
     if n_unused:
         step, shards = RENUMBER, renumber_shards(ingest, executor, pieces, used)
@@ -183,7 +183,7 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     _write_quarantine(folder)
     origin = replace(origin, dropped=dropped, settings=settings)
     made = folder.root / CORPUS
-    commit(made, finish_directory(made, target, entries, totals, origin))
+    commit(made, finish_directory(made, entries, totals, origin))
 
 
 def _dropped_documents(ingest: Ingest, bad: int, written: Sequence[Record], n_unused: int) -> list[Dropped]:

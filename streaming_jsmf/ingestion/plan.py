@@ -210,8 +210,12 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
     damaged.
     """
     if not isinstance(given, str | Path):
-        words = tuple(given)
-        if not words or "" in words or len(set(words)) < len(words):
+        words = tuple(given) if isinstance(given, Iterable) else ()
+        if (
+            not words
+            or not all(isinstance(word, str) and word for word in words)
+            or len({*words}) < len(words)
+        ):
             raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
         return GivenWords(words, tuple(filter(is_phrase, words)))
     root = normalise(given)

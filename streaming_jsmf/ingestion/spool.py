@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line
 from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type
 from streaming_jsmf.ingestion.work import IngestFolder
@@ -24,6 +25,9 @@ from streaming_jsmf.storage.paths import sha256_of
 
 #: Texts or rows per batch; one batch is in memory at a time.
 BATCH = 10_000
+
+#: Arrow's name of the index of a pandas object that has no name.
+_INDEX = "__index_level_0__"
 
 
 @contextmanager
@@ -39,7 +43,13 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
         return
     with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         path = Path(folder) / "texts.parquet"
-        _write(_tables(source), path)
+        try:
+            _write(_tables(source), path)
+        except UnicodeEncodeError as error:
+            character = error.object[error.start : error.start + 1]
+            raise InputError(
+                f"a text has {character!a}, which stands for a byte that is not UTF-8; decode it with errors='replace'"
+            ) from error
         try:
             yield path, sha256_of(path)
         except InputError as error:
@@ -126,7 +136,10 @@ def _tables(source: Any) -> Iterator[pa.Table]:
             f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
             "of counts, and LRJSMF fits one"
         )
-    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+    elif hasattr(source, "partitions") and hasattr(source, "columns"):  # a data frame of Dask
+        for part in source.partitions:
+            yield from _tables(part.compute())
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable) or hasattr(source, "columns"):
         lazy = ", collected if it is lazy" if hasattr(source, "collect") else ""
         raise InputError(
             f"the source is of type {type(source).__name__}; give a path, texts, rows or a table with a column of text"
@@ -151,7 +164,8 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
         reader = pa.RecordBatchReader.from_stream(source)
     except (ValueError, TypeError):  # of Arrow, or of pandas for a table that Arrow does not take
         if not hasattr(source, "iloc") or not hasattr(source, "columns"):
-            yield pa.table({"text": pa.chunked_array(source)})  # a column, such as a series of polars
+            column = pa.chunked_array(source)  # such as a series of polars
+            yield pa.table({"text": column.cast(without_views(column.type))})
             return
         if not source.columns.is_unique:
             names = ", ".join(map(str, source.columns[source.columns.duplicated()]))
@@ -161,7 +175,11 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
             part = part.where(part.notna(), None)
             yield pa.table({str(name): _column(part[name].tolist()) for name in part})
         return
-    yield from (pa.Table.from_batches([batch]) for batch in reader)
+    named = reader.schema.names
+    if "index" not in named:
+        named = ["index" if name == _INDEX else name for name in named]
+    plain = pa.schema([*zip(named, map(without_views, reader.schema.types), strict=True)])
+    yield from (pa.Table.from_batches([batch]).rename_columns(named).cast(plain) for batch in reader)
 
 
 def _is_file(row: Any) -> bool:
@@ -170,8 +188,10 @@ def _is_file(row: Any) -> bool:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None or NaN, as pandas has it among texts."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    """Whether a value is None, NaN or NA, as pandas has them among texts."""
+    return (
+        value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+    )
 
 
 def _table(rows: list[Any]) -> pa.Table:

@@ -139,6 +139,11 @@ class Ingest:
         """Whether documents are read again from the source instead of from copies of their bags."""
         return bool(self.source.rereads)
 
+    @property
+    def keeps_any_document(self) -> bool:
+        """Whether documents are kept even if all of them lack the words given, as for ``transform``."""
+        return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
+
     def stem(self, piece: Piece) -> Path:
         return self.folder.stem(piece.group.index, piece.number)
 

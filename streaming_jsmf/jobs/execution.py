@@ -63,6 +63,9 @@ class Execution(ExecutionOptions):
     """Settings of a job's execution; see ``ExecutionOptions``."""
 
     def __post_init__(self) -> None:
+        # A client or a cluster of Dask stands for the address of its scheduler.
+        address = getattr(getattr(self.scheduler, "scheduler", None), "address", None)
+        object.__setattr__(self, "scheduler", address or self.scheduler)
         super().__post_init__()
         known = (*LOCAL_SCHEDULERS, "cluster")
         if self.scheduler not in known and not _is_address(self.scheduler):

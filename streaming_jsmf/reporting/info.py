@@ -1,13 +1,16 @@
-"""Describe a corpus, moments store or model: whether it is complete, and how it was made."""
+"""Describe a corpus, moments store, model or topic shares: whether it is complete, and how it was made."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
+from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.ingestion.work import IngestFolder
@@ -54,6 +57,9 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     # Corpora are ingested only on local disks.
     if isinstance(place, Path) and (folder := IngestFolder(place)).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
+    if isinstance(place, Path):
+        with suppress(InputError):
+            return _describe_shares(open_shares(place), verify)
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
         # choose-k, or a fit of several K, may have been stopped before its first model was complete.
@@ -78,6 +84,23 @@ def _has_unfinished_models(place: StorePath) -> bool:
     return isinstance(place, Path) and any(
         any(place.glob(each)) for each in ("k=*", ".k=*", "moments", ".moments.*")
     )
+
+
+def _describe_shares(shares: SharesFile, verify: bool) -> dict[str, Any]:
+    about = shares.about
+    for _ in shares.tables([*shares.columns, *about.columns]) if verify else ():
+        pass
+    assert about.totals is not None, "shares are written at the end"
+    return {
+        "kind": "shares",
+        "complete": True,
+        "documents": about.totals.documents,
+        "without_known_words": about.totals.without_known_words,
+        "unconverged": about.totals.unconverged,
+        "shares_of_each": about.width,
+        "method": about.method,
+        "columns": list(shares.columns),
+    }
 
 
 def _describe_corpus(path: str, verify: bool) -> dict[str, Any]:

@@ -227,14 +227,15 @@ class TopicModel:
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
         """Return the topic shares of documents with edits applied: one row per document, one column per topic number.
 
-        The index is that of a pandas object, or the document ids. All rows are in memory; for more documents use the
-        function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
+        The index is that of the source (pandas, Dask), or the document ids. All rows are in memory; for more documents
+        use the function ``transform``, which has the same sources, options, such as ``text="body"``, and errors.
         """
         with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
             path = Path(folder) / "shares.parquet"
             transform(self, source, path, **options)
             table = documents.shares_table(self, path)
         index = getattr(source, "index", None)
+        index = index.compute() if index is not None and hasattr(index, "compute") else index  # of Dask
         return table if index is None or callable(index) or "id" in options else table.set_index(index)
 
     def show(
@@ -373,7 +374,7 @@ def fit(
     """
     if isinstance(path, int | Sequence) and not isinstance(path, str):
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
-    several = not isinstance(n_topics, int | np.integer | None)
+    several = isinstance(n_topics, Iterable) and not isinstance(n_topics, str)
     temporary = path is None
     with ExitStack() as stack:
         if path is None:

@@ -214,7 +214,7 @@ def write_panels(
 
     At most one chunk and one piece are in memory. Raises ``ValueError`` if the number of rows differs from ``shape``.
     """
-    array = _make_array(group / name, shape, dtype, rows, dimensions, attributes, compress=True)
+    array = _make_array(inside(group, name), shape, dtype, rows, dimensions, attributes, compress=True)
     total, start, held = _Digest(dtype), 0, 0
     pieces: list[NDArray[Any]] = []
     for piece in panels:

@@ -60,8 +60,8 @@ def is_url(path: AnyPath | UPath) -> bool:
 
 def normalise(path: AnyPath, what: str = "a source") -> str:
     """Return an absolute local path, or a URL without trailing slash, which any process can open."""
-    text = _without_scheme(_text_of(path, what))
-    return text.rstrip("/") if is_url(text) else str(_possible(Path(text).expanduser().absolute(), text))
+    text = _local(_text_of(path, what))
+    return text.rstrip("/") if is_url(text) else str(_possible(Path(text).absolute(), text))
 
 
 def join(root: str, name: str) -> str:
@@ -84,13 +84,13 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
     Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
     if isinstance(path, Path):
-        return _possible(path, str(path))
+        return _possible(Path(_local(str(path))) if path.parts[:1] == ("~",) else path, str(path))
     text = _text_of(path, what)
     if is_url(text):
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    return _possible(Path(_without_scheme(text)), text)
+    return _possible(Path(_local(text)), text)
 
 
 def require_suffix(path: StorePath, what: str, known: Sequence[str]) -> None:
@@ -124,14 +124,15 @@ def _text_of(path: AnyPath | UPath, what: str) -> str:
     return text
 
 
-def _without_scheme(text: str) -> str:
-    """Strip a local scheme; raise ``InputError`` for names that are not UTF-8."""
+def _local(text: str) -> str:
+    """Strip a local scheme and expand ``~``; raise ``InputError`` for names that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{text}: the name is not UTF-8; rename it") from error
     scheme, _, rest = text.partition("://")
-    return unquote(rest) if scheme in _LOCAL_SCHEMES else text
+    # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
+    return os.path.expanduser(unquote(rest) if scheme in _LOCAL_SCHEMES else text)  # noqa: PTH111
 
 
 def _possible(path: Path, given: str) -> Path:
@@ -149,7 +150,7 @@ def _on_disk(path: AnyPath | UPath) -> Path | None:
     """Return the local path; None for a URL."""
     if isinstance(path, Path):
         return path
-    return None if is_url(path) else Path(_without_scheme(str(path)))
+    return None if is_url(path) else Path(_local(str(path)))
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:

@@ -22,6 +22,7 @@ from streaming_jsmf.corpus.records import (
     document_ids,
     id_column,
     narrow_counts,
+    without_views,
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
@@ -78,7 +79,7 @@ class BagColumns:
         kinds = {"counts": "floats" if is_real else "integers"}
         ids = wanted or id_column(schema.names)
         if ids is not None:
-            kind = schema.field(ids).type
+            kind = without_views(schema.field(ids).type)
             if not is_string(kind) and not pa.types.is_integer(kind):
                 raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
             kinds[ids] = "strings" if is_string(kind) else "integers"

@@ -9,7 +9,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -88,6 +88,14 @@ def is_hidden(name: str) -> bool:
 def is_archive(path: str) -> bool:
     name = path.lower()
     return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
+
+
+def names_in_zip(path: str) -> list[str]:
+    """Return the names in a zip archive that are not hidden; none if it is no zip archive or cannot be read."""
+    if path.lower().endswith(".zip"):
+        with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+            return [name for name in archive.namelist() if not is_hidden(name)]
+    return []
 
 
 def _address(fs: Any, root: str, base: str, name: str) -> str:
@@ -189,15 +197,15 @@ STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFi
 
 def bare_suffix(path: str) -> str:
     """Return the lower-case suffix without a compression suffix: ``.csv`` of ``x.csv.gz``."""
-    name = _name(path)
+    name = file_name(path)
     return Path(name.stem).suffix if name.suffix in _CODECS else name.suffix
 
 
 def is_compressed(path: str) -> bool:
-    return _name(path).suffix in _CODECS
+    return file_name(path).suffix in _CODECS
 
 
-def _name(path: str) -> Path:
+def file_name(path: str) -> Path:
     """Return the lower-case file name; in a chained URL (``zip://a.csv::/b.zip``), of the first link with a path."""
     links = path.lower().split("::") if is_chain(path) else [path.lower()]
     return Path(next((link for link in links if "://" in link), links[0]))
@@ -220,7 +228,7 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
     all data before the damage; ``read`` may not.
     """
     with open_raw(path) as raw:
-        decompress = _CODECS.get(_name(path).suffix)
+        decompress = _CODECS.get(file_name(path).suffix)
         if decompress is None:
             yield raw
         else:

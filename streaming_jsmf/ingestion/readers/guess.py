@@ -27,6 +27,7 @@ from streaming_jsmf.ingestion.readers.files import (
     is_archive,
     is_parquet,
     list_files,
+    names_in_zip,
     of_first_readable,
     open_parquet_source,
     open_stream,
@@ -173,10 +174,11 @@ def guess_source(
     folder = _is_folder(root) and "path" not in given and reader in (None, "ratings")
     if folder and exists(join(root, _RATINGS)) and exists(join(root, _TITLES)):
         reader, given["path"] = "ratings", _RATINGS
-    if "path" in given and not root.lower().endswith(".zip"):
-        root = join(root, str(given["path"]))
+    if "path" in given and "::" not in root:
+        path = str(given["path"])
+        root = f"zip://{path}::{root}" if root.lower().endswith(".zip") else join(root, path)
     chosen = reader or guess_reader(root, given)
-    if chosen not in _OF_TABLES or root.lower().endswith(".zip") or "::" in root:
+    if chosen not in _OF_TABLES or _is_archive(root):
         return Guess(chosen)
     table = _Table([path for path in list_files(root) if bare_suffix(path) in _RECORDS], given)
     found: dict[str, str] = {}
@@ -200,7 +202,12 @@ def guess_source(
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
     """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
     root = normalise(location)
-    if is_archive(root):
+    if _is_archive(root):
+        if tables := [name for name in names_in_zip(root) if bare_suffix(name) in _RECORDS]:
+            raise InputError(
+                f"{root} holds {listed(tables)}, and one text per file is read from archives; unpack it, or name one "
+                f"with --read path={tables[0]}"
+            )
         return "text-files"
     if _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
@@ -224,6 +231,11 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         raise InputError(f"{root} contains {found}; {_ASK}, or name the files")
     suffix = suffixes.pop()
     return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
+
+
+def _is_archive(root: str) -> bool:
+    """Whether a path is that of an archive, not of a compressed table such as ``x.csv.zip`` or one in an archive."""
+    return is_archive(root) and bare_suffix(root) not in _RECORDS
 
 
 def _is_folder(root: str) -> bool:

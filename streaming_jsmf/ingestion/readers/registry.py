@@ -15,7 +15,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.bags import BagSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
-from streaming_jsmf.ingestion.readers.files import is_archive, list_files
+from streaming_jsmf.ingestion.readers.files import file_name, is_archive, list_files
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
@@ -170,7 +170,7 @@ def _find(
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:
-    name = path.rsplit("/", 1)[-1].lower()
+    name = file_name(path).name
     return not name.startswith("vocab") and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 

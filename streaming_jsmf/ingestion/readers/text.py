@@ -53,6 +53,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     too_long,
 )
 from streaming_jsmf.ingestion.readers.text_records import (
+    FolderColumns,
     Record,
     TextColumns,
     TextOptions,
@@ -111,7 +112,8 @@ class TextSource(RecordFiles, Source):
     def columns(self) -> TextColumns:
         """The columns of the first file. Metadata whose types differ between files, or have none, are strings."""
         hint = "give a file of texts, and name the column with --text NAME"
-        found = of_first_readable(self.files, lambda path: _columns_of(path, self.options), hint)
+        options = FolderColumns(self.root, self.options).left_to(self.files)
+        found = of_first_readable(self.files, lambda path: _columns_of(path, options), hint)
         if all(map(is_parquet, self.files)):
             return replace(found, metadata=common_kinds(found.metadata, self.files[1:]))
         return replace(found, metadata=dict.fromkeys(found.metadata, pa.string()))
@@ -127,9 +129,11 @@ class TextSource(RecordFiles, Source):
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         if is_parquet(unit.path):
-            return self._read_parquet(unit, bad)
-        read = self._read_json if bare_suffix(unit.path) in JSON_SUFFIXES else self._read_csv
-        return bag_records(read(unit, bad), self.columns, self.tokenizer)
+            batches = self._read_parquet(unit, bad)
+        else:
+            read = self._read_json if bare_suffix(unit.path) in JSON_SUFFIXES else self._read_csv
+            batches = bag_records(read(unit, bad), self.columns, self.tokenizer)
+        return FolderColumns(self.root, self.options).added(batches, unit.path)
 
     def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
         columns = self.columns
@@ -348,6 +352,7 @@ def _open_csv(path: str, delimiter: str, encoding: str) -> Iterator[tuple[list[s
             raise UnreadableError(EMPTY)
         if not all(map(is_utf8, header)):
             raise UnreadableError(f"its header is not {encoding_name(encoding)}; {NAME_ENCODING}")
+        header[0] = header[0] or ("" if "index" in header else "index")  # of pandas, which writes no name
         yield header, rows
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +41,7 @@ _RESERVED = (
     "has a name that a corpus needs for itself; choose the columns to keep with metadata=A,B or rename it"
 )
 _ID_NAMES = ("document_id", "doc_id", "id")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
 
 
@@ -188,6 +191,42 @@ def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | No
         if problem:
             raise UnreadableError(f"{problem}, or choose others with metadata=A,B")
     return id_name, kept
+
+
+@dataclass(frozen=True)
+class FolderColumns:
+    """Columns of metadata in the names of folders below the source, such as year=1999 as Hive and Spark write them."""
+
+    root: str
+    options: TextOptions
+
+    def of(self, path: str) -> dict[str, str | None]:
+        """The columns of a file that the options keep."""
+        asked, source = self.options.metadata, re.sub(r"/[^/]*[*?[].*", "", self.root)
+        below = path.removeprefix(source) if path.startswith(source) else ""
+        pairs = (folder.partition("=") for folder in below.split("/")[:-1])
+        values = {
+            name: unquote(value) for name, equals, value in pairs if equals and name not in RESERVED_NAMES
+        }
+        kept = {name: value for name, value in values.items() if name and (asked == "all" or name in asked)}
+        return {name: None if value == _NO_VALUE else value for name, value in kept.items()}
+
+    def left_to(self, files: Iterable[str]) -> TextOptions:
+        """The options without the metadata that only names of folders have."""
+        if self.options.metadata == "all":
+            return self.options
+        names = {name for path in files for name in self.of(path)}
+        left = tuple(name for name in self.options.metadata if name not in names)
+        return self.options.model_copy(update={"metadata": left})
+
+    def added(self, batches: Iterable[SourceBatch], path: str) -> Iterator[SourceBatch]:
+        """The batches of a file with its columns, unless they have a column of that name."""
+        columns = self.of(path)
+        for batch in batches:
+            added = {
+                name: pa.array([value] * batch.n_documents, pa.string()) for name, value in columns.items()
+            }
+            yield replace(batch, metadata={**added, **batch.metadata})
 
 
 def fits(found: Any, wanted: Any) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
@@ -106,7 +107,14 @@ def is_text(kind: Any) -> bool:
 
 
 def value_type(kind: Any) -> Any:
+    kind = without_views(kind)
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def decoded(values: Any) -> Any:
+    """Return an Arrow array without dictionary encoding and views."""
+    values = values.cast(without_views(values.type))
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def holds_strings(kind: Any) -> bool:
@@ -149,13 +157,6 @@ def kind_of_type(kind: Any) -> str | None:
 def as_kind(texts: Any, kind: str) -> Any:
     """Convert an Arrow array of strings to one of ``KINDS``; missing values are null."""
     return _without_missing(texts).cast(KINDS[kind][0])
-
-
-def decoded(values: Any) -> Any:
-    """Return the values of an Arrow dictionary or string view as a plain array, and others as they are."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
 
 
 def _without_missing(texts: Any) -> Any:
@@ -264,8 +265,7 @@ def _to_json(value: Any) -> bytes:
 
 
 def _python(values: Any) -> list[Any]:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decoded(values)
     if is_text(values.type):
         raw = as_bytes(values).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]

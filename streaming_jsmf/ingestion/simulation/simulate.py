@@ -233,4 +233,4 @@ def _finish(simulation: Simulation, parts: Sequence[Record]) -> dict[Path, str]:
         "zipf": settings.zipf,
         "seed": settings.seed,
     }
-    return finish_directory(root / CORPUS, simulation.folder.target, shards, totals, Origin(settings=said))
+    return finish_directory(root / CORPUS, shards, totals, Origin(settings=said))
