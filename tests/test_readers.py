@@ -19,20 +19,22 @@ from streaming_jsmf.ingestion.readers import limits, matrices, text_files
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
-from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, WORDS, Document, Format, documents, pack
+from tests.readers import (
+    BAD,
+    BY_NAME,
+    FORMATS,
+    KEEP_ALL,
+    MOST,
+    NOT_UTF8,
+    WORDS,
+    Document,
+    Format,
+    documents,
+    pack,
+)
 from tests.sources import Read, message, small
 
-KEEP_ALL = [
-    "--preset",
-    "papers",
-    "--quiet",
-    "--stop-words",
-    "none",
-    "--min-distinct-words",
-    "0",
-    "--min-tokens",
-    "0",
-]
+QUIET = ("--preset", "papers", "--quiet", *KEEP_ALL)
 QUARANTINE = ("--on-bad-record", "quarantine")
 
 
@@ -42,7 +44,7 @@ def ingest(invoke: Command, tmp_path: Path) -> Command:
 
     def call(source: Path, kind: Format, *options: object, out: str = "out") -> Outcome:
         before = sorted(tmp_path.rglob("*"))
-        arguments = [source, tmp_path / out, *kind.arguments(), *KEEP_ALL, *options]
+        arguments = [source, tmp_path / out, *kind.arguments(), *QUIET, *options]
         outcome = invoke("ingest", "--scheduler", "synchronous", *arguments)
         if outcome.code:
             assert sorted(tmp_path.rglob("*")) == before, "something half written is left"
