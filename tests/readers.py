@@ -373,6 +373,9 @@ _TRIPLE, _RATING = ("document", "word", "count"), ("user", "item", "rating")
 _TRIPLES, _TRIPLES_PQ = _entry_table(_TRIPLE, ".csv"), _entry_table(_TRIPLE, ".parquet")
 _RATED, _RATED_PQ = _entry_table(_RATING, ".csv"), _entry_table(_RATING, ".parquet")
 
+#: Options that keep every word and document.
+KEEP_ALL = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
+
 FORMATS = (
     Format("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _UTF8, **_YEARS, **_ENDED),
     Format("text-json", "text", "t.jsonl", _json_lines, _LINE, _UTF8, **_PACKED, **_YEARS),

@@ -56,6 +56,7 @@ def fitted(name: str, corpus: Path, folder: Path) -> Arrays:
         return METHODS[name].fit(corpus, K, 0, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.makes == "topics"])
 def test_planted_topics_are_found(name: str, documents: Planted, corpus: Path, tmp_path: Path) -> None:
     found = fitted(name, corpus, tmp_path)

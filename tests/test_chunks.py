@@ -34,7 +34,7 @@ def files_of(array: Path) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("small_chunks")
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=2), st.sampled_from(DTYPES), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_zarr_reads_what_is_written_and_the_other_way_round(
     shape: list[int], dtype: str, turned: bool
 ) -> None:

@@ -145,7 +145,8 @@ def stop_for_a_while(worker: Process) -> None:
     worker.send_signal(signal.SIGCONT)
 
 
-@pytest.mark.parametrize("strike", [Process.kill, pytest.param(stop_for_a_while, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("strike", [Process.kill, stop_for_a_while])
 def test_a_worker_that_is_killed_or_stops_for_a_while_changes_no_bit(
     strike: Callable[[Process], None], corpus: Path, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:

@@ -452,10 +452,10 @@ def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, A
     models[engine].save(tmp_path / "model")
     sj.report(models[engine], tmp_path / "page.html")
     evaluation = {**sj.evaluate(tmp_path / "model"), "model": 0}
+    assert {**sj.evaluate(models[engine]), "model": 0} == evaluation
     for form in (copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), _through_joblib):
         found = form(models[engine])
         assert found.topics().equals(models[engine].topics())
-        assert {**sj.evaluate(found), "model": 0} == evaluation
         model = sj.TopicModel(found)
         place = Path(model.path)
         del found

@@ -189,7 +189,7 @@ def sources(draw: st.DrawFn, suffix: str) -> list[list[Record]]:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_any_documents_equal_the_reference(
     suffix: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -17,8 +17,8 @@ import pytest
 
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, open_corpus, read_manifest
 from tests.outcomes import Command, refused
+from tests.readers import KEEP_ALL
 
-KEEP_ALL = ["--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0"]
 WORDS = "ant\nbee\ncat\n"
 
 

@@ -24,8 +24,9 @@ from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import BAD_BAGS, bags_of, write_texts
 from tests.outcomes import Command
 from tests.processes import finished
+from tests.readers import KEEP_ALL
 
-LOOSE = ("--preset", "papers", "--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
+LOOSE = ("--preset", "papers", *KEEP_ALL)
 
 
 @pytest.fixture

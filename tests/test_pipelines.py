@@ -176,6 +176,7 @@ def test_the_error_of_stod_is_that_of_matched_topics(tmp_path: Path) -> None:
     assert stod_fig1.scores(trial.found(merged, 1.0))["merged"] == 2
 
 
+@pytest.mark.slow
 def test_the_results_of_the_authors_code_are_read_and_compared(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +220,7 @@ def test_the_order_of_the_words_changes_no_topics_of_anchor_words(setup: Setup) 
     assert all(row["mean_l1"] < 1e-5 for row in rows if row["method"] == "baseline")
 
 
+@pytest.mark.slow
 def test_figure_4_measures_scans_and_the_distance_to_simulated_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

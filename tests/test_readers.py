@@ -6,36 +6,35 @@ import json
 import pickle
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf.errors import StreamingJSMFError
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.ingestion.readers import limits, matrices, text_files
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
-from tests.readers import BAD, BY_NAME, FORMATS, MOST, NOT_UTF8, WORDS, Document, Format, documents, pack
+from tests.readers import (
+    BAD,
+    BY_NAME,
+    FORMATS,
+    KEEP_ALL,
+    MOST,
+    NOT_UTF8,
+    WORDS,
+    Document,
+    Format,
+    documents,
+    pack,
+)
 from tests.sources import Read, message, small
 
-KEEP_ALL = [
-    "--preset",
-    "papers",
-    "--quiet",
-    "--stop-words",
-    "none",
-    "--min-distinct-words",
-    "0",
-    "--min-tokens",
-    "0",
-]
+QUIET = ("--preset", "papers", "--quiet", *KEEP_ALL)
 QUARANTINE = ("--on-bad-record", "quarantine")
 
 
@@ -45,7 +44,7 @@ def ingest(invoke: Command, tmp_path: Path) -> Command:
 
     def call(source: Path, kind: Format, *options: object, out: str = "out") -> Outcome:
         before = sorted(tmp_path.rglob("*"))
-        arguments = [source, tmp_path / out, *kind.arguments(), *KEEP_ALL, *options]
+        arguments = [source, tmp_path / out, *kind.arguments(), *QUIET, *options]
         outcome = invoke("ingest", "--scheduler", "synchronous", *arguments)
         if outcome.code:
             assert sorted(tmp_path.rglob("*")) == before, "something half written is left"
@@ -170,22 +169,6 @@ def test_strings_of_bags_are_utf8(column: str, tmp_path: Path) -> None:
     read = read_all(BY_NAME["bags-parquet"], tmp_path, tmp_path / "out")
     assert [(row, reason) for row, reason, _ in read.bad] == [(1, f"{column} holds bytes that are not UTF-8")]
     assert read.rows == [0, 2]
-
-
-# Damaged AnnData files are read in their own processes; see test_hostile_inputs.
-@named([f for f in FORMATS if f.reader != "h5ad" and f.name != "folder"])
-def test_random_damage_raises_only_errors_of_the_package(kind: Format, tmp_path: Path) -> None:
-    """Change bytes at random: wrong values may be read, but no other exception may be raised."""
-    rng = np.random.default_rng(4)
-    for codec in {"", ".gz"} & set(kind.codecs):
-        data = pack(kind.content(documents(), False), codec)
-        for _ in range(20):
-            broken = bytearray(data)
-            for at in rng.integers(0, len(data), 3):
-                broken[at] = rng.integers(256)
-            for policy in ("fail", "quarantine"):
-                with suppress(StreamingJSMFError):
-                    read_all(kind, kind.put(tmp_path / "in", bytes(broken), codec), tmp_path / "out", policy)
 
 
 @named([f for f in FORMATS if f.file.endswith(".parquet")])

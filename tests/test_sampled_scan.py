@@ -259,7 +259,8 @@ def test_what_is_kept_of_the_documents_takes_error_away(tmp_path: Path) -> None:
 
 def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, expected = write_corpus(tmp_path / "c", RICH, row_group_rows=100), exact_half(RICH, 10)
-    settings, read = replace(SAMPLED, max_topics=10), counted(monkeypatch, ProductReduction, "directions")
+    settings = replace(SAMPLED, max_topics=10, partition_nonzeros=40_000)
+    read = counted(monkeypatch, ProductReduction, "directions")
     three = scanned(corpus, tmp_path / "three", settings)
     assert set(read) == set(three.manifest.contents)
     read.clear()
@@ -546,7 +547,8 @@ def test_more_topics_are_advised_where_half_of_the_documents_are_sampled(
 ) -> None:
     monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 1e-9)
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
-    settings = {k: replace(SAMPLED, max_topics=k, sample_share=0.5) for k in (10, 20)}
+    sampled_half = replace(SAMPLED, sample_share=0.5, partition_nonzeros=40_000)
+    settings = {k: replace(sampled_half, max_topics=k) for k in (10, 20)}
     stores = [scanned(corpus, tmp_path / str(k), settings[k]) for k in settings]
     errors = [yy_error(half(moments, 10), exact_half(RICH, 10)) for moments in stores]
     assert "with --max-topics 20, which makes models with up to 10 topics more accurate" in caplog.text

@@ -275,7 +275,7 @@ def test_same_bytes_after_a_kill(
     assert not workspace.directory.exists()
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_same_bytes_on_every_scheduler(asked: TransformRequest, tmp_path: Path, scheduler: str) -> None:
     transform_documents(asked, tmp_path / "a.parquet", SYNCHRONOUS)
     transform_documents(asked, tmp_path / "b.parquet", Execution(scheduler, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -73,7 +74,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Inputs, and an output that does not exist yet."""
     monkeypatch.setattr("webbrowser.open", lambda _: True)
-    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: str(tmp_path))
+    # Not that of all modules: one that is first imported in a test would keep it.
+    monkeypatch.setattr(
+        "streaming_jsmf.reporting.report.tempfile", SimpleNamespace(mkdtemp=lambda **_: str(tmp_path))
+    )
     return {**{name: made / name for name in INPUTS}, "out": tmp_path / "out"}
 
 

@@ -11,18 +11,9 @@ import pytest
 from streaming_jsmf import open_corpus
 from tests.campaigns.attack import Campaign, campaign, spoilt
 from tests.outcomes import Command
-from tests.readers import FORMATS, Format, documents
+from tests.readers import FORMATS, KEEP_ALL, Format, documents
 
-LOOSE = (
-    "--stop-words",
-    "none",
-    "--min-distinct-words",
-    "0",
-    "--min-tokens",
-    "0",
-    "--scheduler",
-    "synchronous",
-)
+LOOSE = (*KEEP_ALL, "--scheduler", "synchronous")
 
 #: Codecs whose checksum detects every change of the compressed data.
 CHECKED = (".gz", ".bz2", ".xz")
