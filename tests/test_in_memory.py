@@ -130,7 +130,10 @@ def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_pat
         (pd.DataFrame({"text": ["\ud800"]}), r"a text has '\\ud800'"),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
-        ("ants and bees", "ants and bees: no such file or directory; check the path, or give texts as a list"),
+        (
+            "ants and bees",
+            "ants and bees: no such file or directory; check the path, or give texts as a list",
+        ),
         ("Ants. " + "and bees. " * 999, "can be named 'Ants. and.*'.*; check the path"),
         (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "2 columns 'text'"),
     ],
