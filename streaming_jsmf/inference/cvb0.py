@@ -129,6 +129,15 @@ def add_tokens(
 
 
 @inlined
+def most_words(indptr: Integers) -> int:
+    """Largest number of distinct words of a document."""
+    most = 0
+    for document in range(indptr.size - 1):
+        most = max(most, indptr[document + 1] - indptr[document])
+    return most
+
+
+@inlined
 def document_weight(length: np.float32, longest: float) -> np.float32:
     """Weight of a document's tokens, so that it counts for at most ``longest``."""
     return _ONE if length <= longest else np.float32(longest / length)
@@ -169,9 +178,7 @@ def add_documents(
     A document adds at most ``longest`` tokens to ``tokens`` (words x width). ``weights`` (documents x width) is set to
     n_k + alpha_k. An output without rows is skipped.
     """
-    most = 0
-    for document in range(indptr.size - 1):
-        most = max(most, indptr[document + 1] - indptr[document])
+    most = most_words(indptr)
     shares, scales = np.empty((most, prior.size), np.float32), np.empty(most, np.float32)
     current, before = np.empty(prior.size, np.float32), np.empty(prior.size, np.float32)
     prior_sum, likelihood = prior.sum(), 0.0
@@ -244,9 +251,7 @@ def iterate_shares(
 
     Stops when a round changes the shares by at most ``tolerance`` in total; no objective is known to increase.
     """
-    longest = 0
-    for document in range(starts.size - 1):
-        longest = max(longest, starts[document + 1] - starts[document])
+    longest = most_words(starts)
     owned, scales = np.empty((longest, prior.size), np.float32), np.empty(longest, np.float32)
     weights, before, prior_sum = np.empty_like(prior), np.empty_like(prior), prior.sum()
     for document in range(starts.size - 1):

@@ -27,6 +27,7 @@ from streaming_jsmf.inference.cvb0 import (
     inlined,
     invert,
     log_likelihood,
+    most_words,
 )
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import add, at_most, fill, load, running, store, total
@@ -123,9 +124,7 @@ def draw_documents(
     Each word's tokens are predicted from the topics of the other words: sum_w c_w log(sum_k B_wk (n_k + alpha_k) / (n +
     sum(alpha) - c_w)). Arguments are those of ``cvb0.add_documents``; ``keys`` (documents) determine random numbers.
     """
-    most = 0
-    for document in range(indptr.size - 1):
-        most = max(most, indptr[document + 1] - indptr[document])
+    most = most_words(indptr)
     topic, shares = np.empty(most, np.int64), np.empty((most, prior.size), np.float32)
     scales, ends, current = np.empty(most, np.float32), np.empty(LANE, np.float32), np.empty_like(prior)
     prior_sum, likelihood = prior.sum(), 0.0

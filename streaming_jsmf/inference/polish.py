@@ -294,13 +294,12 @@ def plan_steps(nonzeros: int, n_documents: int, steps: int = STEPS, rounds: int 
     if steps < 1:
         raise ValueError(f"steps is {steps}; give 1 or more")
     share = min(1.0, SAMPLE_NONZEROS / max(nonzeros, 1))
-    many = n_documents >= DRAWN_DOCUMENTS
-    return tuple(
-        Step(share, rounds, relaxed=not many and left % 2 == 0, drawn=many)
-        if left > FULL_STEPS
-        else Step(1.0, rounds, relaxed=left % 2 == 0)
-        for left in range(steps, 0, -1)
-    )
+    planned = []
+    for left in range(steps, 0, -1):
+        early = left > FULL_STEPS
+        drawn = early and n_documents >= DRAWN_DOCUMENTS
+        planned.append(Step(share if early else 1.0, rounds, not drawn and left % 2 == 0, drawn))
+    return tuple(planned)
 
 
 def document_draws(label: str, n_documents: int, purpose: int, seed: int) -> Floats:
