@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
@@ -20,17 +20,16 @@ from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.storage.arrays import ArrayDigest, create_group, digest, read_attributes, write_array
-from streaming_jsmf.storage.lock import announce_commit, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, child_names, file_hashes, is_free, node_exists
+from streaming_jsmf.storage.lock import work_place
+from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists
 from streaming_jsmf.storage.replace import put_in_place, remove_store, store_written
+from streaming_jsmf.storage.results import RESULT, UNIDENTIFIED, Found, Wanted
 
 logger = logging.getLogger(__name__)
 
 
-class Commit(Protocol):
-    """Rename a finished file or directory to the target; ``known`` are sha256 sums that need not be computed again."""
-
-    def __call__(self, made: Path, known: Mapping[Path, str] | None = None) -> None: ...
+#: Renames a finished file or directory to the target of a workspace.
+Commit = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,13 @@ class Workspace:
     """Arrays and files read by tasks, their checkpoints, and the arguments of the work; local or behind a URL.
 
     ``what`` names the unfinished work, such as polish; ``arguments`` are JSON values that determine the bits of the
-    result.
+    result. ``result`` is the fingerprint of the request of the result, if it is not that of the arguments.
     """
 
     root: StorePath
     what: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    result: str = ""
 
     @classmethod
     def beside(cls, target: Path, *fields: Any) -> Self:
@@ -115,8 +115,10 @@ class Workspace:
         arrays = arrays or {}
         try:
             self.require_same()
+            if self.arguments.get(UNIDENTIFIED):
+                self.remove()  # whether the source has changed since is unknown
         except StreamingJSMFError as error:
-            if not replace:
+            if not replace or (isinstance(error, InputError) and not self.exists()):
                 raise
             if isinstance(error, StoreError):
                 logger.warning("%s: cannot be read and is made again", self.root)
@@ -153,60 +155,38 @@ class Workspace:
 
     @contextmanager
     def acquire(
-        self, arrays: Mapping[str, NDArray[Any]] | None = None, *, replace: bool = False
+        self, wanted: Wanted, arrays: Mapping[str, NDArray[Any]] | None = None, *, resumable: bool = True
     ) -> Iterator[Commit | None]:
         """Lock the target and start the work with ``arrays``; on exit, remove a workspace without committed tasks.
 
-        Yields what renames a file or directory to the target and removes the workspace; None if a run with the same
-        arguments was killed after its commit and the target is intact, which one pass over its files verifies. Raises
-        the errors of ``require_same``, and ``InputError`` if the target exists (without ``replace``) or another process
-        is writing it.
+        Yields what renames a file or directory to the target and removes the workspace; None if the result is there.
+        Work that is not ``resumable``, because its input cannot be given again, is removed on every error. Raises the
+        errors of ``require_same`` and ``Wanted.writing``. If a result may be overwritten, so may unfinished work.
         """
-        with sole_writer(self.target) as committed:
-            exists, (request, _, contents) = os.path.lexists(self.target), committed.partition(" ")
-            if exists and not replace:
-                if request != self.request:
-                    raise InputError(f"{self.target} exists; remove it or choose another path")
-                if self._is_intact(contents):
-                    yield None
-                    return
+        with wanted.writing() as found:
+            if found is Found.MADE:
+                yield None
+                return
             if self.exists() and not self.steps_done:
                 self.remove()
-            self.start(arrays)
+            self.start(arrays, replace=wanted.overwrite)
             try:
-                yield partial(self._commit, None if exists and replace else self.request, exists)
+                yield partial(self._commit, found)
+            except BaseException:
+                if not resumable:
+                    self.remove()
+                raise
             finally:
                 if not self.steps_done:
                     self.remove()
 
-    def _is_intact(self, contents: str) -> bool:
-        if fingerprint(file_hashes(self.target)) == contents:
-            logger.info("%s: complete; a run that was killed has committed it", self.target)
-            return True
-        logger.warning("%s: differs from what was committed, and is made again", self.target)
-        return False
-
-    def _commit(
-        self, request: str | None, existed: bool, made: Path, known: Mapping[Path, str] | None = None
-    ) -> None:
-        """``request`` is None if the commit replaces another result; ``known`` has hashes of some files of ``made``."""
-        files = file_hashes(made, known=known or {})
-        if os.path.lexists(self.target) and request is not None:
-            self._require_own(files, existed)
-        # Without a request in the lock, a later run cannot mistake the result being replaced for the new one.
-        result = f"{request} {fingerprint(files)}" if request else ""
-        announce_commit(self.target, result, work=request is not None)
+    def _commit(self, found: Found, made: Path) -> None:
+        if found is Found.NOTHING and os.path.lexists(self.target):
+            raise InputError(
+                f"{self.target} was made by another program meanwhile; move it away and run the same command again"
+            )
         put_in_place(made, self.target)
         self.remove()
-
-    def _require_own(self, files: Mapping[str, str], existed: bool) -> None:
-        """Refuse to replace files that this work did not create."""
-        others = sorted(file_hashes(self.target).keys() - files.keys()) if existed else ["."]
-        if others:
-            raise InputError(
-                f"{self.target / others[0]} does not belong to the {self.what}; move it away and run the same command "
-                "again"
-            )
 
     def _create(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         with store_written(self.root) as beside:
@@ -215,4 +195,4 @@ class Workspace:
             for group in (PARTIALS, RECORDS):
                 create_group(beside / group, {})
             root = {"kind": self.kind, "request": self.request, "arguments": dict(self.arguments)}
-            create_group(beside, root)
+            create_group(beside, {**root, RESULT: self.result or self.request})

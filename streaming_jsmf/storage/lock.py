@@ -1,15 +1,14 @@
 """One writer at a time: a file next to a store, locked by the system until the writing process ends.
 
-The lock file exists from before the first change until the cleanup is complete. One that nobody holds was left by a
-killed process, and the next owner of the lock cleans up after it. The file names its owner and the result about to be
-committed (``announce_commit``), so a rerun recognizes its own result. Reading (``left_behind``) changes nothing.
+The lock file exists from before the first change until the cleanup is complete, and names its owner. One that nobody
+holds was left by a killed process, and the next owner of the lock cleans up after it. Reading (``left_behind``) changes
+nothing.
 """
 
 from __future__ import annotations
 
 import errno
 import getpass
-import hashlib
 import logging
 import os
 import re
@@ -17,7 +16,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.storage.paths import Place, StorePath, is_free, read_bytes, write_bytes
-from streaming_jsmf.storage.replace import clear_leftovers, has_leftovers, real_path, remove_store
+from streaming_jsmf.storage.paths import Place, StorePath
+from streaming_jsmf.storage.replace import clear_leftovers, has_leftovers, real_path
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +46,7 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 class Owner(BaseModel):
-    """Owner of a lock, as stored in its file; ``started`` is in seconds since 1970 by the owner's clock.
-
-    ``commits`` is the fingerprint of the result being committed (empty before the commit); ``work`` is whether that
-    result was computed at ``work_place``.
-    """
+    """Owner of a lock, as stored in its file; ``started`` is in seconds since 1970 by the owner's clock."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -60,8 +55,6 @@ class Owner(BaseModel):
     pid: int
     command: str
     started: FiniteFloat
-    commits: str = ""
-    work: bool = False
 
     def __str__(self) -> str:
         # The file is untrusted, and messages must be one line.
@@ -92,7 +85,9 @@ def work_place(store: Place) -> Place:
 
 def is_left(store: StorePath) -> bool:
     """Whether a process is writing a store, or was killed before its cleanup."""
-    return isinstance(store, Path) and (os.path.lexists(lock_path(store)) or has_leftovers(store))
+    return isinstance(store, Path) and (
+        os.path.lexists(lock_path(store)) or has_leftovers(store) or has_leftovers(work_place(store))
+    )
 
 
 def left_behind(store: StorePath) -> list[Path]:
@@ -118,31 +113,6 @@ def recover(store: StorePath) -> None:
             pass
 
 
-def announce_commit(store: StorePath, result: str, *, work: bool = False) -> None:
-    """Store in our lock the fingerprint of the result about to be committed.
-
-    ``work`` is whether it was computed at ``work_place``, which can be removed once the result is in place.
-    """
-    if isinstance(store, Path) and (owner := read_owner(lock_path(store))) is not None:
-        told = owner.model_copy(update={"commits": result, "work": work})
-        with suppress(OSError), lock_path(store).open("r+b") as file:
-            _write(file.fileno(), told)
-
-
-def write_alone(target: StorePath, data: bytes, refuse: Callable[[], None] = lambda: None) -> None:
-    """Write a file atomically under its lock and remove the temporary file of a killed run.
-
-    ``refuse`` raises if an existing file may not be replaced; it is not called if a killed run wrote the same contents.
-    """
-    known = hashlib.sha256(data).hexdigest()
-    with sole_writer(target) as committed:
-        if committed == known and not is_free(target) and read_bytes(target) == data:
-            return
-        refuse()
-        announce_commit(target, known)
-        write_bytes(target, data)
-
-
 def read_owner(place: Path) -> Owner | None:
     """Return the owner stored in a lock file; None if it is missing or unreadable."""
     try:
@@ -153,16 +123,15 @@ def read_owner(place: Path) -> Owner | None:
 
 
 @contextmanager
-def sole_writer(store: StorePath) -> Iterator[str]:
+def sole_writer(store: StorePath) -> Iterator[None]:
     """Hold the lock of a local ``store`` during the block; stores behind URLs have no locks.
 
-    Yields what a killed process was about to commit (``announce_commit``), usually an empty string. Leftovers of such a
-    process are removed on entry; its announced result stays in the file if the block fails. Raises ``InputError`` if
-    another process holds the lock; the message names it.
+    Leftovers of a killed process are removed on entry. Raises ``InputError`` if another process holds the lock; the
+    message names it.
     """
     if not isinstance(store, Path):
         # Object stores have no locks; two writers commit the same bytes and only waste time.
-        yield ""
+        yield
         return
     place = lock_path(store)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -177,52 +146,34 @@ def sole_writer(store: StorePath) -> Iterator[str]:
         if error.errno not in _NO_LOCKS:
             raise
         logger.warning("%s: no locks on this file system; let no other process write there", store)
-    committed, failed = file.left.commits if file.left else "", True
     try:
         if file.was_left or has_leftovers(store) or has_leftovers(work_place(store)):
-            _clear(store, file.left)
-        yield committed
-        failed = False
+            for path in (*clear_leftovers(store), *clear_leftovers(work_place(store))):
+                logger.info("%s: removed; it was left by a run that was killed", path)
+        yield
     finally:
-        if not (failed and committed):
-            # Delete before releasing: a process that has opened the file meanwhile notices and creates a new one.
-            file.remove(place)
+        # Delete before releasing: a process that has opened the file meanwhile notices and creates a new one.
+        file.remove(place)
         lock.release()
 
 
-def _clear(store: Path, left: Owner | None) -> None:
-    """Complete or undo the commit of a killed process."""
-    work = work_place(store)
-    leftovers = [*clear_leftovers(store), *clear_leftovers(work)]
-    if left is not None and left.commits and left.work and store.exists() and work.exists():
-        remove_store(work)
-        leftovers.append(work)
-    for path in leftovers:
-        logger.info("%s: removed; it was left by a run that was killed", path)
-
-
 class _LockFile:
-    """The lock file, ours after ``take``; ``was_left`` and ``left`` describe a killed process that left it."""
+    """The lock file, ours after ``take``; ``was_left`` is whether a killed process left it."""
 
     def __init__(self, store: Path) -> None:
         self.was_left = False
-        self.left: Owner | None = None
         self._store = store
         self._status: os.stat_result | None = None
 
     def take(self, descriptor: int) -> None:
         """Overwrite the file of a dead process, if any, with our own entry."""
         self._status = os.fstat(descriptor)
-        left, owner = os.read(descriptor, _MOST_BYTES), this_process()
-        if left:
-            self.was_left, self.left = True, _parse(left)
-            dead = self.left or "a process that cannot be read"
+        if left := os.read(descriptor, _MOST_BYTES):
+            self.was_left = True
+            dead = _parse(left) or "a process that cannot be read"
             logger.warning("%s: the lock of %s is broken: its process has ended", self._store, dead)
-        if self.left is not None:
-            # Keep the announced result until our own commit, in case we are killed before it.
-            owner = owner.model_copy(update=self.left.model_dump(include={"commits", "work"}))
         with suppress(OSError):  # for example a full disk; the contents only inform other processes
-            _write(descriptor, owner)
+            _write(descriptor, this_process())
 
     def remove(self, place: Path) -> None:
         """Delete the file if it is still the locked one, or if locking was not possible."""

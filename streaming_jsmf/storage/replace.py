@@ -11,10 +11,9 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from upath import UPath
 
@@ -25,7 +24,6 @@ from streaming_jsmf.storage.paths import (
     ROOT,
     StorePath,
     fsync_directory,
-    is_free,
     is_unfinished,
     node_exists,
     remove_file,
@@ -35,6 +33,11 @@ from streaming_jsmf.storage.paths import (
 
 #: Temporary files that are renamed after writing: ours (``paths.write_bytes``) and Zarr's.
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
+
+#: Files of corpora and of directories of topic shares, relative to their root.
+_OF_A_RESULT = re.compile(
+    r"manifest\.json|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
+)
 
 
 def real_path(target: Path) -> Path:
@@ -89,20 +92,24 @@ def require_outside(target: Path) -> None:
         raise InputError(f"{target}: is the working directory and cannot be replaced; run from another one")
 
 
-def require_free(
-    target: StorePath, what: str, require_own: Callable[[Any], object], *, overwrite: bool
-) -> None:
-    """Refuse an existing path, except one of ours outside the working directory with ``overwrite``.
+def require_replaceable(target: StorePath) -> None:
+    """Raise ``InputError`` if replacing a result would delete more than the result.
 
-    ``what`` names its kind, and ``require_own`` raises ``InputError`` if the path holds something else.
+    That is the working directory, or a file that this package has not written: anything in a directory but Zarr nodes
+    and the files of a corpus or of topic shares.
     """
-    if is_free(target):
+    if not isinstance(target, Path):
         return
-    if not overwrite:
-        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace {what}")
-    require_own(target)
-    if isinstance(target, Path):
-        require_outside(target)
+    require_outside(target)
+    for folder, directories, files in os.walk(target):
+        if ROOT in files:
+            # The chunks of an array; groups have members instead.
+            directories[:] = [name for name in directories if name != "c"]
+            files = [name for name in files if name != ROOT]
+        for name in files:
+            path = Path(folder, name)
+            if not _OF_A_RESULT.fullmatch(path.relative_to(target).as_posix()) and not _TEMPORARY.search(name):
+                raise InputError(f"{path}: is not part of what is replaced and would be deleted; move it away")
 
 
 def put_in_place(made: Path, target: Path) -> None:

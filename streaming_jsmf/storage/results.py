@@ -1,0 +1,180 @@
+"""Whether the result at a path is the one that a command asks for: one answer for reuse, resume and replacement.
+
+A result stores its *request*: the settings, and the identity of everything that was read. The same request on an
+intact result has nothing to do; on a damaged one it makes the result again; another request is refused, unless the
+user asks for the result to be replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from streaming_jsmf.display import location
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, finding
+from streaming_jsmf.fingerprint import differences, fingerprint
+from streaming_jsmf.storage.arrays import read_attributes
+from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
+from streaming_jsmf.storage.paths import (
+    StorePath,
+    file_size,
+    is_free,
+    is_url,
+    node_exists,
+    read_bytes,
+    sha256_of,
+    state_of,
+    write_bytes,
+)
+from streaming_jsmf.storage.replace import remove_store, require_replaceable
+
+logger = logging.getLogger(__name__)
+
+#: Files of up to this many bytes in total are identified by their contents, larger ones by their state.
+HASHED_BYTES = 64 << 20
+
+#: Attribute of unfinished work: fingerprint of the request of the result that it is for.
+RESULT = "result"
+
+#: Key of a request for files whose identity is unknown, so that they have to be read again.
+UNIDENTIFIED = "unidentified"
+
+ADVICE = "give another path, or --overwrite to replace it"
+
+
+class Found(Enum):
+    """What is at the path of a result."""
+
+    NOTHING = auto()
+    MADE = auto()  # the result asked for, intact
+    UNFINISHED = auto()  # the result asked for, incomplete or damaged, or its input cannot be identified
+    OTHER = auto()  # the result of another request, which may be replaced
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The result that a command asks for.
+
+    Attributes
+    ----------
+    target : Path or URL of the result.
+    request : JSON values that identify the request.
+    stored : Returns the request of the result at ``target``. Raises ``InputError`` if something else is there, and
+        ``StoreError`` if its metadata are damaged.
+    is_intact : Returns whether that result is complete. Raises ``StoreError`` if it is damaged.
+    overwrite : Whether the result of another request may be replaced.
+    advice : What to do if it may not.
+    """
+
+    target: StorePath
+    request: Mapping[str, Any]
+    stored: Callable[[], Mapping[str, Any]]
+    is_intact: Callable[[], bool]
+    overwrite: bool = False
+    advice: str = ADVICE
+
+    def find(self) -> Found:
+        """Compare what is at the target with the request, and verify it if it is the result asked for.
+
+        Raises ``SettingsMismatchError``, which names the differences, if the result of another request may not be
+        replaced; ``InputError`` if something else is there, or the target is the working directory; ``StoreError`` if
+        metadata are damaged, so that the request is unknown.
+        """
+        if is_free(self.target):
+            return Found.NOTHING
+        stored = self.stored()
+        if stored == self.request:
+            return Found.MADE if self._is_made() else Found.UNFINISHED
+        if not self.overwrite:
+            differing = differences(stored, self.request)
+            made = f"was made by another request ({differing})" if differing else "exists already"
+            raise SettingsMismatchError(f"{self.target}: {made}; {self.advice}")
+        require_replaceable(self.target)
+        return Found.OTHER
+
+    @contextmanager
+    def writing(self) -> Iterator[Found]:
+        """Yield what is at the target, and hold its lock during the block unless there is nothing to do.
+
+        Raises ``InputError`` if another process is writing it, and as ``find``.
+        """
+        if self.find() is Found.MADE:
+            self._clear()
+            yield Found.MADE
+            return
+        with sole_writer(self.target):
+            # Another process may have made it meanwhile.
+            yield self.find()
+
+    def _clear(self) -> None:
+        """Remove what a killed run of the same request has left after its commit, if the medium can be written."""
+        work = work_place(self.target)
+        with suppress(InputError, StoreError, OSError):
+            finished = node_exists(work) and read_attributes(work).get(RESULT) == fingerprint(self.request)
+            if finished or is_left(self.target):
+                with sole_writer(self.target):
+                    if finished:
+                        remove_store(work)
+
+    def _is_made(self) -> bool:
+        if unknown := self.request.get(UNIDENTIFIED):
+            logger.warning(
+                "%s: states neither a version nor a modification time, so it is read again and %s is made again",
+                ", ".join(unknown),
+                self.target,
+            )
+            return False
+        try:
+            intact = self.is_intact()
+        except StoreError as error:
+            require_replaceable(self.target)
+            logger.warning("%s; %s is made again", finding(error), self.target)
+            return False
+        if intact:
+            logger.info("%s: complete and intact, made by an earlier run of the same request", self.target)
+        return intact
+
+
+def identity_of_files(paths: Iterable[str]) -> dict[str, Any]:
+    """Return JSON values that identify files by path and contents, or by path, size and time if they are large.
+
+    Files behind URLs are identified by what their server states (``state_of``); those about which it states nothing
+    are listed under ``UNIDENTIFIED``.
+    """
+    states = {path: state_of(path) for path in sorted({*paths})}
+    unknown = [location(path) for path, state in states.items() if state is None]
+    local = [path for path in states if not is_url(path)]
+    if sum(map(file_size, local)) <= HASHED_BYTES:
+        states |= {path: (sha256_of(path),) for path in local}
+    files = fingerprint({path: state and [*state] for path, state in states.items()})
+    return {"files": files, **({UNIDENTIFIED: unknown} if unknown else {})}
+
+
+def write_alone(
+    target: StorePath,
+    data: bytes,
+    require_own: Callable[[StorePath], object],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write a small file atomically under its lock; a file with the same contents is left as it is.
+
+    ``require_own`` raises ``InputError`` if the file at the target is not one that may be replaced with ``overwrite``.
+    Raises ``InputError`` if another file is there.
+    """
+
+    def contents() -> dict[str, str]:
+        found = hashlib.sha256(read_bytes(target)).hexdigest()
+        if found != known:
+            require_own(target)
+        return {"contents": found}
+
+    known = hashlib.sha256(data).hexdigest()
+    with Wanted(target, {"contents": known}, contents, lambda: True, overwrite).writing() as found:
+        if found is not Found.MADE:
+            write_bytes(target, data)
