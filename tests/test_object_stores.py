@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -19,14 +21,15 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
+from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.reader import read_store
-from streaming_jsmf.storage.paths import child_names, store_path
+from streaming_jsmf.storage.paths import child_names, state_of, store_path
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.outcomes import invoked, printed, refused
-from tests.processes import command, finished, started, wait_for
+from tests.processes import command, finished, started, wait_for, wait_until
 from tests.stores import rename_words
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
@@ -61,6 +64,29 @@ def s3() -> Iterator[str]:
         fsspec.filesystem("s3", use_listings_cache=False).mkdir("bucket")
         yield "s3://bucket"
     server.stop()
+
+
+@pytest.fixture
+def http() -> Iterator[tuple[str, dict[str, str]]]:
+    """A URL, and the headers that its server answers besides the length of three bytes."""
+    headers: dict[str, str] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response_only(200)
+            for name, value in {"Content-Length": "3", **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/a", headers
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +196,57 @@ def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     assert (checkpoints.parts(), checkpoints.is_committed("a")) == ({"b"}, False)
     # A path of the user's own that caches, too.
     assert Checkpoints(store_path(UPath(f"{s3}/seen")), "range", "make it again").parts() == {"b"}
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory", "s3", "chain"])
+def test_the_state_of_a_file_changes_with_its_contents(
+    scheme: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = tmp_path / "a"
+    local = {"file": str(place), "chain": f"simplecache::file://{place}"}
+    root = request.getfixturevalue("s3") if scheme == "s3" else "memory:/"
+    url = local.get(scheme, f"{root}/{uuid.uuid4().hex}/a")
+    files, inner = fsspec.core.url_to_fs(f"file://{place}" if scheme in local else url)
+    other = type(files)(skip_instance_cache=True)
+    other.pipe_file(inner, b"abc")
+    files.ls(files._parent(inner))  # a listing that fsspec may keep
+    first = state_of(url)
+    assert first is not None
+    assert (first[0], state_of(url), json.loads(json.dumps(first))) == (3, first, [*first])
+    # Times of files are those of ticks of the system, some milliseconds apart.
+    wait_until(lambda: other.pipe_file(inner, b"xyz") or state_of(url) != first, "another state")
+    other.pipe_file(inner, b"abcd")
+    assert (state_of(url) or ())[0] == 4
+    other.rm_file(inner)
+    with pytest.raises(FileNotFoundError):
+        state_of(url)
+
+
+def test_the_state_of_a_file_behind_http(http: tuple[str, dict[str, str]]) -> None:
+    url, headers = http
+    assert state_of(url) is None
+    headers["Last-Modified"] = "Thu, 01 Jan 2026 00:00:00 GMT"
+    assert state_of(url) == (3, headers["Last-Modified"])
+    headers["ETag"] = '"1"'
+    assert state_of(url) == (3, '"1"')
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_shard_replaced_behind_its_url_is_read_again(
+    known: bool, memory: str, corpus_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:
+        monkeypatch.setattr(footer, "state_of", lambda _: None)
+    files, place = fsspec.filesystem("memory"), f"{memory}/c"
+    files.put(str(corpus_path), place, recursive=True)
+    first, second, _ = sorted(files.glob(f"{place}/*.parquet"))
+    before = open_corpus(place).fingerprint
+    whole = files.cat_file(second)
+    files.pipe_file(second, files.cat_file(first))
+    assert open_corpus(place).fingerprint != before
+    files.pipe_file(second, whole)
+    # Workers that have seen the damaged shard accept the intact one.
+    assert open_corpus(place).fingerprint == before
 
 
 @pytest.mark.parametrize(

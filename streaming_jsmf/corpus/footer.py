@@ -8,14 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
-from streaming_jsmf.storage.paths import is_url, open_file, sha256_of
+from streaming_jsmf.storage.paths import is_url, open_file, sha256_of, state_of
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
@@ -130,18 +129,17 @@ def _check_statistics(ids: Any, counts: Any, n_words: int, where: str) -> None:
             )
 
 
-#: Size and modification time of each hashed file (None for a URL), and its hash.
-_hashes: dict[str, tuple[tuple[int, int] | None, str]] = {}
+#: State of each hashed file before it was read, and its hash.
+_hashes: dict[str, tuple[tuple[int | str | None, ...], str]] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def hash_of_shard(path: str) -> str:
-    """Hex SHA-256 of a file, cached in this process until the file changes."""
+    """Hex SHA-256 of a file, cached in this process until ``state_of`` the file changes."""
     with _locks[path]:
-        state = None
-        if not is_url(path):
-            found = Path(path).stat()
-            state = found.st_size, found.st_mtime_ns
+        state = state_of(path)
+        if state is None:
+            return sha256_of(path)
         if path not in _hashes or _hashes[path][0] != state:
             _hashes[path] = (state, sha256_of(path))
         return _hashes[path][1]

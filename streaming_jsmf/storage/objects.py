@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -21,6 +22,34 @@ Result = TypeVar("Result")
 
 #: fsspec option that controls the caching of listings.
 _UNCACHED = "use_listings_cache"
+
+#: What the packages of file systems call values that change with the contents of a file, the most reliable first; in
+#: lower case and without punctuation.
+_STATES = (
+    *(
+        "etag",
+        "versionid",
+        "version",
+        "generation",
+        "md5hash",
+        "md5checksum",
+        "contentmd5",
+        "md5",
+        "checksum",
+    ),
+    *(
+        "digest",
+        "sha",
+        "blobid",
+        "lastmodified",
+        "modifiedtime",
+        "mtime",
+        "modified",
+        "modify",
+        "updated",
+        "created",
+    ),
+)
 
 
 def url_file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
@@ -84,6 +113,39 @@ def reaching(place: object) -> Iterator[None]:
         raise StoreError(
             f"{place}: the object store failed ({first_line(error)}); run the same command again once it answers"
         ) from error
+
+
+def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None, ...] | None:
+    """Return the size (None if unknown) and the ETag, version, checksum or modification time of a file behind a URL.
+
+    Cached listings are not used. A file in an archive changes with the archive. None if the file system has none of
+    these values; errors as ``storage.paths.state_of``.
+    """
+    if not isinstance(path, UPath):
+        path = str(path).rpartition("::")[2]
+    fs, inner = url_file_system(path)
+    with reaching(path):
+        fs.invalidate_cache(inner)
+        info = fs.info(inner)
+    values = {re.sub(r"[\W_]", "", str(name)).lower(): value for name, value in info.items()}
+    state = next((str(values[name]) for name in _STATES if values.get(name)), None)
+    return None if state is None else (values.get("size"), state)
+
+
+def objects_below(path: UPath) -> list[str]:
+    """Return the sorted names of all objects with a prefix."""
+    try:
+        with reaching(path):
+            return sorted(map(str, path.fs.find(path.path)))
+    except FileNotFoundError:
+        return []
+
+
+def remove_objects(path: UPath) -> None:
+    """Delete all objects with a prefix in bulk requests; on errors some may remain."""
+    if names := objects_below(path):
+        with suppress(FileNotFoundError), reaching(path):
+            path.fs.rm(names)
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -28,7 +28,15 @@ from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
-from streaming_jsmf.storage.objects import in_threads, open_url, reaching, url_file_system
+from streaming_jsmf.storage.objects import (
+    in_threads,
+    objects_below,
+    open_url,
+    reaching,
+    remove_objects,
+    state_of_object,
+    url_file_system,
+)
 from streaming_jsmf.validation import stays_inside
 
 #: User-supplied path: a local path, or a URL as a string.
@@ -245,6 +253,19 @@ def file_size(path: AnyPath) -> int:
     return int(fs.info(inner)["size"])
 
 
+def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
+    """Return JSON values that change when a file is replaced or edited; None if its file system has no such values.
+
+    Size and modification time (ns) of a local file; see ``state_of_object`` for a URL. Nothing is read. Raises
+    ``FileNotFoundError`` if the file is missing, ``StoreError`` if the file system does not respond.
+    """
+    local = _on_disk(path)
+    if local is None:
+        return state_of_object(path)
+    found = local.stat()
+    return found.st_size, found.st_mtime_ns
+
+
 def file_names(directory: AnyPath) -> list[str]:
     """Return the sorted names of the files directly in a directory; empty if it does not exist."""
     folder = _on_disk(directory)
@@ -355,16 +376,8 @@ def group_names(path: StorePath, prefix: str = "") -> list[str]:
     if isinstance(path, Path):
         return [found.parent.name for found in path.glob(f"{prefix}*/{ROOT}")]
     root = path.path.rstrip("/") + "/"
-    names = (name.removeprefix(root).split("/") for name in _objects_below(path))
+    names = (name.removeprefix(root).split("/") for name in objects_below(path))
     return [parts[0] for parts in names if parts[1:] == [ROOT] and parts[0].startswith(prefix)]
-
-
-def _objects_below(path: UPath) -> list[str]:
-    try:
-        with reaching(path):
-            return sorted(map(str, path.fs.find(path.path)))
-    except FileNotFoundError:
-        return []
 
 
 def remove_file(path: StorePath) -> None:
@@ -383,10 +396,3 @@ def remove_trees(*paths: StorePath) -> None:
     if urls := [path for path in paths if not isinstance(path, Path)]:
         with suppress(StoreError):
             in_threads(remove_objects, urls)
-
-
-def remove_objects(path: UPath) -> None:
-    """Delete all objects with a prefix in bulk requests; on errors some may remain."""
-    if names := _objects_below(path):
-        with suppress(FileNotFoundError), reaching(path):
-            path.fs.rm(names)

@@ -18,7 +18,7 @@ from pathlib import Path
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
-from streaming_jsmf.storage.objects import reaching
+from streaming_jsmf.storage.objects import reaching, remove_objects
 from streaming_jsmf.storage.paths import (
     MARK,
     ROOT,
@@ -27,7 +27,6 @@ from streaming_jsmf.storage.paths import (
     is_unfinished,
     node_exists,
     remove_file,
-    remove_objects,
     write_bytes,
 )
 
