@@ -14,12 +14,15 @@ from streaming_jsmf.errors import InputError
 
 GROUP = "Output"
 
+#: Key of the metadata of Parquet tables that ``--out`` wrote.
+_MARK = b"streaming_jsmf.table"
+
 answer_options = together(
     csv_options(group=GROUP),
     json_option(group=GROUP),
     option("--out", group=GROUP, type=click.Path(path_type=Path), default=None, metavar="FILE",
            help="Write the result to FILE.parquet or FILE.csv.  [default: print it]"),
-    option("--overwrite", group=GROUP, is_flag=True, help="With --out: replace FILE."),
+    option("--overwrite", group=GROUP, is_flag=True, help="With --out: replace FILE, a table of the same columns."),
 )  # fmt: skip
 
 
@@ -39,15 +42,15 @@ class Answer:
         return cls(**{name: options.pop(name) for name in cls.__dataclass_fields__ if name in options})
 
     def __post_init__(self) -> None:
-        from streaming_jsmf.storage.lock import is_left
-
         written = self.out is not None
         in_csv = written and self.out.suffix == ".csv"  # type: ignore[union-attr]
         require_one(self.raw and not in_csv, csv=self.as_csv, json=self.as_json, out=written)
         if self.overwrite and not written:
             raise InputError("--overwrite is for --out; give both or neither")
-        if self.out is not None and not is_left(self.out):
-            self._require_place(self.out)
+        if self.out is not None and (
+            self.out.suffix not in (".parquet", ".csv") or not self.out.parent.is_dir()
+        ):
+            raise InputError(f"--out {self.out}: give FILE.parquet or FILE.csv in an existing directory")
 
     @property
     def is_text(self) -> bool:
@@ -79,18 +82,29 @@ class Answer:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from streaming_jsmf.storage.lock import write_alone
+        from streaming_jsmf.storage.results import write_alone
 
         if path.suffix == ".csv":
             data = self._csv(found).encode()
         else:
             sink = pa.BufferOutputStream()
-            pq.write_table(found, sink, compression="zstd")
+            pq.write_table(found.replace_schema_metadata({_MARK: _MARK}), sink, compression="zstd")
             data = sink.getvalue().to_pybytes()
-        write_alone(path, data, lambda: self._require_place(path))
+        write_alone(path, data, lambda: _require_table(path, data), overwrite=self.overwrite)
 
-    def _require_place(self, path: Path) -> None:
-        if path.suffix not in (".parquet", ".csv") or not path.parent.is_dir():
-            raise InputError(f"--out {path}: give FILE.parquet or FILE.csv in an existing directory")
-        if path.exists() and not (self.overwrite and path.is_file()):
-            raise InputError(f"--out {path}: exists already; give another path, or --overwrite to replace it")
+
+def _require_table(path: Path, data: bytes) -> None:
+    """Raise ``InputError`` unless a file is a table that this option wrote; one of CSV has the header of ``data``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix == ".csv":
+            with path.open("rb") as file:
+                own = file.readline() == data[: data.index(b"\n") + 1]
+        else:
+            own = _MARK in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        own = False
+    if not own:
+        raise InputError(f"--out {path}: is not a table that this command wrote; give another path")

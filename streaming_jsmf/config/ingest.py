@@ -232,7 +232,7 @@ class IngestRequest(Settings):
     files
         Directory with the files of a spec; missing files are downloaded there.
     made_for
-        Hash by which a function recognizes the corpus that it made.
+        Function that makes the corpus for its own use, such as fit.
     """
 
     reader: ReaderName | None = _reading(None, absent="detected from file names and columns", metavar="NAME")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -60,7 +60,11 @@ class Dropped(Strict):
 
 
 class Manifest(Strict):
-    """The whole file. ``source`` and ``settings`` are flat tables: the provenance of the data, and how it was made."""
+    """The whole file. ``source`` and ``settings`` are flat tables: the provenance of the data, and how it was made.
+
+    ``request`` identifies the command that made the corpus and the files that it read (``storage.results``); only this
+    field depends on where the source was.
+    """
 
     format_version: Literal[1] = FORMAT_VERSION
     kind: Literal["corpus"] = "corpus"
@@ -71,6 +75,7 @@ class Manifest(Strict):
     attribution: str | None = None
     source: dict[str, Json] = Field(default_factory=dict)
     settings: dict[str, Json] = Field(default_factory=dict)
+    request: dict[str, Any] = Field(default_factory=dict)
 
 
 #: Key of the phrases in the settings, one per line.

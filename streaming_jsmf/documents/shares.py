@@ -86,6 +86,12 @@ class About:
             raise StoreError(f"{path}: its metadata lack {error}; {DAMAGED}") from error
 
     @property
+    def all_totals(self) -> Totals:
+        """The totals, which shares have unless they are a part of a directory."""
+        assert self.totals is not None, "shares are written at the end"
+        return self.totals
+
+    @property
     def width(self) -> int:
         """Number of shares kept per document."""
         return self.n_topics if self.top is None else self.top

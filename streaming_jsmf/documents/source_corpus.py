@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import EXCERPT, EXCERPT_CHARACTERS, IngestRequest
 from streaming_jsmf.corpus.format import Corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus
+from streaming_jsmf.corpus.write import Origin
+from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.ingestion.ingest import run_ingest
+from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import reads_texts
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.ingestion.work import Ingest
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model
 
 
-def corpus_of_source(
+@dataclass(frozen=True)
+class SourceDocuments:
+    """Documents of a source over the words of a model, which are ingested when they are needed."""
+
+    planned: Ingest
+    origin: Origin
+    execution: Execution
+    listener: Listener
+
+    @property
+    def identity(self) -> str:
+        """Fingerprint of the request of the corpus."""
+        return fingerprint(self.origin.request)
+
+    def corpus(self) -> tuple[Corpus, float]:
+        """Return the corpus, made next to the result, and the number of unknown tokens left out of it."""
+        made = run_ingest(self.planned, self.origin, self.execution.reporting_on("ingest"), self.listener)
+        dropped = read_manifest(made.root).dropped
+        return made, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
+
+    def remove(self) -> None:
+        """Remove the corpus if it was made of these documents."""
+        path = self.planned.folder.target
+        with suppress(StreamingJSMFError):
+            if fingerprint(read_manifest(path).request) == self.identity:
+                remove_store(path)
+
+
+@contextmanager
+def documents_of_source(
     source: Any,
     topics: TopicParameters,
     model: Model,
     beside: Path,
     reading: IngestRequest | None,
-    execution: Execution | None,
+    execution: Execution,
     listener: Listener,
-) -> tuple[Corpus, float]:
-    """Return the corpus of a source, made at ``beside``, and the number of unknown tokens left out of it."""
-    with spool_input(source, beside) as (path, made_for):
+) -> Iterator[SourceDocuments]:
+    """Yield the documents of a source; data in memory are in a temporary file during the block."""
+    with spool_input(source) as location:
         tokens = model.provenance.get("tokens")
-        request = replace(reading or IngestRequest(), made_for=made_for)
-        request = _over_model_words(request, path, topics, tokens)
-        corpus = ensure_corpus(path, beside, request, execution, listener)
-    dropped = read_manifest(corpus.root).dropped
-    return corpus, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
+        request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
+        yield SourceDocuments(*plan_ingest(location, beside, request), execution, listener)
 
 
 def _over_model_words(
@@ -58,7 +90,7 @@ def _over_model_words(
         preset="papers",
         vocabulary=topics.words,
         on_bad_record=request.on_bad_record,
-        made_for=request.made_for,
+        made_for="transform",
     )
 
 

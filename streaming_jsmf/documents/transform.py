@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaming_jsmf.config import (
     FIXED_BY_MODEL,
@@ -18,19 +19,25 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
-from streaming_jsmf.documents.share_files import csv_shares, is_csv, open_shares, require_csv
+from streaming_jsmf.documents.share_files import csv_shares, is_csv, open_shares
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
+from streaming_jsmf.documents.transform_job import (
+    TransformRequest,
+    request_of_shares,
+    transform_documents,
+    wanted_shares,
+)
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
-from streaming_jsmf.storage.replace import require_free
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
+
+if TYPE_CHECKING:
+    from streaming_jsmf.documents.source_corpus import SourceDocuments
 
 #: Suffixes of the formats of topic shares; a name without one is a directory.
 SUFFIXES = (".parquet", ".zarr", ".csv")
@@ -52,7 +59,8 @@ def transform(
 
     One pass over the documents, with a few thousand of them in memory. Words are matched as strings; unknown words are
     ignored and counted, and a document without known words gets the mean of the prior. The same call completes an
-    interrupted run. The result does not depend on ``execution``.
+    interrupted run, and verifies a complete result without computing it again. The result does not depend on
+    ``execution``.
 
     Parameters
     ----------
@@ -78,8 +86,8 @@ def transform(
     Raises
     ------
     InputError
-        If ``out`` exists or has another suffix, the corpus has none of the model's words or a bad record, an argument
-        is out of range, or memory is too small.
+        If ``out`` has another suffix, or other shares are there (without ``overwrite``), the corpus has none of the
+        model's words or a bad record, an argument is out of range, or memory is too small.
     StoreError
         If the model, a shard, or the work of an interrupted run is damaged.
 
@@ -91,21 +99,23 @@ def transform(
     wanted = ShareSettings.of(options)
     target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
     require_suffix(target, "topic shares", SUFFIXES)
-    if overwrite or not is_left(target):
-        require_free(
-            target, "topic shares", require_csv if is_csv(target) else open_shares, overwrite=overwrite
-        )
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
     reading = request_of(reading, options)
-    opened, left_out = _documents(corpus, topics, read, beside, reading, execution, listener)
     columns = _csv_columns(model) if is_csv(target) else {}
-    request = TransformRequest(topics, opened, wanted.top, wanted.method, left_out, columns=columns)
-    temporary = beside if opened.root == str(beside) else None
-    with single_blas_thread():
-        totals = transform_documents(
-            request, target, execution, listener, overwrite=overwrite, temporary=temporary
+    with _documents(corpus, topics, read, beside, reading, execution, listener) as documents:
+        asked = request_of_shares(topics, documents.identity, wanted.top, wanted.method)
+        # A source is not ingested again for shares that are there.
+        if wanted_shares(target, asked, overwrite=overwrite).is_made():
+            documents.remove()
+            return open_shares(target)
+        opened, left_out = documents.corpus()
+        request = TransformRequest(
+            topics, opened, wanted.top, wanted.method, left_out, columns=columns, documents=documents.identity
         )
+        with single_blas_thread():
+            totals = transform_documents(request, target, execution, listener, overwrite=overwrite)
+        documents.remove()
     if is_csv(target):
         return csv_shares(target, replace(request.about, totals=totals))
     return open_shares(target)
@@ -121,23 +131,41 @@ def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:
     return dict(zip(names, shown.groups, strict=True))
 
 
+@dataclass(frozen=True)
+class _CorpusDocuments:
+    """The documents of a corpus; see ``SourceDocuments``."""
+
+    opened: Corpus
+
+    @property
+    def identity(self) -> str:
+        return self.opened.fingerprint
+
+    def corpus(self) -> tuple[Corpus, float]:
+        return self.opened, 0.0
+
+    def remove(self) -> None:
+        """Leave the corpus of the user where it is."""
+
+
+@contextmanager
 def _documents(
     source: Any,
     topics: TopicParameters,
     model: Model,
     beside: Path,
     reading: IngestRequest | None,
-    execution: Execution | None,
+    execution: Execution,
     listener: Listener,
-) -> tuple[Corpus, float]:
-    """Return the corpus, made at ``beside`` if needed, and the number of unknown tokens left out of it."""
-    if isinstance(source, Corpus):
-        return source, 0.0
-    if isinstance(source, str | PathLike) and is_corpus(source):
+) -> Iterator[_CorpusDocuments | SourceDocuments]:
+    """Yield the documents of a corpus, or of a source whose corpus is made at ``beside``."""
+    if isinstance(source, Corpus) or (isinstance(source, str | PathLike) and is_corpus(source)):
         if reading not in (None, IngestRequest()):
             raise InputError(f"{source} is a corpus already; leave out how a source is read")
-        return open_corpus(source), 0.0
+        yield _CorpusDocuments(open_corpus(source))
+        return
     # Importing the readers takes a sixth of the start-up time, and a corpus does not need them.
-    from streaming_jsmf.documents.source_corpus import corpus_of_source
+    from streaming_jsmf.documents.source_corpus import documents_of_source
 
-    return corpus_of_source(source, topics, model, beside, reading, execution, listener)
+    with documents_of_source(source, topics, model, beside, reading, execution, listener) as documents:
+        yield documents

@@ -34,6 +34,7 @@ from streaming_jsmf.documents.share_files import (
     is_csv,
     open_shares,
     parquet_shares,
+    require_csv,
     shares_schema,
     write_csv,
     write_zarr,
@@ -60,7 +61,7 @@ from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of, write_json
-from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,8 @@ class TransformRequest:
     """Documents, topics, and how shares are computed; ``InputError`` if ``top`` exceeds the number of topics.
 
     ``left_out`` is the number of unknown tokens missing from the corpus; ``partition_nonzeros`` does not affect the
-    shares. ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
+    shares. ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds. ``documents``
+    identifies them, by default by the fingerprint of the corpus.
     """
 
     topics: TopicParameters
@@ -93,6 +95,7 @@ class TransformRequest:
     left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
     columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    documents: str = ""
 
     def __post_init__(self) -> None:
         if self.top is not None and self.top > self.n_topics:
@@ -107,14 +110,14 @@ class TransformRequest:
     @property
     def arguments(self) -> dict[str, Any]:
         """JSON values that determine the bytes of the parts."""
-        return {
-            "algorithm": ALGORITHM_VERSION,
-            "topics": self.topics.fingerprint,
-            "corpus": self.corpus.fingerprint,
-            "top": self.top,
-            "method": self.method,
-            "partition_nonzeros": self.partition_nonzeros,
-        }
+        made_of = {"corpus": self.corpus.fingerprint, "partition_nonzeros": self.partition_nonzeros}
+        return {**self.result, **made_of}
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The request that the result stores."""
+        documents = self.documents or self.corpus.fingerprint
+        return request_of_shares(self.topics, documents, self.top, self.method)
 
     @cached_property
     def about(self) -> About:
@@ -122,7 +125,7 @@ class TransformRequest:
         return About(
             self.topics.topics_fingerprint,
             self.corpus.fingerprint,
-            fingerprint(self.arguments),
+            self.result["request"],
             self.n_topics,
             self.top,
             self.method,
@@ -139,6 +142,42 @@ class TransformRequest:
         return PROCESS_BYTES + each * min(workers, len(partitions))
 
 
+def request_of_shares(
+    topics: TopicParameters, documents: str, top: int | None, method: ShareMethod
+) -> dict[str, Any]:
+    """Identify shares; ``documents`` is the fingerprint of a corpus, or of the request of one."""
+    fields = {"model": topics.topics_fingerprint, "top": top, "method": method}
+    all_inputs = {
+        **fields,
+        "topics": topics.fingerprint,
+        "documents": documents,
+        "algorithm": ALGORITHM_VERSION,
+    }
+    return {**fields, "request": fingerprint(all_inputs)}
+
+
+def wanted_shares(target: Path, request: Mapping[str, Any], *, overwrite: bool) -> Wanted:
+    """Return the shares that a request asks for, which reads those at ``target`` once to verify them.
+
+    A CSV file does not store its request: its contents are compared after it has been computed.
+    """
+
+    def stored() -> Mapping[str, Any]:
+        if is_csv(target):
+            require_csv(target)
+            return request
+        about = open_shares(target).about
+        return {name: getattr(about, name) for name in request}
+
+    def is_intact() -> bool:
+        shares = None if is_csv(target) else open_shares(target)
+        for _ in () if shares is None else shares.tables([*shares.columns, *shares.about.columns]):
+            pass
+        return shares is not None
+
+    return Wanted(target, request, stored, is_intact, overwrite)
+
+
 def transform_documents(
     request: TransformRequest,
     target: Path,
@@ -146,13 +185,11 @@ def transform_documents(
     listener: Listener = silent,
     *,
     overwrite: bool = True,
-    temporary: Path | None = None,
-) -> Totals | None:
+) -> Totals:
     """Write the topic shares of all documents to ``target``, or complete an interrupted run.
 
     One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
-    scheduler. ``overwrite`` replaces the target, which the caller has checked; ``temporary`` is a corpus to remove at
-    the end. Returns None if a killed run has committed a CSV file, which has no totals.
+    scheduler. ``overwrite`` replaces shares of another request.
     """
     execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
@@ -163,28 +200,25 @@ def transform_documents(
     ids[(ids >= 0) & ~(request.topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
     schema = _schema_of(request.corpus, request.about)
     arrays = {"ids": ids, "word_topic": request.topics.word_topic, "prior": request.topics.prior}
-    work = Workspace.beside(target, "transform", request.arguments)
-    with work.acquire(arrays, replace=overwrite) as commit:
+    work = Workspace.beside(target, "transform", request.arguments, fingerprint(request.result))
+    with work.acquire(wanted_shares(target, request.result, overwrite=overwrite), arrays) as commit:
         if commit is None:
-            totals = None if is_csv(target) else open_shares(target).about.totals
-        else:
-            with execution.executor(listener, on_bad_input=work.remove) as executor:
-                (work.directory / PARTS).mkdir(exist_ok=True)
-                digests = {name: digest(values) for name, values in arrays.items()}
-                # Documents are processed concurrently in a task if there are few tasks; this affects no bit.
-                threads = max(1, executor.tasks_at_once // len(partitions))
-                context = PartContext(work.directory, request.about, schema, digests, threads)
-                job = _job(context, work, partitions)
-                run_job(job, executor)
-            records = job.records()
-            parts = [Totals(**record["totals"]) for record in records]
-            totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
-            _log_totals(totals, request.method, request.left_out)
-            result = _assemble(work, replace(request.about, totals=totals), schema, parts, request.columns)
-            hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-            commit(result, {work.directory / name: sha256 for name, sha256 in hashes.items()})
-        if temporary is not None:
-            remove_store(temporary)
+            return open_shares(target).about.all_totals
+        with execution.executor(listener, on_bad_input=work.remove) as executor:
+            (work.directory / PARTS).mkdir(exist_ok=True)
+            digests = {name: digest(values) for name, values in arrays.items()}
+            # Documents are processed concurrently in a task if there are few tasks; this affects no bit.
+            threads = max(1, executor.tasks_at_once // len(partitions))
+            context = PartContext(work.directory, request.about, schema, digests, threads)
+            job = _job(context, work, partitions)
+            run_job(job, executor)
+        parts = [Totals(**record["totals"]) for record in job.records()]
+        totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
+        _log_totals(totals, request.method, request.left_out)
+        result = _assemble(work, replace(request.about, totals=totals), schema, parts, request.columns)
+        if is_csv(target):
+            same_contents(target, sha256_of(result), lambda: None, overwrite=overwrite).find()
+        commit(result)
     return totals
 
 

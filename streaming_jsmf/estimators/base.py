@@ -42,12 +42,11 @@ from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
-from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.polish import polish_model
-from streaming_jsmf.topics.store import Model, dataset_of, read_model, write_model
+from streaming_jsmf.topics.store import Model, dataset_of, read_model, save_model, write_model
 
 
 # A dataclass, because scikit-learn requires a constructor that only stores its named parameters. Parameters that the
@@ -326,14 +325,12 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a model store, for ``open_model`` and the command line.
 
-        Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set. Some metrics of
+        Raises ``InputError`` if another model is there (without ``overwrite``), or something else. Some metrics of
         ``evaluate`` also need the moments; fit with ``store`` to keep them.
         """
         check_is_fitted(self, "components_")
         with as_value_errors():
-            place = store_path(path, "a model")
-            with sole_writer(place):
-                write_model(place, self._model, overwrite=overwrite)
+            save_model(store_path(path, "a model"), self._model, overwrite=overwrite)
 
     def __fspath__(self) -> str:
         """Path of the model in a temporary directory, where the first call writes it; raises ``NotFittedError``."""

@@ -6,6 +6,7 @@ They are stored in a Zarr group ``MODEL/evaluation/<corpus>``; the arrays of the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -34,10 +35,11 @@ from streaming_jsmf.storage.arrays import (
     sealed_as,
     write_arrays,
 )
-from streaming_jsmf.storage.lock import announce_commit, is_left, recover, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, group_names, node_exists
+from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
+from streaming_jsmf.storage.paths import StorePath, group_names, is_free, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, missing_parameter
 from streaming_jsmf.topics.store import Model
 
@@ -103,25 +105,24 @@ def counts_of(
     ``count_words``; ``StoreError`` if a shard or a stored result is damaged.
     """
     target = counts_path(path, corpus.fingerprint)
-    if (stored := _complete_counts(path, model, corpus)) is not None:
-        recover(target)
-        return stored
-    request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model))
-    _create_evaluation_group(path)
-    with sole_writer(target):
-        # Another process may have stored them meanwhile.
-        if (stored := _complete_counts(path, model, corpus)) is not None:
-            return stored
-        work = work_place(target)
-        counts = _divided(model, request, count_words(request, work, execution, listener))
-        if not missing_parameter(model):
-            wanted = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
-            completed = complete_documents(wanted, work / "completion", execution, listener)
-            counts = replace(counts, completion=completed)
-        announce_commit(target, fingerprint(request.arguments), work=True)
-        _write_counts(target, counts, model)
-        remove_store(work, ignore_errors=True)
-    return counts
+    wanted, work = _wanted_counts(path, model, corpus), work_place(target)
+    if not wanted.is_made():
+        request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model))
+        _create_evaluation_group(path)
+        with wanted.writing() as found:
+            if found is not Found.MADE:
+                counts = _divided(model, request, count_words(request, work, execution, listener))
+                if not missing_parameter(model):
+                    asked = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
+                    completed = complete_documents(asked, work / "completion", execution, listener)
+                    counts = replace(counts, completion=completed)
+                _write_counts(target, counts, model)
+    if not is_free(work):
+        with suppress(InputError), sole_writer(target):
+            remove_store(work, ignore_errors=True)
+    stored = read_counts(path, model, corpus.fingerprint)
+    assert stored is not None, "they were stored for this model"
+    return stored
 
 
 def representatives(model: Model) -> Integers:
@@ -130,9 +131,26 @@ def representatives(model: Model) -> Integers:
     return model.arrays["prominent_words"][:, 0] if anchors is None else anchors
 
 
-def _complete_counts(path: StorePath, model: Model, corpus: Corpus) -> StoredCounts | None:
-    stored = read_counts(path, model, corpus.fingerprint)
-    return stored if stored and (stored.completion is not None or missing_parameter(model)) else None
+def _wanted_counts(path: StorePath, model: Model, corpus: Corpus) -> Wanted:
+    """The counts of a corpus for the words and the topics of a model; others at their place are replaced."""
+    target, of_model = counts_path(path, corpus.fingerprint), model.provenance.get("fingerprint")
+    request = {
+        "selection": _selection_digest(model),
+        "completion": None if missing_parameter(model) else {"model": of_model},
+    }
+
+    def stored() -> Mapping[str, Any]:
+        found = _read_attributes(target)
+        completion = found.get("completion")
+        return {
+            "selection": found["selection"],
+            "completion": completion and {"model": completion.get("model")},
+        }
+
+    def is_intact() -> bool:
+        return read_counts(path, model, corpus.fingerprint) is not None
+
+    return Wanted(target, request, stored, is_intact, overwrite=True)
 
 
 def _selection(model: Model, corpus: Corpus) -> WordSelection:

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
-from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
+from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
-from streaming_jsmf.ingestion.plan import arguments_of, curation_fields, plan_ingest
+from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_columns
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.spool import spool_input
@@ -54,7 +54,8 @@ def ingest(
 ) -> Corpus:
     """Convert a source to a corpus, or resume an interrupted ingest with the same arguments.
 
-    Makes one pass over the source and one over its bags of words; the second pass reads the source again if that costs
+    A corpus that the same call has made is verified and returned; the settings and the files must be the same. Makes
+    one pass over the source and one over its bags of words; the second pass reads the source again if that costs
     the same. Searching for phrases takes one more pass over the source, and the shards are copied if some words occur
     in no kept document. A table of what was dropped is logged. Work is done in ``<corpus>.partial``, which is removed
     on bad input and kept on interruption.
@@ -74,7 +75,7 @@ def ingest(
         rows as mappings (list, generator, Hugging Face data set). Data in memory are first written to a temporary file,
         one batch at a time; other columns are kept as metadata.
     corpus
-        Local path of the corpus; must not exist, unless ``overwrite``.
+        Local path of the corpus. One made with other settings or of other files is only replaced with ``overwrite``.
     request
         Settings, such as ``IngestRequest(read={"text": "body"})``. Its fields, those of its ``curation`` and of
         ``Execution`` are also keyword arguments, such as ``min_df=5``.
@@ -101,19 +102,32 @@ def ingest(
     """
     request = request_of(request, options) or IngestRequest()
     execution = settings_of("execution", Execution, execution, options)
-    target = free_target(corpus, overwrite=overwrite, resumed=True)
-    with spool_input(source, target) as (location, _):
-        _require_outside(target, location if request.files is None else request.files)
+    target = corpus_target(corpus)
+    with spool_input(source) as location:
+        _require_outside(target, location.path if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
-        memory = ingest_memory(execution)
-        execution.require_memory(memory, "the ingest", "lower --workers")
-        units, words = planned.source.units(), planned.source.vocabulary
-        planned = replace(planned, units=units, words=words, n_words=None if words is None else len(words))
-        with replace(planned.folder, arguments=arguments_of(planned)).acquire(replace=overwrite) as commit:
-            if commit is not None:
-                with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
-                    _ingest(planned, executor, origin, commit)
-            built = open_corpus(target)
+        resumable = location.sha256 is None
+        return run_ingest(planned, origin, execution, listener, overwrite=overwrite, resumable=resumable)
+
+
+def run_ingest(
+    planned: Ingest,
+    origin: Origin,
+    execution: Execution,
+    listener: Listener,
+    *,
+    overwrite: bool = False,
+    resumable: bool = True,
+) -> Corpus:
+    """Run a planned ingest, or verify the corpus that it has made; see ``ingest``."""
+    target = planned.folder.target
+    wanted = wanted_corpus(target, origin.request, overwrite=overwrite)
+    with planned.folder.acquire(wanted, resumable=resumable) as commit:
+        if commit is not None:
+            execution.require_memory(ingest_memory(execution), "the ingest", "lower --workers")
+            with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
+                _ingest(planned, executor, origin, commit)
+        built = open_corpus(target)
     # One log message per line.
     manifest = read_manifest(target)
     for line in losses_table(manifest).splitlines():
@@ -183,7 +197,8 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     _write_quarantine(folder)
     origin = replace(origin, dropped=dropped, settings=settings)
     made = folder.root / CORPUS
-    commit(made, finish_directory(made, entries, totals, origin))
+    finish_directory(made, entries, totals, origin)
+    commit(made)
 
 
 def _dropped_documents(ingest: Ingest, bad: int, written: Sequence[Record], n_unused: int) -> list[Dropped]:

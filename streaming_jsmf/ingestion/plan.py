@@ -33,21 +33,24 @@ from streaming_jsmf.ingestion.readers.registry import (
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
+from streaming_jsmf.ingestion.spool import Location
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
+from streaming_jsmf.ingestion.tokens.tokenizer import code_of
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,
     exists,
-    file_size,
     is_file,
     is_url,
     join,
     node_exists,
     normalise,
+    sha256_of,
     store_path,
 )
+from streaming_jsmf.storage.results import UNIDENTIFIED, identity_of_files
 from streaming_jsmf.validation import Strict
 
 logger = logging.getLogger(__name__)
@@ -63,17 +66,18 @@ _WORD_RULES = (
 
 
 def plan_ingest(
-    source: str | Path, target: Path, request: IngestRequest, *, progress: bool = False
+    source: Location, target: Path, request: IngestRequest, *, progress: bool = False
 ) -> tuple[Ingest, Origin]:
     """Return the ingest of a spec (``.toml``) or a source, and its origin for the manifest.
 
     Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified. Raises
     ``InputError`` if the spec, source or request is bad, or files cannot be fetched.
     """
-    if str(source).lower().endswith(".toml"):
-        opened, curation, origin, tokens_per_shard = _from_spec(load_spec(source), request, progress)
+    is_spec = source.path.lower().endswith(".toml")
+    if is_spec:
+        opened, curation, origin, tokens_per_shard = _from_spec(load_spec(source.path), request, progress)
     else:
-        opened, curation, origin = _from_source(source, request)
+        opened, curation, origin = _from_source(source.path, request)
         tokens_per_shard = TOKENS_PER_SHARD
     given = None if request.vocabulary is None else given_words(request.vocabulary)
     if given is not None:
@@ -82,7 +86,7 @@ def plan_ingest(
         if chosen:
             names = ", ".join("--" + key.replace("_", "-") for key in chosen)
             raise InputError(f"--vocabulary gives the words to keep; leave {names} out")
-    marked = {} if request.made_for is None else {"made_for": request.made_for}
+    words = opened.vocabulary
     ingest = Ingest(
         opened,
         curation,
@@ -90,9 +94,15 @@ def plan_ingest(
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
         None if given is None else given.words,
+        opened.units(),
+        words,
+        None if words is None else len(words),
         known_kinds={} if given is None else given.kinds,
     )
-    return ingest, replace(origin, settings={**source_settings(opened), **marked})
+    identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
+    ingest = replace(ingest, folder=replace(ingest.folder, arguments=identity))
+    marked = {} if request.made_for is None else {"made_for": request.made_for}
+    return ingest, replace(origin, settings={**source_settings(opened), **marked}, request=identity)
 
 
 def _from_spec(
@@ -252,37 +262,53 @@ def _words_of_model(store: StorePath) -> GivenWords:
     return GivenWords(tuple(words), _phrases_in(attributes["provenance"].get("tokens")))
 
 
-def arguments_of(ingest: Ingest) -> dict[str, Any]:
-    """Return everything that determines the bytes of the corpus, to recognize an unfinished ingest."""
-    files = sorted({unit.path for unit in ingest.units})
+def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, Any]:
+    """Return everything that determines the bytes of the corpus, to recognize it and an unfinished ingest.
+
+    ``spec`` is the sha256 of the spec, if there is one.
+    """
+
+    def digest_of(value: str) -> str:
+        # Data in memory are in another temporary file each time.
+        plain = value if source.sha256 is None else value.replace(source.path, "")
+        return hashlib.sha256(plain.encode()).hexdigest()
+
     return {
         "layout": LAYOUT,
-        "source": hashlib.sha256(repr(ingest.source).encode()).hexdigest(),
-        "units": hashlib.sha256(json.dumps([asdict(unit) for unit in ingest.units]).encode()).hexdigest(),
-        "files": hashlib.sha256(json.dumps([_state(path) for path in files]).encode()).hexdigest(),
+        **source_settings(ingest.source),
+        "source": digest_of(repr(ingest.source)),
+        "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),
+        **_identity_of_input(ingest, source),
         "words": None if ingest.words is None else _digest(ingest.words),
-        "curation": curation_fields(ingest),
+        **curation_fields(ingest),
         "tokens_per_shard": ingest.tokens_per_shard,
         "on_bad_record": ingest.on_bad_record,
         **({"known_kinds": dict(ingest.known_kinds)} if ingest.known_kinds else {}),
+        **({} if spec is None else {"spec": spec}),
     }
 
 
-def _state(path: str) -> list[Any]:
-    """Path, size and modification time of a file, or of all files in a directory, to detect changes."""
+def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
+    """The identity of the files of a source, or of data in memory, and of a user's tokenizer."""
+    if source.sha256 is None:
+        files = [file for unit in ingest.units for file in _files_at(unit.path)]
+        found = identity_of_files(files)
+    else:
+        found = {"files": source.sha256}
+    if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.tokenizer.name):
+        code = code_of(name)
+        found |= {"tokenizer": code} if code else {UNIDENTIFIED: [*found.get(UNIDENTIFIED, []), name]}
+    return found
+
+
+def _files_at(path: str) -> Sequence[str]:
     try:
         path.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
     if not is_url(path) and Path(path).is_dir():
-        return [_state(name) for name in list_files(path)]
-    if not is_url(path) and Path(path).exists():
-        found = Path(path).stat()
-        return [path, found.st_size, found.st_mtime_ns]
-    try:
-        return [path, file_size(path)]
-    except (OSError, TypeError):
-        return [path]
+        return list_files(path)
+    return (path,)
 
 
 def curation_fields(ingest: Ingest) -> Mapping[str, Json]:

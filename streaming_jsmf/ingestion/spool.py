@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.records import without_views
-from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line
+from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.values import as_texts, kind_of_type
-from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.storage.paths import sha256_of
 
 #: Texts or rows per batch; one batch is in memory at a time.
@@ -30,16 +30,25 @@ BATCH = 10_000
 _INDEX = "__index_level_0__"
 
 
-@contextmanager
-def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | None]]:
-    """Yield the path of a source and None, or for data in memory a temporary file and its sha256.
+@dataclass(frozen=True)
+class Location:
+    """Path or URL of a source; ``sha256`` of a temporary file, which has data that were in memory."""
 
-    Data in memory are written one batch at a time. If the block is interrupted, the unfinished work for ``corpus`` is
-    removed, because the same file cannot be given again. Raises ``InputError`` if the source is not a path, texts, rows
-    or a table.
+    path: str
+    sha256: str | None = None
+
+
+@contextmanager
+def spool_input(source: Any) -> Iterator[Location]:
+    """Yield where a source is; data in memory are in a temporary file during the block.
+
+    They are written one batch at a time. Raises ``InputError`` if the source is not a path, texts, rows or a table.
     """
+    if isinstance(source, Location):
+        yield source
+        return
     if isinstance(source, str | PathLike):
-        yield fspath(source), None
+        yield Location(fspath(source))
         return
     with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         path = Path(folder) / "texts.parquet"
@@ -51,15 +60,10 @@ def spool_input(source: Any, corpus: Path) -> Iterator[tuple[str | Path, str | N
                 f"a text has {character!a}, which stands for a byte that is not UTF-8; decode it with errors='replace'"
             ) from error
         try:
-            yield path, sha256_of(path)
+            yield Location(str(path), sha256_of(path))
         except InputError as error:
             # Hide the temporary file from the user.
             error.args = (str(error).replace(str(path), f"the {type(source).__name__}"),)
-            raise
-        except StreamingJSMFError:
-            raise
-        except BaseException:
-            IngestFolder.beside(corpus).remove()
             raise
 
 

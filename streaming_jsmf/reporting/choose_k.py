@@ -33,8 +33,8 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
 from streaming_jsmf.reporting.page import render_comparison
 from streaming_jsmf.storage.arrays import read_attributes
-from streaming_jsmf.storage.lock import write_alone
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
+from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.fit import fit
 from streaming_jsmf.topics.infer import fit_moments, infer_each
@@ -91,8 +91,8 @@ def choose_k(
         Directory for the models (``k=5``, ...), the page and, for a corpus, the moments store with its partitions.
         None: ``source`` with ``.choose-k`` appended.
     overwrite
-        Whether to make models of the same K again, and to replace the moments store if its settings differ. Other
-        files in the directory stay.
+        Whether to replace models of the same K and the moments store if their settings differ. Other files in the
+        directory stay.
     """
     if isinstance(topics, int) or len(set(topics)) < 2:
         raise InputError("a single number of topics is given; give several to compare, such as 5,10,20,50")
@@ -100,7 +100,7 @@ def choose_k(
     numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = settings_of("execution", Execution, execution, options)
-    model_targets(target, numbers, overwrite=True)  # raises before any work
+    model_targets(target, numbers)  # raises before any work
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
@@ -112,8 +112,9 @@ def choose_k(
     models = candidates.fit(target, numbers, overwrite)
     choice = choose([candidates.measure(path) for path in models])
     page, missing = target / "choose-k.html", candidates.missing
-    write_alone(page, render_comparison(choice, missing).encode())
-    write_alone(target / COMPARISON, json_bytes(fields_of(choice, missing)))
+    # Both are derived from the models, and in a directory of our own.
+    write_alone(page, render_comparison(choice, missing).encode(), lambda: None, overwrite=True)
+    write_alone(target / COMPARISON, json_bytes(fields_of(choice, missing)), lambda: None, overwrite=True)
     return Comparison(choice, missing, models, page)
 
 

@@ -6,7 +6,6 @@ import html
 import tempfile
 import webbrowser
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of, outliers_of
-from streaming_jsmf.storage.lock import is_left, write_alone
-from streaming_jsmf.storage.paths import StorePath, read_bytes, require_suffix, store_path
-from streaming_jsmf.storage.replace import require_free
+from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, require_suffix, store_path
+from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
 
@@ -28,10 +26,11 @@ def report(
 ) -> StorePath:
     """Write a self-contained HTML report of a model of any engine and return its path.
 
-    The page needs no network, and the same model and shares give the same bytes. Memory does not grow with N x K. Up to
-    four passes over ``shares``, and one over the documents with ``corpus``. Raises ``InputError`` if there is no model,
-    it lists too few words, the shares are from another model or corpus or lack the column, or ``out`` cannot be written
-    or has a suffix other than .html; ``StoreError`` if the model, its counts or the shares are damaged.
+    The page needs no network, and the same model and shares give the same bytes; then nothing is written. Memory does
+    not grow with N x K. Up to four passes over ``shares``, and one over the documents with ``corpus``. Raises
+    ``InputError`` if there is no model, it lists too few words, the shares are from another model or corpus or lack the
+    column, or ``out`` has another report (without ``overwrite``), cannot be written or has a suffix other than .html;
+    ``StoreError`` if the model, its counts or the shares are damaged.
 
     Parameters
     ----------
@@ -41,7 +40,7 @@ def report(
     out
         Path or URL of the page, such as ``topics.html``, in an existing directory.
     overwrite
-        Replace an existing report; other files are never replaced.
+        Replace another report; other files are never replaced.
 
     Examples
     --------
@@ -50,10 +49,9 @@ def report(
     source, target = model_path(model), store_path(out, "a report")
     require_suffix(target, "a report", (".html", ".htm"))
     _require_place(source, target)
-    free = partial(require_free, target, "a report", _require_report, overwrite=overwrite)
-    if not is_left(target):
-        free()
-    write_alone(target, _page(source, options).encode(), free)
+    if not is_free(target):
+        _require_report(target)
+    write_alone(target, _page(source, options).encode(), lambda: _require_report(target), overwrite=overwrite)
     return target
 
 

@@ -28,12 +28,19 @@ from streaming_jsmf.reporting.layout import Tree, topic_tree
 from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
-from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics import fit as fitting
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
 from streaming_jsmf.topics.fit import Fitted
-from streaming_jsmf.topics.store import AnyModel, Model, model_path, open_model, read_model, write_model
+from streaming_jsmf.topics.store import (
+    AnyModel,
+    Model,
+    model_path,
+    open_model,
+    read_model,
+    save_model,
+    write_model,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -252,11 +259,10 @@ class TopicModel:
     def save(self, path: str | Path | StorePath, *, overwrite: bool = False) -> TopicModel:
         """Write the model and its edits, but not its corpus and moments, to ``path``, and return the new model.
 
-        Raises ``InputError`` if ``path`` exists, unless it is a model and ``overwrite`` is set.
+        Raises ``InputError`` if another model is there (without ``overwrite``), or something else.
         """
         target, edits = store_path(path, "a model"), self.edits
-        with sole_writer(target):
-            write_model(target, read_model(self.path), overwrite=overwrite)
+        save_model(target, read_model(self.path), overwrite=overwrite)
         saved = TopicModel(target)
         return saved if edits == TopicEdits(edits.n_topics) else saved.edit(lambda _: edits)
 

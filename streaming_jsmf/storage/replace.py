@@ -107,8 +107,12 @@ def require_replaceable(target: StorePath) -> None:
             files = [name for name in files if name != ROOT]
         for name in files:
             path = Path(folder, name)
-            if not _OF_A_RESULT.fullmatch(path.relative_to(target).as_posix()) and not _TEMPORARY.search(name):
-                raise InputError(f"{path}: is not part of what is replaced and would be deleted; move it away")
+            if not _OF_A_RESULT.fullmatch(path.relative_to(target).as_posix()) and not _TEMPORARY.search(
+                name
+            ):
+                raise InputError(
+                    f"{path}: is not part of what is replaced and would be deleted; move it away"
+                )
 
 
 def put_in_place(made: Path, target: Path) -> None:
@@ -130,6 +134,15 @@ def put_in_place(made: Path, target: Path) -> None:
         _remove(old)
 
 
+def new_directory(target: Path) -> Path:
+    """Create and return an empty directory next to ``target``, to be renamed to it; the caller holds the lock."""
+    new = _new(real_path(target))
+    if os.path.lexists(new):  # left by a killed run on a file system without locks
+        _remove(new)
+    new.mkdir(parents=True)
+    return new
+
+
 @contextmanager
 def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty directory next to ``target`` that is renamed to it when the block succeeds.
@@ -137,12 +150,7 @@ def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterat
     On an error the directory is removed and ``target`` is unchanged. With ``overwrite`` an existing target is removed
     only after the new one is complete.
     """
-    place = real_path(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    new = _new(place)
-    if os.path.lexists(new):  # left by a killed run on a file system without locks
-        _remove(new)
-    new.mkdir()
+    place, new = real_path(target), new_directory(target)
     try:
         yield new
         if overwrite:

@@ -83,12 +83,19 @@ class Wanted:
 
         Raises ``SettingsMismatchError``, which names the differences, if the result of another request may not be
         replaced; ``InputError`` if something else is there, or the target is the working directory; ``StoreError`` if
-        metadata are damaged, so that the request is unknown.
+        its metadata are damaged, so that the request is unknown, and it may not be replaced.
         """
         if is_free(self.target):
             return Found.NOTHING
-        stored = self.stored()
-        if stored == self.request:
+        try:
+            stored = self.stored()
+        except StoreError as error:
+            if not self.overwrite:
+                raise
+            require_replaceable(self.target)
+            logger.warning("%s; %s is made again", finding(error), self.target)
+            return Found.OTHER
+        if fingerprint(stored) == fingerprint(self.request):
             return Found.MADE if self._is_made() else Found.UNFINISHED
         if not self.overwrite:
             differing = differences(stored, self.request)
@@ -97,14 +104,20 @@ class Wanted:
         require_replaceable(self.target)
         return Found.OTHER
 
+    def is_made(self) -> bool:
+        """Whether there is nothing to do. What a killed run has left after its commit is then removed."""
+        if self.find() is not Found.MADE:
+            return False
+        self._clear()
+        return True
+
     @contextmanager
     def writing(self) -> Iterator[Found]:
         """Yield what is at the target, and hold its lock during the block unless there is nothing to do.
 
         Raises ``InputError`` if another process is writing it, and as ``find``.
         """
-        if self.find() is Found.MADE:
-            self._clear()
+        if self.is_made():
             yield Found.MADE
             return
         with sole_writer(self.target):
@@ -124,14 +137,14 @@ class Wanted:
     def _is_made(self) -> bool:
         if unknown := self.request.get(UNIDENTIFIED):
             logger.warning(
-                "%s: states neither a version nor a modification time, so it is read again and %s is made again",
+                "%s: whether it has changed is unknown, so it is read again and %s is made again",
                 ", ".join(unknown),
                 self.target,
             )
             return False
         try:
             intact = self.is_intact()
-        except StoreError as error:
+        except (StoreError, InputError) as error:
             require_replaceable(self.target)
             logger.warning("%s; %s is made again", finding(error), self.target)
             return False
@@ -155,26 +168,31 @@ def identity_of_files(paths: Iterable[str]) -> dict[str, Any]:
     return {"files": files, **({UNIDENTIFIED: unknown} if unknown else {})}
 
 
-def write_alone(
-    target: StorePath,
-    data: bytes,
-    require_own: Callable[[StorePath], object],
-    *,
-    overwrite: bool = False,
-) -> None:
-    """Write a small file atomically under its lock; a file with the same contents is left as it is.
+def same_contents(
+    target: StorePath, sha256: str, require_own: Callable[[], object], *, overwrite: bool
+) -> Wanted:
+    """Return a file that is the one asked for if it has this sha256, because it stores no request.
 
-    ``require_own`` raises ``InputError`` if the file at the target is not one that may be replaced with ``overwrite``.
-    Raises ``InputError`` if another file is there.
+    ``require_own`` raises ``InputError`` if another file at the target may not be replaced, even with ``overwrite``.
     """
 
-    def contents() -> dict[str, str]:
-        found = hashlib.sha256(read_bytes(target)).hexdigest()
-        if found != known:
-            require_own(target)
+    def stored() -> dict[str, str]:
+        try:
+            found = hashlib.sha256(read_bytes(target)).hexdigest()
+        except OSError:  # such as of a directory
+            found = ""
+        if found != sha256:
+            require_own()
         return {"contents": found}
 
+    return Wanted(target, {"contents": sha256}, stored, lambda: True, overwrite)
+
+
+def write_alone(
+    target: StorePath, data: bytes, require_own: Callable[[], object], *, overwrite: bool = False
+) -> None:
+    """Write a small file atomically under its lock, unless it has these contents; see ``same_contents``."""
     known = hashlib.sha256(data).hexdigest()
-    with Wanted(target, {"contents": known}, contents, lambda: True, overwrite).writing() as found:
+    with same_contents(target, known, require_own, overwrite=overwrite).writing() as found:
         if found is not Found.MADE:
             write_bytes(target, data)

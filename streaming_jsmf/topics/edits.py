@@ -22,12 +22,9 @@ from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, seale
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
 from streaming_jsmf.topics.labels import topic_labels, unlike
-from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model, read_model_panels
+from streaming_jsmf.topics.store import EDITS, AnyModel, Model, model_path, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
-
-#: Group of a model that contains the edits.
-EDITS = "edits"
 
 #: Arrays of every model that ``shown_topics`` needs, and those that name the topics.
 NEEDED = ("topic_probability",)

@@ -29,18 +29,17 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
-from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.storage.results import Found
 from streaming_jsmf.topics.anchor_words import require_feasible
-from streaming_jsmf.topics.edits import EDITS
-from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
-from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
+from streaming_jsmf.topics.infer import fit_moments, model_request
+from streaming_jsmf.topics.polish import polish_model, polished_request
 from streaming_jsmf.topics.rectify import announce_cost
-from streaming_jsmf.topics.store import commit_model, is_done, model_targets, read_model
+from streaming_jsmf.topics.store import EDITS, model_targets, read_model, wanted_model, write_model
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ def fit(
     place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
     if overwrite not in (True, False, "auto"):
         raise InputError(f"overwrite is {overwrite!r}; give True, False or 'auto'")
-    targets = model_targets(target, topics, bool(overwrite))
+    targets = model_targets(target, topics)
     if overwrite == "auto":
         overwrite = _replaceable(target, targets.values(), place)
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
@@ -122,17 +121,17 @@ def fit(
     replacing = bool(overwrite) and moments is None
     store = scan(corpus, place, scan_settings, execution, listener, overwrite=replacing)
     for k, model_target in targets.items():
-        known = model_fingerprint(store, wanted[k])
+        made_by = model_request(store, wanted[k])
         if polish_settings is not None:
-            known = polished_fingerprint(known, corpus, polish_settings)
-        with sole_writer(model_target) as committed:
-            if is_done(model_target, committed, known, overwrite=overwrite):
+            made_by = polished_request(fingerprint(made_by), corpus, polish_settings)
+        with wanted_model(model_target, made_by, overwrite=bool(overwrite)).writing() as found:
+            if found is Found.MADE:
                 continue
             model = fit_moments(store, wanted[k], threads=threads, listener=listener)
             if polish_settings is not None:
                 name = str(store.path)
                 model = polish_model(model, name, corpus, model_target, polish_settings, execution, listener)
-            commit_model(model_target, model, overwrite=overwrite, work=polish_settings is not None)
+            write_model(model_target, model)
     return Fitted(store.path, tuple(targets.values()), corpus.root)
 
 
@@ -145,7 +144,7 @@ def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StoreP
     made = {path: read_model(path, ()).provenance.get("moments") == location(moments) for path in existing}
     corpus = beside(target, "corpus")
     if exists(str(corpus)):
-        made[corpus] = "made_for" in read_manifest(str(corpus)).settings
+        made[corpus] = read_manifest(str(corpus)).settings.get("made_for") == "fit"
     for path, by_fit in made.items():
         if not by_fit:
             raise InputError(
@@ -191,17 +190,12 @@ def _corpus(
             )
         return open_corpus(source)
     # Importing the readers takes a quarter of the start-up time, and a corpus does not need them.
-    from streaming_jsmf.ingestion.ensure_corpus import ensure_corpus
-    from streaming_jsmf.ingestion.spool import spool_input
+    from streaming_jsmf.ingestion.ingest import ingest
 
-    def remove_moments() -> None:
-        remove_store(beside(model, "moments"), ignore_errors=True)
-
-    with spool_input(source, Path(str(beside(model, "corpus")))) as (path, made_for):
-        target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
-        request = request or IngestRequest()
-        request = request if made_for is None else replace(request, made_for=made_for)
-        replacing = remove_moments if overwrite else None
-        found = ensure_corpus(path, target, request, execution, listener, replacing=replacing)
-        logger.info("%s: the corpus of %s, which later runs reuse", target, path)
+    target = local_path(beside(model, "corpus"), "the corpus of a source, made beside the model,")
+    request = replace(request or IngestRequest(), made_for="fit")
+    # The ingest starts its own cluster, which needs its own report.
+    own = execution and execution.reporting_on("ingest")
+    found = ingest(source, target, request, own, listener, overwrite=overwrite)
+    logger.info("%s: the corpus of the source, which later runs reuse", target)
     return found

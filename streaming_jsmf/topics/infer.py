@@ -24,19 +24,12 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
-from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.storage.results import Found
 from streaming_jsmf.topics.anchor_words import fit_anchor_words
 from streaming_jsmf.topics.rectify import announce_cost, rectification_version
-from streaming_jsmf.topics.store import (
-    Model,
-    commit_model,
-    is_done,
-    model_targets,
-    read_model,
-    require_free_model,
-)
+from streaming_jsmf.topics.store import Model, model_targets, read_model, wanted_model, write_model
 
 #: Increase when the tensor engine computes other topics from the same moments and settings.
 STOD_ALGORITHM = 2
@@ -54,30 +47,29 @@ def infer(
     listener: Listener = silent,
     **options: Any,
 ) -> Model:
-    """Fit a model from a moments store and write it. No pass over the corpus.
+    """Fit a model from a moments store and write it, unless the same call has done so. No pass over the corpus.
 
     Uses eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan) or, with ``StodSettings``, tensor
     decomposition. ``settings`` may be the number of topics; their fields, and ``engine``, are also keyword arguments.
     ``partitions`` are labels of the partitions to use (``select_partitions``), by default all. ``threads`` do not
     affect the result; the default is one per core.
 
-    Raises ``InputError`` if ``model`` exists, or the scan or the corpus does not support K topics; ``StoreError`` if
-    the moments store is incomplete or damaged.
+    Raises ``InputError`` if ``model`` was made by another call (without ``overwrite``), or the scan or the corpus does
+    not support K topics; ``StoreError`` if the moments store is incomplete or damaged.
     """
     if isinstance(settings, int):
         settings = engine_settings_of(settings, None, options)
     else:
         settings = engine_settings_of(0, settings, options)
     target = store_path(model, "a model")
-    require_free_model(target, overwrite)
     opened = _opened(moments, partitions)
-    wanted = model_fingerprint(opened, settings)
-    with sole_writer(target) as committed:
-        if is_done(target, committed, wanted, overwrite=overwrite):
+    wanted = wanted_model(target, model_request(opened, settings), overwrite=overwrite)
+    with wanted.writing() as found:
+        if found is Found.MADE:
             return read_model(target)
         announce_cost(len(opened.words), settings, threads)
         fitted = fit_moments(opened, settings, threads=threads, listener=listener)
-        commit_model(target, fitted, overwrite=overwrite)
+        write_model(target, fitted)
     return fitted
 
 
@@ -96,13 +88,10 @@ def infer_each(
 
     The same call completes an interrupted run. Other arguments and errors are those of ``infer``.
     """
-    targets = model_targets(store_path(model, "a model"), topics, overwrite)
+    targets = model_targets(store_path(model, "a model"), topics)
     opened = _opened(moments, partitions)
     for k, path in targets.items():
         wanted = replace(settings, n_topics=k)
-        if len(topics) > 1 and is_done(path, "", model_fingerprint(opened, wanted), overwrite=overwrite):
-            recover(path)
-            continue
         infer(opened, path, wanted, threads=threads, overwrite=overwrite, listener=listener)
     return tuple(targets.values())
 
@@ -141,11 +130,12 @@ def fit_moments(
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
         else:
             arrays, metrics = fit_anchor_words(moments, settings, workers, lap, listener)
-    manifest = moments.manifest
+    manifest, request = moments.manifest, model_request(moments, settings)
     provenance = {
         "engine": settings.engine,
         "moments": location(moments.path),
-        "fingerprint": model_fingerprint(moments, settings),
+        "request": request,
+        "fingerprint": fingerprint(request),
         "corpus_fingerprints": [entry.fingerprint for entry in manifest.corpora],
         "tokens": manifest.tokens,
         "scan_settings": manifest.settings,
@@ -157,13 +147,13 @@ def fit_moments(
     return Model(arrays, settings.fields(), metrics, provenance)
 
 
-def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
-    """sha256 of the moments, the settings and the algorithm, which determine the arrays of a model."""
+def model_request(moments: Moments, settings: InferSettings | StodSettings) -> dict[str, Any]:
+    """The digests of the moments, the settings and the algorithm, which determine the arrays of a model."""
     stod = isinstance(settings, StodSettings)
     fields = {"moments": moments.digests(third_moment=stod), "settings": settings.fields()}
     if isinstance(settings, InferSettings):
-        return fingerprint(fields | rectification_version(len(moments.words), settings))
+        return fields | rectification_version(len(moments.words), settings)
     # The prior sum may be estimated from rectified co-occurrences (``estimate_alpha0``).
     inferred = settings.prior_settings
     version = rectification_version(len(moments.words), inferred) if inferred else {}
-    return fingerprint(fields | version | {"algorithm": STOD_ALGORITHM})
+    return fields | version | {"algorithm": STOD_ALGORITHM}

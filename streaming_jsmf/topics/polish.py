@@ -34,9 +34,10 @@ from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Job, run_job, run_steps
 from streaming_jsmf.jobs.tasks import Part
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.lock import sole_writer, work_place
+from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.storage.results import Found
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
     Counts,
@@ -55,12 +56,10 @@ from streaming_jsmf.topics.polish_tasks import (
 from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
-    commit_model,
-    has_fingerprint,
-    is_done,
     model_path,
     read_model,
-    require_free_model,
+    wanted_model,
+    write_model,
 )
 
 #: Names of the columns of ``watched`` in the result of ``polish_topics``.
@@ -88,9 +87,10 @@ def polish(
     and the perplexity of held-out documents.
 
     Makes one pass over the documents to draw samples, and one for each of the last two steps. The same call
-    completes an interrupted run. The result does not depend on ``execution``. Raises ``InputError`` if ``out`` exists,
-    the corpus has none of the model's words or a bad record, or memory is too small; ``StoreError`` if the model, a
-    shard, or the work of an interrupted run is damaged.
+    completes an interrupted run, and does nothing after a complete one. The result does not depend on ``execution``.
+    Raises ``InputError`` if ``out`` was made by another call (without ``overwrite``), the corpus has none of the
+    model's words or a bad record, or memory is too small; ``StoreError`` if the model, a shard, or the work of an
+    interrupted run is damaged.
 
     Parameters
     ----------
@@ -99,7 +99,8 @@ def polish(
     corpus
         The training corpus, or another one with some of its words, which are matched as strings.
     out
-        Path or URL of the result; may be ``model`` itself only with ``overwrite``.
+        Path or URL of the result; may be ``model`` itself only with ``overwrite``. The same call on the polished model
+        then does nothing.
     settings
         None: the defaults of ``PolishSettings``. Its fields, and those of ``Execution``, are also keyword arguments.
 
@@ -110,25 +111,20 @@ def polish(
     settings = settings_of("settings", PolishSettings, settings, options)
     execution = settings_of("execution", Execution, execution, options)
     target = store_path(out, "a model")
-    require_free_model(target, overwrite)
     source = model_path(model)
-    opened = open_corpus(corpus)
-    with sole_writer(target) as committed:
-        start = read_model(source)
-        wanted = polished_fingerprint(_start_fingerprint(start, target, committed), opened, settings)
-        if is_done(target, committed, wanted, overwrite=overwrite):
+    opened, start = open_corpus(corpus), read_model(source)
+    if source == target:
+        # A model that this command has polished in place already is not polished again.
+        before = str((start.provenance.get("start") or {}).get("fingerprint"))
+        if fingerprint(polished_request(before, opened, settings)) == start.fingerprint:
+            return start
+    request = polished_request(start.fingerprint, opened, settings)
+    with wanted_model(target, request, overwrite=overwrite).writing() as found:
+        if found is Found.MADE:
             return read_model(target)
         polished = polish_model(start, str(source), opened, target, settings, execution, listener)
-        commit_model(target, polished, overwrite=overwrite, work=True)
+        write_model(target, polished)
     return polished
-
-
-def _start_fingerprint(model: Model, target: StorePath, committed: str) -> str:
-    """Fingerprint of the model before polish, which a killed run may have replaced already."""
-    start = model.provenance.get("start")
-    if start is None or committed != model.fingerprint or not has_fingerprint(target, model.fingerprint):
-        return model.fingerprint
-    return str(start["fingerprint"])
 
 
 def polish_model(
@@ -144,8 +140,10 @@ def polish_model(
     began, topics = time.perf_counter(), TopicParameters.of(start)
     scan_settings = start.provenance.get("scan_settings") or {}
     request = PolishRequest(topics, corpus, settings, scan_settings.get("partition_nonzeros"))
+    made_by = polished_request(start.fingerprint, corpus, settings)
     with single_blas_thread():
-        found = polish_topics(request, work_place(target), execution, listener)
+        work = Workspace(work_place(target), "polish", request.arguments, fingerprint(made_by))
+        found = polish_topics(request, work, execution, listener)
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
     watched = found.arrays["watched"].tolist()
     metrics = {
@@ -161,7 +159,8 @@ def polish_model(
         {**start.metrics, "polish": metrics},
         {
             **start.provenance,
-            "fingerprint": polished_fingerprint(start.fingerprint, corpus, settings),
+            "request": made_by,
+            "fingerprint": fingerprint(made_by),
             "start": {"path": location(name), "fingerprint": start.fingerprint},
             "polish_corpus": {"path": corpus.location, "fingerprint": corpus.fingerprint},
             "versions": package_versions(),
@@ -170,10 +169,10 @@ def polish_model(
     )
 
 
-def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
-    """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
+def polished_request(start: str, corpus: Corpus, settings: PolishSettings) -> dict[str, Any]:
+    """The start, the corpus, the settings and the algorithm, which determine a polished model."""
     fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
-    return fingerprint({**fields, "algorithm": algorithm_version(planned(corpus, settings))})
+    return {**fields, "algorithm": algorithm_version(planned(corpus, settings))}
 
 
 def _n_documents(found: PartialResult) -> int:
@@ -201,16 +200,16 @@ def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDAr
 
 def polish_topics(
     request: PolishRequest,
-    work: StorePath,
+    store: Workspace,
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> PartialResult:
-    """Polish topics on the documents of a corpus, or resume an interrupted run in the store ``work``.
+    """Polish topics on the documents of a corpus, or resume an interrupted run in ``store``.
 
     Makes one pass over the data, and one more for each full step. Results are bit-identical for all schedulers. The
-    caller removes ``work`` after writing the result. Raises ``InputError`` if memory is too small, or if the corpus
-    has none of the model's words or a bad record, in which case ``work`` is removed; ``StoreError`` if a shard or
-    ``work`` is damaged.
+    caller removes ``store`` after writing the result. Raises ``InputError`` if memory is too small, or if the corpus
+    has none of the model's words or a bad record, in which case ``store`` is removed; ``StoreError`` if a shard or
+    ``store`` is damaged.
 
     The result has ``word_topic`` (N, K), columns sum to 1; ``shares`` (K,) and ``pairs`` (K, K), the sums of topic
     shares and their products over the ``n_documents`` documents of the last step; ``log_likelihood`` per token at each
@@ -219,7 +218,6 @@ def polish_topics(
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     ids = request.topics.ids_of_corpus(request.corpus)
-    store = Workspace(work, "polish", request.arguments)
     store.require_same()
 
     def memory(workers: int) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,28 +27,34 @@ from streaming_jsmf.storage.arrays import (
     write_arrays,
 )
 from streaming_jsmf.storage.chunks import zarr_store
-from streaming_jsmf.storage.lock import announce_commit, is_left, work_place
+from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import (
+    ROOT,
     AnyPath,
     StorePath,
     child_names,
     exists,
     is_free,
+    make_directory,
     node_exists,
+    read_bytes,
     similar_names,
     store_path,
+    write_bytes,
 )
 from streaming_jsmf.storage.provenance import utc_now
-from streaming_jsmf.storage.replace import remove_store, require_free, store_written
+from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
     import xarray as xr
 
-logger = logging.getLogger(__name__)
-
 KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
+
+#: Group of a model that contains the edits of its topics.
+EDITS = "edits"
 
 #: File with the result of ``choose_k`` in a directory of models of several K.
 COMPARISON = "choose-k.json"
@@ -80,8 +86,13 @@ class Model:
         return str(self.provenance.get("engine", "lr-jsmf"))
 
     @property
+    def request(self) -> Mapping[str, Any]:
+        """The moments and settings that determine the arrays."""
+        return self.provenance.get("request") or {"fingerprint": self.provenance.get("fingerprint")}
+
+    @property
     def fingerprint(self) -> str:
-        """sha256 of the moments and settings that determine the arrays."""
+        """sha256 of ``request``."""
         return str(self.provenance["fingerprint"])
 
     def attributes(self) -> dict[str, Any]:
@@ -156,11 +167,10 @@ def models_at(path: AnyModel) -> tuple[StorePath, ...]:
     return below or (root,)
 
 
-def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> dict[int, StorePath]:
+def model_targets(root: StorePath, topics: Sequence[int]) -> dict[int, StorePath]:
     """The path of the model of each K: ``root`` itself, or ``root/k=5``, ``root/k=10``, ... for several.
 
-    Raises ``InputError`` if ``topics`` is empty or a path is taken; existing models of several K are checked later
-    (``is_done``).
+    Raises ``InputError`` if ``topics`` is empty, or something other than a model is at a path.
     """
     if not topics:
         raise InputError("topics is empty; give at least one number")
@@ -171,64 +181,57 @@ def model_targets(root: StorePath, topics: Sequence[int], overwrite: bool) -> di
         )
     targets = {k: root / f"k={k}" if several else root for k in topics}
     for path in targets.values():
-        require_free_model(path, overwrite or several)
+        if not is_free(path):
+            _read_attributes(path)
     return targets
 
 
-def require_free_model(path: StorePath, overwrite: bool) -> None:
-    """Refuse an existing path before any work, unless a killed run may have written the model there.
+def wanted_model(target: StorePath, request: Mapping[str, Any], *, overwrite: bool = False) -> Wanted:
+    """Return the model that a request asks for, which verifies each array of a model at ``target``.
 
-    Raises ``InputError`` unless ``overwrite`` is set and ``path`` is a model outside the working directory.
+    One made by the same request is not replaced, even with ``overwrite``, since labels and counts are stored below it.
     """
-    if not is_left(path):
-        _require_free(path, overwrite)
+
+    def is_intact() -> bool:
+        read_model(target)
+        return True
+
+    return Wanted(target, request, lambda: read_model(target, ()).request, is_intact, overwrite)
 
 
-def _require_free(path: StorePath, overwrite: bool) -> None:
-    require_free(path, "a model", _read_attributes, overwrite=overwrite)
-
-
-def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) -> bool:
-    """Whether the model with fingerprint ``wanted`` is at ``target``; reads and verifies it.
-
-    It is not replaced, since labels and counts are stored below it, unless ``overwrite`` is set and no killed run had
-    announced it (``committed``, see ``sole_writer``). Raises ``InputError`` if ``target`` is something else that must
-    not be replaced; ``StoreError`` if the model is damaged.
-    """
-    if is_free(target):
-        return False
-    if (overwrite and committed != wanted) or not has_fingerprint(target, wanted):
-        _require_free(target, overwrite)
-        return False
-    read_model(target, hint="make the model again with --overwrite")
-    logger.info("%s: complete, made by an earlier run with the same settings, and intact", target)
-    return True
-
-
-def has_fingerprint(target: StorePath, wanted: str) -> bool:
-    return node_exists(target) and read_model(target, ()).fingerprint == wanted
-
-
-def commit_model(target: StorePath, model: Model, *, overwrite: bool, work: bool = False) -> None:
-    """Write a model under the lock of ``target``, then remove its work store if there is one (``work``)."""
-    announce_commit(target, model.fingerprint, work=work)
-    write_model(target, model, overwrite=overwrite)
-    if work:
-        remove_store(work_place(target), ignore_errors=True)
-
-
-def write_model(path: StorePath, model: Model, *, overwrite: bool = False) -> None:
+def write_model(path: StorePath, model: Model) -> None:
     """Write a model atomically: by renaming a temporary store, or behind a URL by writing its root last.
 
-    The caller holds the lock of ``path``. Raises ``InputError`` if ``path`` exists, unless it is a model and
-    ``overwrite`` is set.
+    An existing model is replaced; the caller holds the lock of ``path`` and has compared the models (``wanted_model``).
+    Edits of the same topics are kept. The working store of the model, if there is one, is then removed.
     """
-    _require_free(path, overwrite)
-    with store_written(path, overwrite=overwrite) as group:
+    edits = _edits_of(path, model)
+    with store_written(path, overwrite=not is_free(path)) as group:
+        if edits:
+            make_directory(group / EDITS)
+            write_bytes(group / EDITS / ROOT, edits)
         digests = write_arrays(group, model.arrays, model.variables(), compress=True)
         attributes = {**model.attributes(), "digests": digests}
         attributes["provenance"]["committed"] = utc_now()
         create_group(group, sealed(attributes))
+    if not is_free(work_place(path)):
+        remove_store(work_place(path), ignore_errors=True)
+
+
+def _edits_of(path: StorePath, model: Model) -> bytes | None:
+    """The edits at ``path`` that a user has made of the same topics."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        data = read_bytes(path / EDITS / ROOT)
+        if json.loads(data)["attributes"]["model"] == model.fingerprint:
+            return data
+    return None
+
+
+def save_model(target: StorePath, model: Model, *, overwrite: bool) -> None:
+    """Write a model that was fitted before, unless it is at ``target``; errors are those of ``Wanted.writing``."""
+    with wanted_model(target, model.request, overwrite=overwrite).writing() as found:
+        if found is not Found.MADE:
+            write_model(target, model)
 
 
 def _read_attributes(path: StorePath) -> dict[str, Any]:

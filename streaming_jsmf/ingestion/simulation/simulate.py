@@ -25,7 +25,7 @@ from streaming_jsmf.config import SimulationSettings, settings_of, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
-from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
+from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.ingestion.assemble import (
     CORPUS,
@@ -56,7 +56,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.paths import AnyPath, normalise
+from streaming_jsmf.storage.paths import AnyPath
 
 #: Increased whenever the same arguments would give different documents.
 ALGORITHM_VERSION = 1
@@ -92,7 +92,8 @@ def simulate_lda(
 
     Parameters
     ----------
-    target : Local directory to create; must not exist, unless ``overwrite`` and it is a simulated corpus.
+    target : Local directory to create. If the same call has made it, it is verified and returned; another simulated
+        corpus is only replaced with ``overwrite``.
     alpha : Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
     execution : How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener : Called with each committed part; sizes are in documents.
@@ -103,17 +104,18 @@ def simulate_lda(
     """
     settings = with_prior(SimulationSettings.of(options), alpha)
     execution = settings_of("execution", Execution, execution, options)
-    path = Path(normalise(target))
+    path = corpus_target(target)
     simulation = plan(settings, Workspace.beside(path, "simulation"))
-    free_target(target, overwrite=overwrite, resumed=True)
-    if overwrite and path.exists() and SIMULATED not in read_manifest(path).settings:
+    if path.exists() and SIMULATED not in read_manifest(path).settings:
         raise InputError(f"{path}: simulate did not make this corpus; give another path, or remove it")
     execution.require_memory(
         simulation_memory(settings, execution),
         "the simulation",
         "lower the vocabulary size, the topics or --workers",
     )
-    with replace(simulation.folder, arguments=simulation.arguments).acquire(replace=overwrite) as commit:
+    corpus = wanted_corpus(path, simulation.arguments, overwrite=overwrite)
+    wanted = replace(corpus, is_intact=lambda: corpus.is_intact() and bool(read_truth(path)))
+    with replace(simulation.folder, arguments=simulation.arguments).acquire(wanted) as commit:
         if commit is not None:
             checkpoints = simulation.folder.checkpoints(STEP)
             job = map_job(write_part, simulation, simulation.sizes, checkpoints, "documents")
@@ -121,7 +123,7 @@ def simulate_lda(
                 with execution.executor(listener) as executor:
                     _prepare(simulation)
                     run_job(job, executor)
-                commit(simulation.folder.directory / CORPUS, _finish(simulation, job.records()))
+                commit(_finish(simulation, job.records()))
             finally:
                 forget_sampler()
     return open_corpus(path)
@@ -217,8 +219,8 @@ def write_part(simulation: Simulation, part: int) -> Record:
     return write_task_shards(simulation.folder.directory, STEP, part, settings.n_words, limits, fill)
 
 
-def _finish(simulation: Simulation, parts: Sequence[Record]) -> dict[Path, str]:
-    """Assemble the corpus; return the hashes of the shards."""
+def _finish(simulation: Simulation, parts: Sequence[Record]) -> Path:
+    """Assemble the corpus; return its directory."""
     root, settings = simulation.folder.directory, simulation.settings
     shards = link_shards(root, STEP, parts)
     (root / TRUTH_NAME).rename(root / CORPUS / TRUTH_NAME)
@@ -233,4 +235,5 @@ def _finish(simulation: Simulation, parts: Sequence[Record]) -> dict[Path, str]:
         "zipf": settings.zipf,
         "seed": settings.seed,
     }
-    return finish_directory(root / CORPUS, shards, totals, Origin(settings=said))
+    finish_directory(root / CORPUS, shards, totals, Origin(settings=said, request=simulation.arguments))
+    return root / CORPUS

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from pathlib import Path
 from threading import Lock, local
 from typing import Any, Literal, get_args
 
@@ -229,6 +232,17 @@ def _load_callable(name: str) -> Analyzer:
     if not callable(found):
         raise InputError(f"the tokenizer {name!r} is not callable; name a function that takes a text")
     return found
+
+
+@cache
+def code_of(name: str) -> str | None:
+    """Return the sha256 of the file of a user's tokenizer when it was imported; None if there is no such file."""
+    _analyzer(name)
+    path = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
+    try:
+        return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 @cache
