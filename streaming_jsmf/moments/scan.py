@@ -13,8 +13,7 @@ from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.errors import InputError, SettingsMismatchError
-from streaming_jsmf.fingerprint import differences
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -33,8 +32,9 @@ from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.run import repair_words, run_stages, switch
 from streaming_jsmf.moments.store import write_empty_store
 from streaming_jsmf.storage.lock import recover, sole_writer
-from streaming_jsmf.storage.paths import StorePath, is_free, node_exists, store_path
-from streaming_jsmf.storage.replace import remove_store, require_outside, store_written
+from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
+from streaming_jsmf.storage.replace import remove_store, store_written
+from streaming_jsmf.storage.results import Found, Wanted
 
 logger = logging.getLogger(__name__)
 
@@ -120,12 +120,18 @@ def _planned(
     """The scan to run, which replaces another store with ``overwrite``; None if the store is complete and intact."""
     as_stored = settings if stored is None else _as_stored(stored, settings, execution)
     request = _Request.of(corpus, path, as_stored, stored, execution, keep_partitions)
-    try:
-        return None if request.is_done(execution) else request
-    except SettingsMismatchError:
-        if not overwrite:
-            raise
-    return _Request.of(corpus, path, settings, None, execution, keep_partitions).replacing(execution)
+    found = request.wanted(overwrite).find()
+    if found is Found.MADE:
+        _clear_leftovers(read_store(path))
+        return None
+    if found is Found.OTHER:
+        other = _Request.of(corpus, path, settings, None, execution, keep_partitions)
+        request = replace(other, replaces=True)
+    require_scan_memory(request.planned(), path, execution, [corpus])
+    return request
+
+
+_ADVICE = "give another path, --overwrite to replace the store, or --add to add the corpus to it"
 
 
 @dataclass(frozen=True)
@@ -158,40 +164,56 @@ class _Request:
         vocabulary = words_digest(corpus.vocabulary().words)
         return cls(corpus, path, new_manifest(corpus, settings, vocabulary, keep_partitions=keep_partitions))
 
-    def is_done(self, execution: Execution) -> bool:
-        """Whether the store is complete and intact; its leftovers are then removed. Takes no lock to read it.
+    def wanted(self, overwrite: bool = False) -> Wanted:
+        """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
 
-        Raises ``SettingsMismatchError`` if the store has other settings or another corpus, and ``InputError`` if it is
-        not done and the memory budget is too small.
-        """
-        store, planned = _resumed(self.path, self.manifest), self.manifest
-        if store is not None:
+        def is_intact() -> bool:
+            store = read_store(self.path)
             _warn_of_other_contents(store, self.corpus)
-            planned = self._asked(store)
-            if planned == store.manifest and store.is_complete() and next(damage(store), None) is None:
-                _clear_leftovers(store)
-                return True
-        require_scan_memory(planned, self.path, execution, [self.corpus])
-        return False
+            complete = self._asked(store) == store.manifest and store.is_complete()
+            return complete and next(damage(store), None) is None
 
-    def replacing(self, execution: Execution) -> _Request:
-        """Return the request that replaces the store at its path; ``InputError`` if it cannot run."""
-        require_scan_memory(self.manifest, self.path, execution, [self.corpus])
-        if isinstance(self.path, Path):
-            require_outside(self.path)
-        return replace(self, replaces=True)
+        return Wanted(
+            self.path, self._identity(self.manifest), self._stored_identity, is_intact, overwrite, _ADVICE
+        )
+
+    def planned(self) -> Manifest:
+        """The manifest of the store after the scan."""
+        return (
+            self.manifest
+            if self.replaces or not node_exists(self.path)
+            else self._asked(read_store(self.path))
+        )
+
+    def _stored_identity(self) -> dict[str, Any]:
+        if not node_exists(self.path):
+            refuse_lost_root(self.path)
+            raise InputError(f"{self.path}: exists and is not a moments store; give a path that is free")
+        return self._identity(read_store(self.path).manifest)
+
+    def _identity(self, manifest: Manifest) -> dict[str, Any]:
+        """What stores of the same request have in common: not the third moment, which can be added later."""
+        asked = self.manifest.corpora[0].fingerprint
+        entry = next((e for e in manifest.corpora if e.fingerprint == asked), manifest.corpora[0])
+        settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, self.manifest))
+        return {
+            **settings,
+            "algorithm version": (manifest if settings == wanted else self.manifest).range_key,
+            "corpus": entry.fingerprint[:12],
+            "keep_partitions": manifest.keep_partitions or not self.manifest.keep_partitions,
+        }
 
     def run(self, executor: Executor) -> Moments:
         """Create, complete and repair the store."""
         if self.replaces:
             remove_store(self.path)
-        # Read the store again: another process may have changed it before the lock was taken.
-        store = _resumed(self.path, self.manifest)
-        if store is None:
+        # Compare again: another process may have changed the store before the lock was taken.
+        if self.wanted().find() is Found.NOTHING:
             with store_written(self.path) as beside:
                 write_empty_store(beside, self.manifest, self.corpus.vocabulary().words)
             store = Moments(self.path, self.manifest)
         else:
+            store = read_store(self.path)
             store = switch(store, self._asked(store), [self.corpus])
             repair_words(store)
         run_stages(store, executor, [self.corpus])
@@ -201,46 +223,6 @@ class _Request:
         """The manifest with the current location of the corpus, and with the third moment if requested."""
         manifest = relocate(store.manifest, self.corpus)
         return with_third_moment(manifest) if self.manifest.scan_settings.third_moment else manifest
-
-
-def _resumed(path: StorePath, manifest: Manifest) -> Moments | None:
-    """Return the store at ``path``, complete or not, or None if the path is free.
-
-    Raises ``SettingsMismatchError`` if the store has other settings or another corpus, ``InputError`` if something
-    else exists at ``path``, and ``StoreError`` if the store is damaged.
-    """
-    if is_free(path):
-        return None
-    if not node_exists(path):
-        refuse_lost_root(path)
-        raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
-    store = read_store(path)
-    _require_request(store, manifest)
-    return store
-
-
-def _require_request(store: Moments, wanted: Manifest) -> None:
-    stored = store.manifest
-    # The third moment does not count as a difference: it can be added later.
-    if stored.range_key != wanted.range_key:
-        ours, asked_for = ({**m.settings, "third_moment": None} for m in (stored, wanted))
-        detail = differences(ours, asked_for) or "algorithm version"
-        raise SettingsMismatchError(
-            f"{store.path}: made with other settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
-            f"asked {wanted.range_key[:12]}); give another path, or --overwrite to replace the store"
-        )
-    asked = wanted.corpora[0]
-    if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
-        raise SettingsMismatchError(
-            f"{store.path}: made with another corpus ({', '.join(stored.paths)}; "
-            f"fingerprint stored {stored.corpora[0].fingerprint[:12]}, asked {asked.fingerprint[:12]}); "
-            "give another path, --overwrite to replace the store, or --add to add the corpus to it"
-        )
-    if wanted.keep_partitions and not stored.keep_partitions:
-        raise SettingsMismatchError(
-            f"{store.path}: was started without --keep-partitions; scan into another path to keep them, or "
-            "--overwrite to replace the store"
-        )
 
 
 def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> Moments:

@@ -99,8 +99,10 @@ class Wanted:
             return Found.MADE if self._is_made() else Found.UNFINISHED
         if not self.overwrite:
             differing = differences(stored, self.request)
-            made = f"was made by another request ({differing})" if differing else "exists already"
-            raise SettingsMismatchError(f"{self.target}: {made}; {self.advice}")
+            raise SettingsMismatchError(
+                f"{self.target}: exists already, and was made of other input or with other settings ({differing}); "
+                f"{self.advice}"
+            )
         require_replaceable(self.target)
         return Found.OTHER
 
