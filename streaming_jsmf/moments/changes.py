@@ -6,6 +6,7 @@ Finishing the store therefore also finishes an interrupted change.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.manifest import (
     Manifest,
     PartitionEntry,
+    read_manifest,
     with_corpus,
     with_third_moment,
     words_digest,
@@ -30,7 +32,9 @@ from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.run import run_stages, switch
-from streaming_jsmf.storage.paths import join, normalise
+from streaming_jsmf.storage.paths import join, normalise, store_path
+
+logger = logging.getLogger(__name__)
 
 #: Applies a step to a store; the caller holds its lock.
 Apply: TypeAlias = Callable[..., Moments]
@@ -85,16 +89,29 @@ class Changes:
         return tuple(Step(key_of(*map(str, asked), str(i)), apply) for i, apply in enumerate(applied))
 
 
-def steps_begun(stored: Moments | None, steps: Sequence[Step]) -> int:
-    """Number of steps of an interrupted request that the manifest contains, or 0 to start again.
+def steps_begun(stored: Moments | None, steps: Sequence[Step], changes: Changes) -> int:
+    """Number of steps of a request that the manifest contains, or 0 to start again.
 
-    The mark of the last step stays in the manifest. If the store is complete and cleared, the same steps are a new
-    request.
+    The mark of the last step stays in the manifest, so the same request again finds all its steps, unless the corpora
+    have changed since.
     """
     if stored is None:
         return 0
     begun = next((i + 1 for i, step in enumerate(steps) if step.mark == stored.manifest.change), 0)
-    return begun if begun < len(steps) or not stored.is_cleared() else 0
+    if begun < len(steps) or not stored.is_cleared():
+        return begun
+    if begun and _holds(stored, changes):
+        logger.info("%s: was changed like this by an earlier run; there is nothing to do", stored.path)
+        return begun
+    return 0
+
+
+def _holds(store: Moments, changes: Changes) -> bool:
+    """Whether the store has the corpora that are to be added or merged."""
+    merged = (read_manifest(store_path(other)).corpora for other in changes.merge)
+    wanted = {entry.fingerprint for corpora in merged for entry in corpora}
+    wanted |= {open_corpus(path).fingerprint for path in changes.add}
+    return wanted <= {entry.fingerprint for entry in store.manifest.corpora}
 
 
 def require_changeable(

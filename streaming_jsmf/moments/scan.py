@@ -88,7 +88,7 @@ def scan(
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
     steps = changes.steps(corpus_root(corpus))
-    begun, request = steps_begun(stored, steps), None
+    begun, request = steps_begun(stored, steps, changes), None
     if stored is None or not changes.any:
         assert settings is not None, "only a change keeps the settings of the store"
         request = _planned(opened(corpus), path, settings, stored, execution, keep_partitions, overwrite)
