@@ -27,7 +27,7 @@ from streaming_jsmf.corpus.manifest import (
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
 from streaming_jsmf.storage.replace import put_in_place, require_outside
@@ -137,6 +137,6 @@ def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = Fal
         require_outside(Path(path))
     elif os.path.lexists(path) and not (resumed and is_left(Path(path))):
         raise InputError(
-            f"{path} exists; remove it, replace a corpus with --overwrite, or choose another path"
+            f"{path} exists; remove it, replace a corpus with {option.overwrite(True)}, or choose another path"
         )
     return Path(path)

@@ -17,7 +17,7 @@ from streaming_jsmf.corpus.format import (
     require_no_other_shards,
     verify_corpus,
 )
-from streaming_jsmf.errors import InputError, StoreError, finding
+from streaming_jsmf.errors import InputError, StoreError, finding, option
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers.files import find_files
 from streaming_jsmf.ingestion.spec import read_spec
@@ -65,7 +65,7 @@ def ensure_corpus(
         else:
             raise InputError(
                 f"{beside} was made of other files or with other settings; remove it, replace it with "
-                "--overwrite, or choose another path for the result"
+                f"{option.overwrite(True)}, or choose another path for the result"
             )
     # The ingest starts its own cluster, which needs its own report.
     own = execution and execution.reporting_on("ingest")

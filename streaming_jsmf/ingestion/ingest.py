@@ -14,7 +14,7 @@ from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
@@ -106,7 +106,7 @@ def ingest(
         _require_outside(target, location if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
         memory = ingest_memory(execution)
-        execution.require_memory(memory, "the ingest", "lower --workers")
+        execution.require_memory(memory, "the ingest", f"lower {option.workers}")
         units, words = planned.source.units(), planned.source.vocabulary
         planned = replace(planned, units=units, words=words, n_words=None if words is None else len(words))
         with replace(planned.folder, arguments=arguments_of(planned)).acquire(replace=overwrite) as commit:
@@ -128,8 +128,8 @@ def _warn_of_losses(manifest: Manifest) -> None:
     reasons = ", ".join(f"{step.documents:,} {step.reason}" for step in manifest.dropped if step.documents)
     if total > LARGEST_LOSS * (total + manifest.totals.documents):
         logger.warning(
-            "%.0f %% of the documents are dropped (%s); --min-df, --max-df, --duplicates, --min-distinct-words and "
-            "--min-tokens change that",
+            f"%.0f %% of the documents are dropped (%s); {option.min_df}, {option.max_df}, {option.duplicates}, "
+            f"{option.min_distinct_words} and {option.min_tokens} change that",
             100 * total / (total + manifest.totals.documents),
             reasons.replace("documents ", ""),
         )
@@ -219,8 +219,8 @@ def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
     reasons = ", ".join(f"{step.documents} {step.reason}" for step in dropped if step.documents)
     return (
         f"{target} would be an empty corpus: no document is left after the curation "
-        f"({reasons or 'they have no words'}); give more documents, or loosen its settings, such as --max-df 100% and "
-        "--min-tokens 1"
+        f"({reasons or 'they have no words'}); give more documents, or loosen its settings, such as "
+        f"{option.max_df('100%')} and {option.min_tokens(1)}"
     )
 
 

@@ -13,7 +13,7 @@ from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, option
 from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
@@ -78,7 +78,8 @@ def scan(
     path, changes = store_path(moments, "a moments store"), changes or Changes()
     if overwrite and changes.any:
         raise InputError(
-            "--overwrite replaces a store, and --add, --remove, --merge and --rebase change it; give one of them"
+            f"{option.overwrite} replaces a store, and {option.add}, {option.remove}, {option.merge} and "
+            f"{option.rebase} change it; give one of them"
         )
     if not node_exists(path):
         recover(path)
@@ -227,19 +228,19 @@ def _require_request(store: Moments, wanted: Manifest) -> None:
         detail = differences(ours, asked_for) or "algorithm version"
         raise SettingsMismatchError(
             f"{store.path}: made with other settings ({detail}; fingerprint stored {stored.range_key[:12]}, "
-            f"asked {wanted.range_key[:12]}); give another path, or --overwrite to replace the store"
+            f"asked {wanted.range_key[:12]}); give another path, or {option.overwrite(True)} to replace the store"
         )
     asked = wanted.corpora[0]
     if all(entry.fingerprint != asked.fingerprint for entry in stored.corpora):
         raise SettingsMismatchError(
             f"{store.path}: made with another corpus ({', '.join(stored.paths)}; "
             f"fingerprint stored {stored.corpora[0].fingerprint[:12]}, asked {asked.fingerprint[:12]}); "
-            "give another path, --overwrite to replace the store, or --add to add the corpus to it"
+            f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to add the corpus to it"
         )
     if wanted.keep_partitions and not stored.keep_partitions:
         raise SettingsMismatchError(
-            f"{store.path}: was started without --keep-partitions; scan into another path to keep them, or "
-            "--overwrite to replace the store"
+            f"{store.path}: was started without {option.keep_partitions(True)}; scan into another path to keep them, "
+            f"or {option.overwrite(True)} to replace the store"
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from upath import UPath
 
-from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.errors import InputError, StoreError, first_line, option
 from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import (
     MARK,
@@ -99,7 +99,9 @@ def require_free(
     if is_free(target):
         return
     if not overwrite:
-        raise InputError(f"{target}: exists already; give another path, or --overwrite to replace {what}")
+        raise InputError(
+            f"{target}: exists already; give another path, or {option.overwrite(True)} to replace {what}"
+        )
     require_own(target)
     if isinstance(target, Path):
         require_outside(target)

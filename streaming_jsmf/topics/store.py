@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from upath import UPath
 
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.fingerprint import sealed
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -200,7 +200,7 @@ def is_done(target: StorePath, committed: str, wanted: str, *, overwrite: bool) 
     if (overwrite and committed != wanted) or not has_fingerprint(target, wanted):
         _require_free(target, overwrite)
         return False
-    read_model(target, hint="make the model again with --overwrite")
+    read_model(target, hint=f"make the model again with {option.overwrite(True)}")
     logger.info("%s: complete, made by an earlier run with the same settings, and intact", target)
     return True
 

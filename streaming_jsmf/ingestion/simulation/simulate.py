@@ -26,7 +26,7 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.write import Origin, finish_directory, free_target
-from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.ingestion.assemble import (
     CORPUS,
     LAYOUT,
@@ -111,7 +111,7 @@ def simulate_lda(
     execution.require_memory(
         simulation_memory(settings, execution),
         "the simulation",
-        "lower the vocabulary size, the topics or --workers",
+        f"lower the vocabulary size, the topics or {option.workers}",
     )
     with replace(simulation.folder, arguments=simulation.arguments).acquire(replace=overwrite) as commit:
         if commit is not None:
