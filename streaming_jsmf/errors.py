@@ -6,23 +6,20 @@ Every message states in one line what is wrong, where (file, row group, row, key
 from __future__ import annotations
 
 import errno
-import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from streaming_jsmf.display import location
 
-#: An option in a message with the words before and after it. Complete commands match too, because they are not changed.
-_OPTION = re.compile(
-    r"streaming-jsmf [^,;]*|(such as |with )?(?<![^\s(])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: ([^\s;()]*[^\s;(),.]))?"
-)
-
-#: A value after an option: a number, a placeholder, or a choice that messages recommend.
-_VALUE = re.compile(r"\d[\d.]*%?|[A-Z]{2,}|ap|dykstra|dc|enn|palm|quarantine")
-
-#: Options whose keyword argument has another name, and options without a value.
-_RENAMED = {"topics": "n_topics", "range": "range_finder", "stod-alpha0": "alpha0"}
-_FLAGS = frozenset({"exact", "keep-partitions", "overwrite", "third-moment"})
+#: Names of options that differ from those of their keyword arguments; ``streaming_jsmf.config`` declares them.
+_FLAGS = {
+    "alpha0": "--stod-alpha0",
+    "n_topics": "--topics",
+    "range_finder": "--range",
+    "iterations": "--stod-iterations",
+}
 
 _on_command_line = False
 
@@ -43,33 +40,62 @@ def names_options() -> bool:
     return _on_command_line
 
 
-def in_python(message: str) -> str:
-    """Name options as keyword arguments.
+def name_options(wanted: bool) -> None:
+    """Let the messages of this process name options from now on, or keyword arguments; for worker processes."""
+    global _on_command_line
+    _on_command_line = wanted
+
+
+class Option:
+    """An option in a message: a keyword argument in Python, and an option on the command line (``options_named``).
+
+    Its text is made for the process that makes the message, so a message cannot be a constant of a module.
 
     Examples
     --------
-    >>> in_python("it exists; use --overwrite, lower --min-df 5, or use --rectify enn")
-    "it exists; use overwrite=True, lower min_df=5, or use rectify='enn'"
+    >>> print(f"lower {option.n_topics}, or use {option.rectify('enn')} and {option.overwrite(True)}")
+    lower n_topics, or use rectify='enn' and overwrite=True
+    >>> with options_named():
+    ...     print(f"lower {option.n_topics}, or use {option.rectify('enn')} and {option.overwrite(True)}")
+    lower --topics, or use --rectify enn and --overwrite
     """
 
-    def keyword(option: re.Match[str]) -> str:
-        before, name, after = option.groups(default="")
-        if not name:
-            return option[0]
-        argument = _RENAMED.get(name, name.replace("-", "_"))
-        if name in _FLAGS:
-            argument += "=True"
-        elif name == "read" and "=" in after:
-            key, _, value = after.partition("=")
-            return f"{before}read={{{key!r}: {value!r}}}"
-        elif after and (before == "such as " or _VALUE.fullmatch(after)):
-            plain = after.isupper() or after.replace(".", "").isdigit()
-            return f"{before}{argument}={after if plain else repr(after)}"
-        elif before == "with ":
-            argument += "="
-        return f"{before}{argument} {after}".rstrip()
+    def __init__(self, name: str, flag: str = "", value: Any = None) -> None:
+        self._name, self._value = name, value
+        self._flag = flag or _FLAGS.get(name) or f"--{name.replace('_', '-')}"
 
-    return _OPTION.sub(keyword, message)
+    def __call__(self, value: Any) -> Option:
+        """The option with a value: True for one without, a dictionary for KEY=VALUE, capitals for a placeholder."""
+        return Option(self._name, self._flag, value)
+
+    def __str__(self) -> str:
+        value = self._value
+        if _on_command_line:
+            return self.on_command_line
+        quoted = isinstance(value, str | dict) and not str(value).isupper()
+        shown = repr(value) if quoted else value
+        return self._name if value is None else f"{self._name}={shown}"
+
+    @property
+    def on_command_line(self) -> str:
+        """The text for a command that is shown in Python, too."""
+        value = self._value
+        if value is None or value is True:
+            return self._flag
+        texts = [f"{key}={text}" for key, text in value.items()] if isinstance(value, dict) else [str(value)]
+        return " ".join(f"{self._flag} {shlex.quote(text)}" for text in texts)
+
+
+class _Options:
+    """``option.NAME`` is the option of the keyword argument NAME."""
+
+    def __getattr__(self, name: str) -> Option:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Option(name)
+
+
+option = _Options()
 
 
 class StreamingJSMFError(Exception):
@@ -79,10 +105,6 @@ class StreamingJSMFError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(location(message))
-
-    def __str__(self) -> str:
-        message = super().__str__()
-        return message if _on_command_line else in_python(message)
 
 
 class InputError(StreamingJSMFError):
@@ -160,8 +182,8 @@ def machine_error(error: BaseException) -> MachineError:
     if isinstance(error, MachineError):
         return error
     return MachineError(
-        f"the machine gives no more memory, threads or open files ({first_line(error)}); lower --workers, raise the "
-        "limits (ulimit) or stop other programs, and run the same command again"
+        f"the machine gives no more memory, threads or open files ({first_line(error)}); lower {option.workers}, raise "
+        "the limits (ulimit) or stop other programs, and run the same command again"
     )
 
 

@@ -112,14 +112,14 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
         ("in out --ngrams 4", ["--ngrams is '4'"]),
         ("in out --stemmer elvish", ["'elvish'"]),
         ("in out --stop-words none.txt", ["'none.txt'"]),
-        ("in out --min-document-frequency 1.5", ["min_document_frequency is 1.5"]),
+        ("in out --min-document-frequency 1.5", ["--min-document-frequency is 1.5"]),
         ("in out --min-df 9", ["4 documents", "9 documents"]),
         ("in out --min-df few", ["--min-df is 'few'"]),
         ("in out --ngram-range 2,3", ["--ngrams is '2,3'"]),
         ("in out --vocabulary nowhere", ["vocabulary", "nowhere; "]),
         ("in out --vocabulary in/a.jsonl --min-df 2", ["--min-document-frequency out"]),
         ("in out --vocabulary-size 0", ["--vocabulary-size is 0"]),
-        ("in out --tokens-per-shard 0", ["tokens_per_shard is 0"]),
+        ("in out --tokens-per-shard 0", ["--tokens-per-shard is 0"]),
         ("in out --tokenizer nosuch:split", ["'nosuch:split'"]),
         ("in out --tokenizer greedy", ["--read: tokenizer: ", "'arrow', 'sklearn', 'chinese' or 'japanese'"]),
         ("in out --files in", ["--files", "spec (.toml)"]),
@@ -197,7 +197,7 @@ def test_a_spec_and_options_that_override_it(
     assert len(manifest.shards) > 1
     for arguments, *named in (
         ("x --files in --reader text", "--reader out"),
-        ("x --files in --read text=body --ngrams 2", "--read text, --read ngrams out"),
+        ("x --files in --read text=body --ngrams 2", "leave --read text=body --read ngrams=2 out"),
         ("x --files in/more", "b.jsonl; ", "https://example.org"),
         ("in/x --files in", "lies inside the source"),
     ):

@@ -2,34 +2,139 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from streaming_jsmf import InputError, infer
-from streaming_jsmf.errors import in_python, options_named
+import streaming_jsmf
+from streaming_jsmf import Execution, InputError, infer, ingest
+from streaming_jsmf.cli.main import COMMANDS
+from streaming_jsmf.config.fields import Settings, declared
+from streaming_jsmf.errors import Option, option, options_named
+from streaming_jsmf.moments.changes import Changes
 from tests.outcomes import Command, refused
+
+PACKAGE = Path(streaming_jsmf.__file__).parent
+#: An option in a message, and a complete command, which may have any.
+RAW_OPTION, WHOLE_COMMAND = re.compile(r"(?<![\w/-])--[a-z]"), re.compile(r"streaming-jsmf \w[^,;]*")
+#: Modules whose texts are for the command line only.
+COMMAND_LINE = PACKAGE / "cli"
+
+MODULES = {
+    path: ast.parse(path.read_text())
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if COMMAND_LINE not in path.parents and path.name != "errors.py"
+}
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("shown", "keyword", "flag"),
     [
-        ("it exists; use --overwrite", "it exists; use overwrite=True"),
-        ("lower --topics or --anchor-min-df", "lower n_topics or anchor_min_df"),
-        ("--topics is 5,000 and", "n_topics is 5,000 and"),
-        ("use --max-df 100%, or --workers 4; or", "use max_df='100%', or workers=4; or"),
-        ("scan with --exact, or use --rectify enn", "scan with exact=True, or use rectify='enn'"),
-        ("ingest it with --vocabulary MODEL", "ingest it with vocabulary=MODEL"),
-        ("run streaming-jsmf scan A B --exact; or", "run streaming-jsmf scan A B --exact; or"),
-        ("a--b.csv -- x, s3://a/--b", "a--b.csv -- x, s3://a/--b"),
+        (option.n_topics, "n_topics", "--topics"),
+        (option.range_finder("sample"), "range_finder='sample'", "--range sample"),
+        (option.overwrite(True), "overwrite=True", "--overwrite"),
+        (option.max_df("100%"), "max_df='100%'", "--max-df 100%"),
+        (option.workers(4), "workers=4", "--workers 4"),
+        (option.vocabulary("MODEL"), "vocabulary=MODEL", "--vocabulary MODEL"),
+        (option.read({"delimiter": ";"}), "read={'delimiter': ';'}", "--read 'delimiter=;'"),
+        (option.read({"user": "who", "item": "a b"}), "read={'user': 'who', 'item': 'a b'}",
+         "--read user=who --read 'item=a b'"),
     ],
-)
-def test_options_become_keyword_arguments(message: str, said: str) -> None:
-    error = InputError(message)
-    assert (in_python(message), str(error)) == (said, said)
+)  # fmt: skip
+def test_an_option_is_a_keyword_argument_in_python(shown: Option, keyword: str, flag: str) -> None:
+    assert f"lower {shown}, or" == f"lower {keyword}, or"
     with options_named():
-        assert str(error) == message
-    assert str(error) == said
+        assert f"{shown}" == flag
+
+
+def test_the_texts_of_users_are_shown_as_they_are(tmp_path: Path, invoke: Command) -> None:
+    source = "x.csv --topics file.csv --overwrite"
+    with pytest.raises(InputError) as caught:
+        ingest(source, tmp_path / "c")
+    assert source in str(caught.value)
+    refused(invoke("ingest", source, tmp_path / "c"), 2, source)
+
+
+def test_messages_on_the_command_line_name_options_only(tmp_path: Path, invoke: Command) -> None:
+    texts = tmp_path / "t.csv"
+    texts.write_text("text\na\n")
+    given = ("--min-word-length", "0", "--scheduler", "synchronous")
+    refused(invoke("ingest", texts, tmp_path / "c", *given).without_progress(), 2, "--min-word-length is 0")
+    with pytest.raises(InputError, match=r"^min_word_length is 0"):
+        ingest(texts, tmp_path / "c", min_word_length=0)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_messages_of_workers_do_so_too(scheduler: str, tmp_path: Path, invoke: Command) -> None:
+    texts = tmp_path / "t.jsonl"
+    texts.write_text('{"text": "a ship"}\n{"text": 5}\n')
+    done = invoke("ingest", texts, tmp_path / "c", "--scheduler", scheduler)
+    refused(done.without_progress(), 2, "use --on-bad-record quarantine")
+    with pytest.raises(InputError, match=r"use on_bad_record='quarantine'"):
+        ingest(texts, tmp_path / "c", execution=Execution(scheduler))
+
+
+def _texts(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """The texts of a module with their lines, except for docstrings and declared names of options."""
+    skipped = set[int]()
+    for node in ast.walk(module):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
+            yield node.lineno, "".join(str(getattr(part, "value", "")) for part in node.values)
+        elif isinstance(node, ast.Expr) or (isinstance(node, ast.keyword) and node.arg == "flags"):
+            skipped |= {id(part) for part in ast.walk(node) if isinstance(part, ast.Constant)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_message_has_an_option_as_text(path: Path) -> None:
+    found = [
+        f"{path}:{line}: {text}"
+        for line, text in _texts(MODULES[path])
+        if RAW_OPTION.search(WHOLE_COMMAND.sub("", text))
+    ]
+    assert not found, "write {option.NAME} (streaming_jsmf.errors)"
+
+
+def _options_in(module: ast.Module) -> list[ast.Attribute]:
+    """All ``option.NAME``."""
+    attributes = [node for node in ast.walk(module) if isinstance(node, ast.Attribute)]
+    return [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == "option"]
+
+
+def _named(module: ast.Module) -> set[str]:
+    """The names in ``option.NAME``, also in templates."""
+    templates = " ".join(text for _, text in _texts(module))
+    return {node.attr for node in _options_in(module)} | {*re.findall(r"\{option\.(\w+)", templates)}
+
+
+def test_messages_name_only_options_that_exist() -> None:
+    flags = {flag for command in COMMANDS for part in command.params for flag in part.opts}
+    public = [Changes, *(getattr(streaming_jsmf, name) for name in streaming_jsmf.__all__)]
+    keywords = {name for item in public if callable(item) for name in inspect.signature(item).parameters}
+    keywords |= {
+        alias
+        for kind in Settings.__subclasses__()
+        for field in declared(kind).values()
+        for alias in field.names
+    }
+    names = {name for module in MODULES.values() for name in _named(module)}
+    assert len(names) > 50
+    assert {Option(name).on_command_line for name in names} - flags == set()
+    assert names - keywords == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_constant_names_options(path: Path) -> None:
+    """What is made when a module is imported does not know yet whether messages name options."""
+    functions = [node for node in ast.walk(MODULES[path]) if isinstance(node, ast.FunctionDef)]
+    later = {id(part) for function in functions for part in ast.walk(function)}
+    assert [node.lineno for node in _options_in(MODULES[path]) if id(node) not in later] == []
 
 
 @pytest.mark.parametrize(

@@ -501,10 +501,10 @@ def test_added_documents_raise_the_estimated_error_until_a_rebase(
     settings = replace(SAMPLED, max_topics=10, partition_nonzeros=20_000, sample_share=0.6)
     monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 0.031)
     before = scanned(a, tmp_path / "m", settings).scalars("eigenpairs")
-    assert "--rebase" not in caplog.text
+    assert "rebase" not in caplog.text
     after = changed(a, tmp_path / "m", add=[b]).scalars("eigenpairs")
     assert after["outside_basis"] > 4 * before["outside_basis"]
-    assert "make the basis of all of them with scan --rebase" in caplog.text
+    assert "make the basis of all of them with scan rebase=True" in caplog.text
     rebased = changed(a, tmp_path / "m", rebase=True).scalars("eigenpairs")
     assert rebased["outside_basis"] < after["outside_basis"] / 4
     assert rebased["estimated_error"] < after["estimated_error"], (before, after, rebased)
@@ -525,10 +525,8 @@ def test_a_small_sample_causes_a_warning_with_advice(
 ) -> None:
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
     error, _ = error_and_estimate(RICH, corpus, tmp_path / "m", max_topics=10, sample_share=0.02)
-    advice = caplog.text.rpartition("scan into another path with ")[2].split()
-    wider = ["scan", str(corpus), str(tmp_path / "wider"), "--max-topics", "10", *advice]
-    outcome = CliRunner().invoke(cli, wider)
-    assert outcome.exit_code == 0, (outcome.output, wider)
+    share = caplog.text.rpartition("scan into another path with range_finder='sample' and sample_share=")[2]
+    scan(corpus, tmp_path / "wider", max_topics=10, range_finder="sample", sample_share=float(share))
     assert yy_error(half(open_moments(tmp_path / "wider"), 10), exact_half(RICH, 10)) < error / 2
     described = describe(tmp_path / "m")["sample"]
     assert described["documents"] == pytest.approx(120, abs=40)
@@ -551,7 +549,7 @@ def test_more_topics_are_advised_where_half_of_the_documents_are_sampled(
     settings = {k: replace(sampled_half, max_topics=k) for k in (10, 20)}
     stores = [scanned(corpus, tmp_path / str(k), settings[k]) for k in settings]
     errors = [yy_error(half(moments, 10), exact_half(RICH, 10)) for moments in stores]
-    assert "with --max-topics 20, which makes models with up to 10 topics more accurate" in caplog.text
+    assert "with max_topics=20, which makes models with up to 10 topics more accurate" in caplog.text
     assert errors[1] < errors[0] / 2
 
 

@@ -148,7 +148,7 @@ def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings],
         (InferSettings, {"n_topics": 1, "anchor_words": [[]]}, "without words"),
         (InferSettings, {"n_topics": 3, "anchor_words": ["a"], "anchors": "soft-clique"}, "pivoted-qr"),
         (ScanSettings, {"range_finder": "sample", "exact": True}, "factors"),
-        (ScanSettings, {"sample_share": 0.5}, "range_finder sample"),
+        (ScanSettings, {"sample_share": 0.5}, "range_finder='sample'"),
         (
             SimulationSettings,
             {"n_documents": 1, "n_words": 3, "n_topics": 3, "separable": True},

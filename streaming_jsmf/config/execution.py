@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config.fields import Settings, setting
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 
 EXECUTION = "Execution (does not change the result)"
 
@@ -30,7 +30,7 @@ def parse_memory(size: Any) -> Any:
     except (ValueError, OverflowError):
         found = 0
     if found <= 0:
-        raise InputError(f"memory is {size!r}; give a size such as 4GB or 500MiB")
+        raise InputError(f"{option.memory} is {size!r}; give a size such as 4GB or 500MiB")
     return found
 
 

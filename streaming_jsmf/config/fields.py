@@ -21,7 +21,7 @@ from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
-from streaming_jsmf.errors import InputError, names_options
+from streaming_jsmf.errors import InputError, Option
 
 #: Heading of the options that belong to no other group.
 BASIC = "Basic"
@@ -133,6 +133,10 @@ class Field:
         return ", or ".join([*([", ".join(self.choices)] if self.choices else []), number])
 
     @property
+    def _shown(self) -> Option:
+        return Option(self.name, self.flags[0] if self.flags else "")
+
+    @property
     def _bounds(self) -> list[tuple[Callable[[Any, Any], bool], str, float]]:
         bounds = ((compare, word, getattr(self, name)) for name, (compare, word) in _BOUNDS.items())
         return [bound for bound in bounds if bound[2] is not None]
@@ -145,7 +149,7 @@ class Field:
             value = fspath(value) if isinstance(value, PathLike) else value
             if not isinstance(value, str):
                 raise InputError(
-                    f"{self.name} is {reprlib.repr(value)}; give a string ({self.help.rstrip('.')})"
+                    f"{self._shown} is {reprlib.repr(value)}; give a string ({self.help.rstrip('.')})"
                 )
         if (value is None and self.optional) or not self.allowed or self.multiple:
             return value
@@ -156,8 +160,7 @@ class Field:
         else:
             valid = self._in_bounds(value)
         if not valid:
-            name = self.flags[0] if self.flags and names_options() else self.name
-            raise InputError(f"{name} is {value!r}; give {self.allowed}")
+            raise InputError(f"{self._shown} is {value!r}; give {self.allowed}")
         return value
 
     def _in_bounds(self, value: Any) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 
 Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
 Acceleration = Literal["momentum", "none"]
@@ -53,16 +53,16 @@ def parse_anchor_words(given: Any) -> Any:
         groups = [_words(part) for part in given.split(",")]
         if not all(groups):
             raise InputError(
-                f"--anchor-words is {given!r}: there is no such file, and as a list it has an empty word"
+                f"{option.anchor_words} is {given!r}: there is no such file, and as a list it has an empty word"
             )
         return tuple(groups)
     try:
         lines = Path(given).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--anchor-words {given}: cannot be read as UTF-8 text: {error}") from error
+        raise InputError(f"{option.anchor_words(given)}: cannot be read as UTF-8 text: {error}") from error
     groups = [_words(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not groups:
-        raise InputError(f"--anchor-words {given}: the file has no words; give one line per topic")
+        raise InputError(f"{option.anchor_words(given)}: the file has no words; give one line per topic")
     return tuple(groups)
 
 
@@ -163,30 +163,38 @@ class InferSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clique > self.cliques:
-            raise InputError(f"clique is {self.clique}; give 1 to cliques, {self.cliques}")
+            raise InputError(
+                f"{option.clique} is {self.clique}; give 1 to {self.cliques}, the number of {option.cliques}"
+            )
         if self.cliques > 1 and self.anchors != "soft-clique":
-            raise InputError(f"cliques require anchors soft-clique, not {self.anchors}; leave one out")
+            raise InputError(
+                f"{option.cliques} requires {option.anchors('soft-clique')}, not {self.anchors}; leave one out"
+            )
         self._check_anchor_words()
 
     def _check_anchor_words(self) -> None:
         if isinstance(word := self.anchor_words, str):
-            raise InputError(f"anchor_words is {word!r}; give a list of words, such as [{word!r}]")
+            raise InputError(f"{option.anchor_words} is {word!r}; give a list of words, such as [{word!r}]")
         object.__setattr__(self, "anchor_words", self.anchor_groups)
         words = [word for group in self.anchor_groups for word in group]
         if not all(self.anchor_words):
-            raise InputError("anchor_words has an entry without words; give at least one word for each topic")
+            raise InputError(
+                f"{option.anchor_words} has an entry without words; give at least one word for each topic"
+            )
         if len(self.anchor_words) > self.n_topics:
             raise InputError(
-                f"anchor_words has {len(self.anchor_words)} entries and n_topics is {self.n_topics}; give fewer "
-                "entries or more topics"
+                f"{option.anchor_words} has {len(self.anchor_words)} entries and {option.n_topics} is {self.n_topics}; "
+                "give fewer entries or more topics"
             )
         repeated = next((word for word in words if words.count(word) > 1), None)
         if repeated is not None:
             raise InputError(
-                f"anchor_words has {repeated!r} twice; a word can be the anchor of one topic only"
+                f"{option.anchor_words} has {repeated!r} twice; a word can be the anchor of one topic only"
             )
         if words and self.anchors != "pivoted-qr":
-            raise InputError(f"anchor_words require anchors pivoted-qr, not {self.anchors}; leave one out")
+            raise InputError(
+                f"{option.anchor_words} requires {option.anchors('pivoted-qr')}, not {self.anchors}; leave one out"
+            )
 
     @property
     def needs_whole_c(self) -> bool:

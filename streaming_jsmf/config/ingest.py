@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Settings, declared, fields_given, setting
 from streaming_jsmf.config.keywords import require_kind
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, Option, option
 
 ReaderName = Literal[
     "text",
@@ -53,7 +53,7 @@ def _converted(name: str, convert: Callable[[str], Any], wanted: str) -> Callabl
         try:
             return convert(str(given).strip())
         except ValueError:
-            raise InputError(f"{name} is {given!r}; give {wanted}") from None
+            raise InputError(f"{Option(name)} is {given!r}; give {wanted}") from None
 
     return parse
 
@@ -78,7 +78,7 @@ def _pairs(given: Any) -> Any:
     pairs = [pair.partition("=") for pair in given]
     for key, equals, value in pairs:
         if not (key and equals):
-            raise InputError(f"--read is {key + value!r}; give KEY=VALUE, such as delimiter=;")
+            raise InputError(f"{option.read} is {key + value!r}; give KEY=VALUE, such as delimiter=;")
     return {key: value for key, _, value in pairs}
 
 
@@ -128,7 +128,7 @@ class Curation(Settings):
         absent="1; for texts 5, or more in large corpora",
         flags=("--min-document-frequency", "--min-df"),
         metavar="NUMBER|SHARE",
-        parse=_converted("--min-df", _limit, _SHARE),
+        parse=_converted("min_df", _limit, _SHARE),
         gt=0,
     )
     max_document_frequency: float | None = _curation(
@@ -136,7 +136,7 @@ class Curation(Settings):
         absent="no limit; for texts 20%",
         flags=("--max-document-frequency", "--max-df"),
         metavar="NUMBER|SHARE",
-        parse=_converted("--max-df", _limit, _SHARE),
+        parse=_converted("max_df", _limit, _SHARE),
         gt=0,
     )
     vocabulary_size: int | None = _curation(
@@ -151,7 +151,9 @@ class Curation(Settings):
         for name in ("min_document_frequency", "max_document_frequency"):
             value = getattr(self, name)
             if not (value is None or isinstance(value, str) or value < 1 or float(value).is_integer()):
-                raise InputError(f"{name} is {value}; give a whole number of documents, or a share below 1")
+                raise InputError(
+                    f"{Option(name)} is {value}; give a whole number of documents, or a share below 1"
+                )
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class TextReading(Settings):
     metadata: str | Sequence[str] | None = _reading(None, absent="all", metavar="COLUMNS")
     excerpt: int | None = _reading(
         None,
-        absent=f"{EXCERPT_CHARACTERS}; 0 with --preset papers",
+        absent=f"{EXCERPT_CHARACTERS}; 0 with the preset papers",
         metavar="CHARACTERS",
         ge=0,
         le=LONGEST_EXCERPT,
@@ -196,7 +198,7 @@ class TextReading(Settings):
         absent="1",
         flags=("--ngrams", "--ngram-range"),
         metavar="1|2|3|1,2|1,3",
-        parse=_converted("--ngrams", _longest_run, "1, 2 or 3, or a range that starts at 1, such as 1,2"),
+        parse=_converted("ngrams", _longest_run, "1, 2 or 3, or a range that starts at 1, such as 1,2"),
     )
     stemmer: str | None = _texts(None, absent="none", metavar="LANGUAGE")
     boilerplate: KeepOrDrop | None = _texts(None, absent="drop")

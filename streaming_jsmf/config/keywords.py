@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from streaming_jsmf.config.fields import Settings, declared, fields_given, parameters_text
 from streaming_jsmf.config.inference import EngineChoice, InferSettings, StodSettings
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, Option, option
 from streaming_jsmf.fingerprint import LONGEST_VALUE
 
 S = TypeVar("S", bound=Settings)
@@ -119,12 +119,15 @@ def engine_settings_of(
     require_kind(name, settings, *ENGINES.values())
     engine = EngineChoice.of(options).engine if settings is None else settings.engine
     if options.get("engine", engine) != engine:
-        raise InputError(f"engine is {options['engine']!r} and {name} is for {engine}; leave one out")
+        raise InputError(
+            f"{option.engine} is {options['engine']!r} and {name} is for {engine}; leave one out"
+        )
     for other in ENGINES.keys() - {engine}:
         foreign = sorted(fields_given(ENGINES[other], options).keys() - {*shared})
         if foreign:
             raise InputError(
-                f"{', '.join(foreign)} belongs to engine {other}; leave it out, or choose that engine"
+                f"{', '.join(str(Option(name)) for name in foreign)} belongs to engine {other}; leave it out, or "
+                "choose that engine"
             )
     base: Any = ENGINES[engine](n_topics) if settings is None else settings
     found: InferSettings | StodSettings = settings_of(name, ENGINES[engine], base, options)

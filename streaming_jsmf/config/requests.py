@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, Option, option
 
 ShareMethod = Literal["map", "cvb0"]
 Order = Literal["share", "topic"]
@@ -153,9 +153,13 @@ class ReportRequest(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.by is not None and self.shares is None:
-            raise InputError("--by takes a column of --shares; give the file that transform wrote, too")
+            raise InputError(
+                f"{option.by} takes a column of {option.shares}; give the file that transform wrote, too"
+            )
         if self.corpus is not None and self.shares is None:
-            raise InputError("--corpus takes the corpus of --shares; give the file that transform wrote, too")
+            raise InputError(
+                f"{option.corpus} takes the corpus of {option.shares}; give the file that transform wrote, too"
+            )
 
 
 @dataclass(frozen=True)
@@ -169,11 +173,11 @@ class TopicsRequest(Settings):
     order
         Sort by decreasing share of the corpus, or by number.
     characteristic
-        Also print the words that co-occur most with the anchor; --csv and --json always include them.
+        Also print the words that co-occur most with the anchor; CSV and JSON always include them.
     """
 
     words: int | None = setting(None, absent=str(DEFAULT_WORDS), ge=1)
-    order: Order | None = setting(None, absent="share; topic with --json", flags=("--sort",))
+    order: Order | None = setting(None, absent="share; topic in JSON", flags=("--sort",))
     characteristic: bool = setting(False)
 
 
@@ -188,16 +192,18 @@ def _names(given: Any) -> Any:
     unnamed = next((text for (_, equals, _), text in pairs if not equals), None)
     if unnamed is not None:
         _number(unnamed, "label", unnamed)
-        raise InputError(f"--label is {unnamed}; give a topic and its name, such as {unnamed}=elections")
+        raise InputError(
+            f"{option.label} is {unnamed}; give a topic and its name, such as {unnamed}=elections"
+        )
     return tuple((_number(topic, "label", text), name or None) for (topic, _, name), text in pairs)
 
 
-def _number(text: str, option: str, given: str) -> int:
+def _number(text: str, name: str, given: str) -> int:
     try:
         return int(text)
     except ValueError:
-        example = "3=elections" if option == "label" else "3,7"
-        raise InputError(f"--{option} is {given!r}; give numbers of topics, such as {example}") from None
+        example = "3=elections" if name == "label" else "3,7"
+        raise InputError(f"{Option(name)} is {given!r}; give numbers of topics, such as {example}") from None
 
 
 @dataclass(frozen=True)
@@ -273,7 +279,8 @@ class DocumentQuery(Settings):
         for name in ("similar", "outliers"):
             others = [other for other in ("topic", "by", "similar") if other != name]
             if getattr(self, name) is not None and any(getattr(self, other) is not None for other in others):
-                raise InputError(f"--{name} excludes --{' and --'.join(others)}; give one of them")
+                excluded = " and ".join(str(Option(other)) for other in others)
+                raise InputError(f"{Option(name)} excludes {excluded}; give one of them")
 
 
 @dataclass(frozen=True)
@@ -296,4 +303,4 @@ class OverTimeRequest(Settings):
     by: str = _question(metavar="COLUMN")
     topic: int | None = _question(None, absent="all topics", metavar="K")
     corpus: Any = _question(None, absent="no words", metavar="CORPUS")
-    words: int | None = _question(None, absent="5 with --corpus", ge=1)
+    words: int | None = _question(None, absent="5 with a corpus", ge=1)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 
 DocumentWeights = Literal["capped", "uniform", "length"]
 RangeFinder = Literal["auto", "factors", "sample", "halko"]
@@ -101,9 +101,15 @@ class ScanSettings(Settings):
         super().__post_init__()
         sampled = self.range_finder == "sample"
         if sampled and self.exact:
-            raise InputError("range_finder is 'sample'; give factors with exact, which counts all documents")
+            raise InputError(
+                f"{option.range_finder('sample')} does not count all documents; with {option.exact(True)} give "
+                f"{option.range_finder('factors')}"
+            )
         if self.sample_share is not None and not sampled:
-            raise InputError(f"sample_share is {self.sample_share!r}; give range_finder sample with it")
+            raise InputError(
+                f"{option.sample_share(self.sample_share)} requires {option.range_finder('sample')}; give both or "
+                "neither"
+            )
 
     @property
     def factor_width(self) -> int:

@@ -18,7 +18,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, is_time
 from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics
 from streaming_jsmf.topics.parameters import Floats
@@ -75,7 +75,7 @@ def over_time_of(model: AnyModel, shares: str | Path, by: str, **options: Any) -
     """Return ``over_time`` as periods and topics."""
     asked = OverTimeRequest.of({**options, "by": by})
     if asked.words is not None and asked.corpus is None:
-        raise InputError("--words requires --corpus, whose documents are read; give both")
+        raise InputError(f"{option.words} requires {option.corpus}, whose documents are read; give both")
     found = ModelShares.open(model, shares)
     if asked.topic is not None:
         found = found.only(asked.topic)
@@ -96,7 +96,7 @@ def _times(groups: Groups, by: str) -> Groups:
     if wrong is not None or not periods.values:
         raise InputError(
             f"column {by!r} holds {'no dates' if wrong is None else repr(wrong)}; give one of numbers or dates, or "
-            "documents --by, which takes any column"
+            f"use documents with {option.by}, which takes any column"
         )
     return periods
 

@@ -16,7 +16,7 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
 from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import DOCUMENT_ID, Least, SharesFile
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, Model
@@ -111,7 +111,10 @@ def query(model: AnyModel | Model, shares: str | Path, *, grouped: bool = False,
     topic, by, similar = asked.topic, asked.by, asked.similar
     grouped = grouped or (similar is None and asked.outliers is None and (topic is None or by is not None))
     if grouped and asked.number is not None:
-        raise InputError("--number requires --similar, --outliers, or --topic without --by; leave it out")
+        raise InputError(
+            f"{option.number} requires {option.similar}, {option.outliers}, or {option.topic} without {option.by}; "
+            "leave it out"
+        )
     count = asked.number or DEFAULT_NUMBER
     found = ModelShares.open(model, shares)
     if asked.outliers is not None:

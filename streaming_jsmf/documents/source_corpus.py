@@ -12,7 +12,7 @@ from streaming_jsmf.config import EXCERPT, EXCERPT_CHARACTERS, IngestRequest
 from streaming_jsmf.corpus.format import Corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.corpus.write import Origin
-from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import run_ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
@@ -99,18 +99,19 @@ def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], st
 
     Tokenizers named in a model are never imported: users must name their own functions.
     """
-    advice = "make a corpus with ingest --vocabulary MODEL and give that"
+    advice = f"make a corpus with ingest {option.vocabulary('MODEL')} and give that"
     if tokens is None:
         raise InputError(f"the model does not say how to split texts into words; {advice}")
     if tokens.get("tokenizer") not in BUILT_IN:
         raise InputError(
-            f"the model's words were made by {tokens.get('tokenizer')!r}; {advice}, naming it with --tokenizer"
+            f"the model's words were made by {tokens.get('tokenizer')!r}; {advice}, naming it with "
+            f"{option.tokenizer('NAME')}"
         )
     stop_words = str(tokens.get("stop_words") or "none")
     if tokens.get("stemmer") is not None and stop_words == "file":
         raise InputError(
             f"the model's words were stemmed except for a list of stop words; {advice}, naming the list with "
-            "--stop-words"
+            f"{option.stop_words}"
         )
     read: dict[str, Any] = {
         key: value for key, value in tokens.items() if key != "stop_words" and value is not None

@@ -49,7 +49,7 @@ from streaming_jsmf.documents.shares import (
     metadata_columns,
     to_lists,
 )
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -100,7 +100,7 @@ class TransformRequest:
     def __post_init__(self) -> None:
         if self.top is not None and self.top > self.n_topics:
             raise InputError(
-                f"top is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
+                f"{option.top} is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
             )
 
     @property
@@ -194,7 +194,7 @@ def transform_documents(
     execution = execution or Execution()
     partitions = plan_partitions(list_units(request.corpus), request.partition_nonzeros)
     needed = request.memory(partitions, execution.concurrency)
-    execution.require_memory(needed, "transform", "lower --workers")
+    execution.require_memory(needed, "transform", f"lower {option.workers}")
     ids = request.topics.ids_of_corpus(request.corpus)
     # Words without any topic count as unknown.
     ids[(ids >= 0) & ~(request.topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1

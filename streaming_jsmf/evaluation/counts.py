@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
 from streaming_jsmf.evaluation.inputs import Integers, RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_words
@@ -279,7 +279,7 @@ def _read_attributes(path: StorePath) -> dict[str, Any]:
 
 
 def _hint(path: StorePath) -> str:
-    return f"delete {path} and run evaluate with --corpus again"
+    return f"delete {path} and run evaluate with {option.corpus('CORPUS')} again"
 
 
 def training_fingerprint(model: Model) -> str | None:

@@ -12,6 +12,7 @@ import numpy as np
 from streaming_jsmf.config import EvaluationRequest, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
+from streaming_jsmf.errors import option
 from streaming_jsmf.evaluation.counts import (
     StoredCounts,
     counts_of,
@@ -116,7 +117,7 @@ def _gather(
             return counts_of(path, model, open_corpus(request.corpus), execution, listener)
         if (stored := read_training_counts(path, model)) is None:
             raise Unavailable(
-                "the words of the model were not counted in its corpus; give it once with --corpus"
+                f"the words of the model were not counted in its corpus; give it once with {option.corpus('CORPUS')}"
             )
         return stored
 

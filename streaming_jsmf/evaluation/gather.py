@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.corpus.vocabulary import word_ids
-from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.evaluation.counts import StoredCounts
 from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, TopicArrays
 from streaming_jsmf.evaluation.metrics import Unavailable
@@ -72,14 +72,14 @@ def moments_of(model: Model, given: str | StorePath | None) -> Moments:
     if given is not None:
         return _open_moments(model, given)
     if not (recorded := model.provenance.get("moments")):
-        raise Unavailable("the model names no moments store; give it with --moments")
+        raise Unavailable(f"the model names no moments store; give it with {option.moments('MOMENTS')}")
     try:
         moments = _open_moments(model, recorded)
         _require_same_contents(model, moments)
         chosen = model.provenance.get("partitions")
         return moments if chosen is None else select_partitions(moments, str(chosen))
     except StreamingJSMFError as error:
-        raise Unavailable(f"{error}; or give it with --moments") from error
+        raise Unavailable(f"{error}; or give it with {option.moments('MOMENTS')}") from error
 
 
 def _open_moments(model: Model, path: str | StorePath) -> Moments:
@@ -124,7 +124,7 @@ def completion_of(model: Model, counts: StoredCounts) -> Completion:
         raise Unavailable(
             f"the model has no {missing}"
             if missing
-            else "no documents were predicted when the words were counted; give the corpus once more with --corpus"
+            else f"no documents were predicted when the words were counted; give {option.corpus('CORPUS')} again"
         )
     found = counts.completion
     if found.fractional:
@@ -144,7 +144,7 @@ def truth_of(corpus: Any, model: Model) -> Floats:
     model's words; ``StoreError`` if it is damaged.
     """
     if corpus is None:
-        raise Unavailable("no truth was given; name a simulated corpus with --truth")
+        raise Unavailable(f"no truth was given; name a simulated corpus with {option.truth('CORPUS')}")
     truth = read_truth(str(corpus))
     found = word_ids(model.arrays["word"], read_truth_words(str(corpus)))
     topics = np.where((found >= 0)[:, None], truth.word_topic[found], 0.0)
@@ -173,7 +173,7 @@ def replicas_of(
     engine.
     """
     if count == 0:
-        raise Unavailable("no replicas were asked for (--replicas)")
+        raise Unavailable(f"no replicas were asked for ({option.replicas})")
     if model.provenance.get("engine") != "lr-jsmf":
         raise Unavailable("only models of the engine lr-jsmf are inferred again from resampled moments")
     if model.provenance.get("partitions") is not None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaming_jsmf.errors import option
 from streaming_jsmf.evaluation.inputs import Floats, Integers
 from streaming_jsmf.evaluation.metrics import lookup
 from streaming_jsmf.inference.perplexity import Completion
@@ -49,9 +50,9 @@ class Certificate(NamedTuple):
     """A number that an engine reports about its result.
 
     ``path`` are its keys in the metrics of a model, joined by dots. ``passes`` decides from the value and all metrics
-    whether the value is good; if not, ``warning`` is formatted with the value and the metrics, and ``advice`` lists
-    what to try. ``question``, ``answer`` (a format of the value) and ``good`` are texts of the report, empty if it does
-    not show the certificate.
+    whether the value is good; if not, ``warning`` is formatted with the value, the metrics and ``option``, and
+    ``advice`` lists what to try. ``question``, ``answer`` (a format of the value) and ``good`` are texts of the report,
+    empty if it does not show the certificate.
     """
 
     path: str
@@ -76,13 +77,13 @@ CERTIFICATES = (
         "Do the shares of all pairs of topics add up to one?",
         "{value:.2f}",
         f"{TRUSTED_SUM[0]:g} to {TRUSTED_SUM[1]:g}",
-        ("more --max-iterations", "a higher --anchor-min-df", FEWER_TOPICS),
+        ("more {option.max_iterations}", "a higher {option.anchor_min_df}", FEWER_TOPICS),
     ),
     Certificate(
         "rectification.change",
         lambda change, metrics: metrics["rectification"].get("converged", True) or change <= LARGEST_CHANGE,
         "the rectification was still changing by {value:.1e} in its last step: topics have not converged; try more "
-        "--max-iterations",
+        "{option.max_iterations}",
         "Has the rectification, which removes what no counts could produce, converged?",
         "{value:.0e} in the last step",
         f"at most {LARGEST_CHANGE:.0e}",
@@ -103,13 +104,13 @@ CERTIFICATES = (
         "How far from exact are the eigenvectors from which everything is computed?",
         "{value:.1%} of the eigenvalue",
         f"at most {LARGEST_RESIDUAL:.1%} of the eigenvalue",
-        ("a scan with a larger --max-topics", "more --power-steps", FEWER_TOPICS),
+        ("a scan with a larger {option.max_topics}", "more {option.power_steps}", FEWER_TOPICS),
     ),
     Certificate(
         "range_change",
         lambda change, _: change <= LARGEST_RANGE_CHANGE,
         "the second scan moved the eigenpairs by {value:.0%}: the first missed part of the range; scan with a larger "
-        "--max-topics or larger --partition-nonzeros",
+        "{option.max_topics} or larger {option.partition_nonzeros}",
         "By how much did the second scan change the result of the first?",
         "{value:.1%}",
         f"at most {LARGEST_RANGE_CHANGE:.1%}",
@@ -130,7 +131,7 @@ CERTIFICATES = (
         "How far are words from the best mixtures of topics that represent them?",
         "{value:.0e}",
         f"at most {LARGEST_SIMPLEX_GAP:.0e}",
-        ("a higher --anchor-min-df", FEWER_TOPICS),
+        ("a higher {option.anchor_min_df}", FEWER_TOPICS),
     ),
     Certificate(
         "effective_rank",
@@ -140,28 +141,28 @@ CERTIFICATES = (
     Certificate(
         "discarded",
         lambda number, _: not number,
-        "{value} components were discarded, {topics_found} kept as topics; use fewer topics or another --stod-alpha0",
+        "{value} components were discarded, {topics_found} kept as topics; use fewer topics or another {option.alpha0}",
     ),
     Certificate("duplicates", lambda number, _: not number, "{value} topics repeat others; use fewer topics"),
     Certificate(
         "largest_step",
         lambda step, _: step <= LARGEST_STEP,
-        "a component still moved by {value:.1g} in its last step: topics may depend on --seed",
+        "a component still moved by {value:.1g} in its last step: topics may depend on {option.seed}",
         "Have the components of the tensor converged?",
         "{value:.0e} in the last step",
         f"at most {LARGEST_STEP:.0e} in the last step",
-        ("more --stod-iterations", FEWER_TOPICS),
+        ("more {option.iterations}", FEWER_TOPICS),
     ),
     Certificate(
         "alpha0_at_end",
         lambda at_end, _: not at_end,
-        "alpha0 is {alpha0:g}, where the search for it ends: give --stod-alpha0, or use fewer topics",
+        "alpha0 is {alpha0:g}, where the search for it ends: give {option.alpha0}, or use fewer topics",
     ),
     Certificate(
         "mass_without_topic",
         lambda mass, _: mass <= LARGEST_MASS_WITHOUT_TOPIC,
         "{value:.1%} of all tokens are of words without a topic, and each topic got the corpus' share of them: "
-        "documents of fewer than three tokens do not count, use --engine lr-jsmf; else try a smaller vocabulary",
+        "documents of fewer than three tokens do not count, use the engine lr-jsmf; else try a smaller vocabulary",
         "How much of the text consists of words for which no topic was found?",
         "{value:.2%}",
         f"at most {LARGEST_MASS_WITHOUT_TOPIC:.2%}",
@@ -175,10 +176,11 @@ def warnings_of(metrics: Mapping[str, Any], n_topics: int | None = None) -> list
     def advice(certificate: Certificate) -> str:
         few = n_topics is not None and n_topics <= FEW_TOPICS
         *others, last = [tip for tip in certificate.advice if not (few and tip == FEWER_TOPICS)] or [""]
-        return f"; try {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
+        tips = f"; try {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
+        return tips.format(option=option)
 
     return [
-        certificate.warning.format(value=value, **metrics) + advice(certificate)
+        certificate.warning.format(value=value, option=option, **metrics) + advice(certificate)
         for certificate, value in _reported(metrics)
         if not certificate.passes(value, metrics)
     ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streaming_jsmf.config import ANCHOR_ROW_SUM
+from streaming_jsmf.errors import option
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
@@ -90,7 +91,7 @@ def require_candidates(
     if rejected is not None:
         reason = (
             f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; use another word, "
-            "or lower --anchor-row-sum"
+            f"or lower {option.anchor_row_sum}"
             if min_row_sum > 0
             else "keeps none of its co-occurrences at this number of topics; use another word"
         )
@@ -104,7 +105,7 @@ def require_frequent(given: Groups, document_frequency: Integers, min_document_f
             raise RejectedAnchorError(
                 word,
                 f"occurs in {document_frequency[word]} documents, an anchor must occur in at least "
-                f"{min_document_frequency:.0f}; use another word, or lower --anchor-min-df",
+                f"{min_document_frequency:.0f}; use another word, or lower {option.anchor_min_df}",
             )
 
 
@@ -148,7 +149,7 @@ def pivoted_anchors(
     """
     if ids.size < n_topics:
         raise DegenerateAnchorsError(
-            f"{ids.size} words may be anchors for {n_topics} topics; lower --anchor-min-df or --topics"
+            f"{ids.size} words may be anchors for {n_topics} topics; lower {option.anchor_min_df} or {option.n_topics}"
         )
     mass = np.ones(ids.size) if mass is None else mass
     positions = [tuple(np.searchsorted(ids, list(group)).tolist()) for group in given]
@@ -166,7 +167,7 @@ def pivoted_anchors(
         length = float(np.linalg.norm(remainder))
         if length <= SMALLEST_PIVOT_RATIO * max(pivots, default=0.0):
             raise DegenerateAnchorsError(
-                f"only {number} words are far enough apart to be anchors for {n_topics} topics; lower --topics"
+                f"only {number} words are far enough apart to be anchors for {n_topics} topics; lower {option.n_topics}"
                 + (", or give other anchor words" if number < len(given) else "")
             )
         direction = remainder / length

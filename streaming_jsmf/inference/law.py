@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ANCHOR_ROW_SUM, AnchorMethod, CorrelationMethod, SimplexMethod
+from streaming_jsmf.errors import option
 from streaming_jsmf.inference.anchors import (
     Anchors,
     DegenerateAnchorsError,
@@ -179,7 +180,7 @@ def _select_anchors(
         if rules.clique > len(cliques):
             raise DegenerateAnchorsError(
                 f"clique {rules.clique} was requested, but {rules.cliques} searches found {len(cliques)} different "
-                "ones; lower --clique, or raise --cliques"
+                f"ones; lower {option.clique}, or raise {option.cliques}"
             )
         # Pivoting orders the words of the clique and checks that they are far enough apart.
         ids = cliques[rules.clique - 1].words
@@ -209,7 +210,7 @@ def _topics(
     if not (topic_mass > 0).all():
         empty = int(np.flatnonzero(topic_mass <= 0)[0])
         raise DegenerateAnchorsError(
-            f"topic {empty} gets no word, not even its anchors; leave some of them out, or lower --topics"
+            f"topic {empty} gets no word, not even its anchors; leave some of them out, or lower {option.n_topics}"
         )
     word_topic /= topic_mass
     return AnchorWordTopics(

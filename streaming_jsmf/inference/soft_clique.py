@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from streaming_jsmf.errors import option
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
@@ -63,7 +64,7 @@ def soft_cliques(
     ids = np.flatnonzero(candidates)
     if ids.size < n_topics:
         raise DegenerateAnchorsError(
-            f"{ids.size} words may be anchors for {n_topics} topics; lower --anchor-min-df or --topics"
+            f"{ids.size} words may be anchors for {n_topics} topics; lower {option.anchor_min_df} or {option.n_topics}"
         )
     found: dict[tuple[int, ...], Clique] = {}
     for search in range(multiple):

@@ -19,7 +19,7 @@ from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus.curation import Selection, match_words, select_words, with_enough_words
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.pieces import KEY, in_batch, read_table, write_table
 from streaming_jsmf.ingestion.read import piece_batches, write_quarantined
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, guess_language, load_stop_words
@@ -46,12 +46,12 @@ def with_language(ingest: Ingest, tables: Iterable[WordCounts]) -> Ingest:
     language = guess_language((table.words, table.term_count) for table in tables)
     if language is None:
         logger.info(
-            "no stop words are known for the language of the texts; --stop-words names a language or a list, "
-            "and texts without spaces between words need --tokenizer chinese, japanese or MODULE:FUNCTION"
+            f"no stop words are known for the language of the texts; {option.stop_words} names a language or a list, "
+            f"and texts without spaces between words need {option.tokenizer} chinese, japanese or MODULE:FUNCTION"
         )
     else:
         logger.info(
-            "the language was detected as %s, whose stop words are removed; --stop-words names others",
+            f"the language was detected as %s, whose stop words are removed; {option.stop_words} names others",
             language.capitalize(),
         )
     return replace(ingest, curation=replace(ingest.curation, stop_words=language or NONE))
@@ -81,7 +81,7 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
     if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
-        advice = "give more documents, or loosen its settings, such as --max-df 100%"
+        advice = f"give more documents, or loosen its settings, such as {option.max_df('100%')}"
         if ingest.vocabulary is not None:
             advice = "give documents that contain words of the vocabulary"
         raise InputError(
@@ -163,7 +163,9 @@ def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece]) -> int:
         if ingest.on_bad_record == "fail":
             unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
             where = ingest.source.place(unit, int(keys["row"][0]))
-            raise InputError(f"{where}: {REPEATED_ID}; correct the record or use --on-bad-record quarantine")
+            raise InputError(
+                f"{where}: {REPEATED_ID}; correct the record or use {option.on_bad_record('quarantine')}"
+            )
         _quarantine_repeated(ingest, pieces[index], keys["ordinal"])
     contents = find_repeats([stem.with_suffix(".contents") for stem in stems], without=identities)
     dropped = contents if ingest.curation.duplicates == "drop" else {}

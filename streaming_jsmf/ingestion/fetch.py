@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, first_line, option
 from streaming_jsmf.storage.paths import inside, sha256_of
 
 TIMEOUT = 30  # seconds without data; pooch's default for http, missing for ftp
@@ -142,7 +142,7 @@ def _downloader(url: str, progress: bool) -> Callable[..., None]:
         # Refuse file URLs: a downloaded spec must not put local files into a corpus.
         raise InputError(
             f"cannot fetch {url}: only http, https and ftp URLs are supported; put local files into the directory "
-            "of the files of the spec (--files)"
+            f"of the files of the spec ({option.files})"
         )
 
     def to_new_file(url: str, output_file: str, caller: Any) -> None:

@@ -14,7 +14,7 @@ from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
@@ -124,7 +124,7 @@ def run_ingest(
     wanted = wanted_corpus(target, origin.request, overwrite=overwrite)
     with planned.folder.acquire(wanted, resumable=resumable) as commit:
         if commit is not None:
-            execution.require_memory(ingest_memory(execution), "the ingest", "lower --workers")
+            execution.require_memory(ingest_memory(execution), "the ingest", f"lower {option.workers}")
             with execution.executor(listener, on_bad_input=planned.folder.remove) as executor:
                 _ingest(planned, executor, origin, commit)
         built = open_corpus(target)
@@ -142,8 +142,8 @@ def _warn_of_losses(manifest: Manifest) -> None:
     reasons = ", ".join(f"{step.documents:,} {step.reason}" for step in manifest.dropped if step.documents)
     if total > LARGEST_LOSS * (total + manifest.totals.documents):
         logger.warning(
-            "%.0f %% of the documents are dropped (%s); --min-df, --max-df, --duplicates, --min-distinct-words and "
-            "--min-tokens change that",
+            f"%.0f %% of the documents are dropped (%s); {option.min_df}, {option.max_df}, {option.duplicates}, "
+            f"{option.min_distinct_words} and {option.min_tokens} change that",
             100 * total / (total + manifest.totals.documents),
             reasons.replace("documents ", ""),
         )
@@ -234,8 +234,8 @@ def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
     reasons = ", ".join(f"{step.documents} {step.reason}" for step in dropped if step.documents)
     return (
         f"{target} would be an empty corpus: no document is left after the curation "
-        f"({reasons or 'they have no words'}); give more documents, or loosen its settings, such as --max-df 100% and "
-        "--min-tokens 1"
+        f"({reasons or 'they have no words'}); give more documents, or loosen its settings, such as "
+        f"{option.max_df('100%')} and {option.min_tokens(1)}"
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import AUTO, Curation
 from streaming_jsmf.corpus.curation import least_documents, may_stay
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
+from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.ingestion.pieces import write_table
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
@@ -80,7 +81,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
         logger.info("%d pairs of adjacent words are joined into one word each: %s", len(phrases), shown)
     else:
-        logger.info("no adjacent words have such a high NPMI; a lower value of --phrases finds more")
+        logger.info(f"no adjacent words have such a high NPMI; a lower value of {option.phrases} finds more")
     source = replace(ingest.source, tokenizer=replace(ingest.source.tokenizer, phrases=tuple(phrases)))
     return replace(ingest, source=source)
 

@@ -17,7 +17,7 @@ from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.assemble import LAYOUT
 from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader
@@ -84,8 +84,8 @@ def plan_ingest(
         chosen = [key for key in _WORD_RULES if request.curation.get(key) is not None]
         chosen += ["phrases"] * (opened.phrases is not None)
         if chosen:
-            names = ", ".join("--" + key.replace("_", "-") for key in chosen)
-            raise InputError(f"--vocabulary gives the words to keep; leave {names} out")
+            names = ", ".join(str(Option(key)) for key in chosen)
+            raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
     words = opened.vocabulary
     ingest = Ingest(
         opened,
@@ -109,12 +109,14 @@ def _from_spec(
     spec: CorpusSpec, request: IngestRequest, progress: bool
 ) -> tuple[Reader, Curation, Origin, float]:
     if request.reader is not None or request.read:
-        given = ["--reader"] * (request.reader is not None) + [f"--read {key}" for key in request.read]
+        given = [option.reader] * (request.reader is not None) + [option.read({**request.read})] * bool(
+            request.read
+        )
         raise InputError(
-            f"a spec names its reader and its options; leave {', '.join(given)} out, or edit the spec"
+            f"a spec names its reader and its options; leave {' and '.join(map(str, given))} out, or edit the spec"
         )
     if request.preset is not None:
-        raise InputError("a spec has its own curation; leave --preset out, or edit the spec")
+        raise InputError(f"a spec has its own curation; leave {option.preset} out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
     spec.check_word_lists(directory)
@@ -152,7 +154,9 @@ def _cache(name: str) -> Path:
 
 def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Curation, Origin]:
     if request.files is not None:
-        raise InputError("--files is for a spec (.toml); give the source itself as the first argument")
+        raise InputError(
+            f"{option.files} is for a spec (.toml); give the source itself as the first argument"
+        )
     guess = guess_source(source, request.reader, request.read)
     if guess.note:
         logger.info("%s", guess.note)
@@ -170,7 +174,7 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
     opened = open_source(
         source,
         reader,
-        _with_phrases(check_options(reader, read, "--read"), reader, request),
+        _with_phrases(check_options(reader, read, f"{option.read}"), reader, request),
         path=path,
         tokenizer=request.tokenizer,
         stop_words=curation.stop_words,
@@ -183,7 +187,7 @@ def _with_phrases(options: Strict, reader: ReaderName, request: IngestRequest) -
     asked = request.phrases
     if not isinstance(options, TokenOptions):
         if asked is not None:
-            raise InputError(f"the reader {reader} takes words as they are; leave --phrases out")
+            raise InputError(f"the reader {reader} takes words as they are; leave {option.phrases} out")
         return options
     if asked is None:
         if request.vocabulary is None or options.phrases is not None or options.ngrams > 1:
@@ -193,7 +197,7 @@ def _with_phrases(options: Strict, reader: ReaderName, request: IngestRequest) -
         asked = ()
     elif isinstance(asked, str | Path) and not _is_number(asked):
         asked = given_words(asked).phrases
-    return check_options(reader, {**options.model_dump(), "phrases": asked}, "--phrases")
+    return check_options(reader, {**options.model_dump(), "phrases": asked}, f"{option.phrases}")
 
 
 def _is_number(text: str | Path) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import dask
 from dask.utils import format_time, parse_timedelta
 
-from streaming_jsmf.errors import InputError, StoreError, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, option, pass_on_machine
 
 #: Connection timeout in seconds; Dask's configuration can lower it.
 CONNECT_SECONDS = 10.0
@@ -156,13 +156,14 @@ def require_report(path: Path, scheduler: str) -> None:
     """
     if scheduler in LOCAL_SCHEDULERS:
         raise InputError(
-            f"--performance-report {path}: --scheduler {scheduler} has none; use --scheduler cluster or an address"
+            f"{option.performance_report(str(path))}: {option.scheduler(scheduler)} has none; use "
+            f"{option.scheduler('cluster')} or an address"
         )
     if find_spec("bokeh") is None:
-        raise InputError(f"--performance-report {path} needs bokeh; {_INSTALL}")
+        raise InputError(f"{option.performance_report(str(path))} needs bokeh; {_INSTALL}")
     if path.suffix != ".html" or path.is_dir() or not path.parent.is_dir():
         raise InputError(
-            f"--performance-report {path}: cannot be written; give FILE.html in a directory that exists"
+            f"{option.performance_report(str(path))}: cannot be written; give FILE.html in a directory that exists"
         )
 
 
@@ -183,7 +184,7 @@ def reported(client: Any, path: Path | None) -> Iterator[None]:
         client.run_on_scheduler(version, "bokeh")
     except PackageNotFoundError as error:
         raise InputError(
-            f"--performance-report {path}: the scheduler lacks bokeh; there, {_INSTALL}"
+            f"{option.performance_report(str(path))}: the scheduler lacks bokeh; there, {_INSTALL}"
         ) from error
     with client.as_current():
         report = performance_report(filename=str(path))

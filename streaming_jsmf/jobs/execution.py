@@ -23,7 +23,7 @@ from dask.delayed import Delayed
 from dask.utils import format_bytes
 
 from streaming_jsmf.config import ExecutionOptions
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.cluster import (
     LOCAL_SCHEDULERS,
     losses_in_one_line,
@@ -70,7 +70,7 @@ class Execution(ExecutionOptions):
         known = (*LOCAL_SCHEDULERS, "cluster")
         if self.scheduler not in known and not _is_address(self.scheduler):
             raise InputError(
-                f"scheduler is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
+                f"{option.scheduler} is {self.scheduler!r}; give one of {', '.join(known)}, or an address such as "
                 "tcp://HOST:8786"
             )
         if self.performance_report is not None:
@@ -97,8 +97,8 @@ class Execution(ExecutionOptions):
         """
         if self.memory is not None and needed > self.memory:
             raise InputError(
-                f"{what} needs about {format_bytes(needed)} and --memory allows {format_bytes(self.memory)}; {hint}, "
-                "or raise --memory"
+                f"{what} needs about {format_bytes(needed)} and {option.memory} allows {format_bytes(self.memory)}; "
+                f"{hint}, or raise {option.memory}"
             )
         # Limits apply to each process. The limits of workers of a running scheduler are unknown here.
         processes = 1 if self.scheduler in ("threads", "synchronous") else self.concurrency

@@ -13,7 +13,7 @@ from dask._task_spec import Task, TaskRef
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, name_options, names_options
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record
 from streaming_jsmf.jobs.events import Cost
@@ -77,7 +77,9 @@ class TaskGraph:
         are the results of the tasks ``after``, on which this one depends.
         """
         key = (f"{function.__name__}-{self._token}", len(self._tasks))
-        self._tasks[key] = Task(key, function, *arguments, *map(TaskRef, after))
+        self._tasks[key] = Task(
+            key, _in_words_of, names_options(), function, *arguments, *map(TaskRef, after)
+        )
         return key
 
     def delayed(self, keys: Sequence[Key]) -> Delayed:
@@ -85,6 +87,12 @@ class TaskGraph:
         layer = f"graph-{self._token}"
         end = keys[0] if len(keys) == 1 else self.add(_count, after=keys)
         return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
+
+
+def _in_words_of(on_command_line: bool, function: Callable[..., str], *arguments: Any) -> str:
+    """Run a task so that its error messages name options as in the process that submitted it."""
+    name_options(on_command_line)
+    return function(*arguments)
 
 
 def _count(*tokens: str) -> str:

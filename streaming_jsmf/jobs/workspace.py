@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import differences, fingerprint
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints
 from streaming_jsmf.jobs.events import Listener, silent
@@ -100,7 +100,7 @@ class Workspace:
         small, or as ``Execution.executor``.
         """
         execution = execution or Execution()
-        execution.require_memory(memory(execution.concurrency), f"the {self.what}", "lower --workers")
+        execution.require_memory(memory(execution.concurrency), f"the {self.what}", f"lower {option.workers}")
         with execution.executor(listener, on_bad_input=self.remove) as executor:
             yield executor
 

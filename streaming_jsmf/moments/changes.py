@@ -17,7 +17,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus, corpus_root
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, option
 from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.manifest import (
@@ -131,7 +131,7 @@ def require_changeable(
         )
     if keep_partitions and not found.manifest.keep_partitions:
         raise SettingsMismatchError(
-            f"{found.path}: was started without --keep-partitions; scan into another path to keep them"
+            f"{found.path}: was started without {option.keep_partitions(True)}; scan into another path to keep them"
         )
     removed = {normalise(name) for name in changes.remove}
     place = corpus_root(corpus)
@@ -166,14 +166,14 @@ def change_corpora(
     if names and not store.manifest.keep_partitions:
         raise InputError(
             f"{store.path}: does not keep its partitions, so nothing can be removed; scan what is to stay into "
-            "another store (with --keep-partitions, to remove documents from it later)"
+            f"another store (with {option.keep_partitions(True)}, to remove documents from it later)"
         )
     after = _without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
         if words_digest(corpus.vocabulary().words) != store.manifest.vocabulary:
             raise InputError(
                 f"{corpus.root} has other words than {store.path}; scan it into a store of its own and merge the two "
-                "with --merge"
+                f"with {option.merge('MOMENTS')}"
             )
         after = with_corpus(after, corpus)
     if not after.partitions:

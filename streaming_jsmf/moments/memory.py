@@ -8,6 +8,7 @@ from dataclasses import replace
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, WorkUnit
+from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
@@ -96,5 +97,5 @@ def require_scan_memory(
     execution.require_memory(
         scan_memory(manifest.n_words, settings, partitions, execution.concurrency, manifest.sample_share),
         "the scan",
-        "lower --partition-nonzeros, --max-topics or --workers",
+        f"lower {option.partition_nonzeros}, {option.max_topics} or {option.workers}",
     )

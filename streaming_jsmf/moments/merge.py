@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, option
 from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest, write_word_ids
@@ -145,12 +145,12 @@ def _require_same_probes(store: Moments, second: Moments, union: Union) -> None:
     if shares[0] != shares[1]:
         raise InputError(
             f"{second.path}: a share of {shares[1]:.3g} of its documents is in the sample, and {shares[0]:.3g} in "
-            f"{store.path}; scan both with the same --sample-share to merge them"
+            f"{store.path}; scan both with the same {option.sample_share} to merge them"
         )
     if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
             f"{second.path}: has other words than {store.path}, and a sketch depends on the ids of the words; "
-            "scan with --range factors to merge, or ingest both corpora with one vocabulary"
+            f"scan with {option.range_finder('factors')} to merge, or ingest both corpora with one vocabulary"
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError
+from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, BasisMoments
@@ -122,16 +122,19 @@ class Moments(Store):
         widest = self.settings.max_topics
         if n_topics > widest:
             corpus, *more = self.manifest.paths
-            added = f", then --add {', '.join(more)}" if more else ""
+            scan = f"streaming-jsmf scan {corpus} OTHER_MOMENTS"
+            added = (
+                f"; then {scan} {' '.join(option.add(path).on_command_line for path in more)}" if more else ""
+            )
             raise TooFewFactorsError(
-                f"{self.path}: this scan supports up to {widest} topics, {n_topics} were asked for; run streaming-jsmf "
-                f"scan {corpus} OTHER_MOMENTS --max-topics {n_topics}{added}"
+                f"{self.path}: this scan supports up to {widest} topics, {n_topics} were asked for; run {scan} "
+                f"{option.max_topics(n_topics).on_command_line}{added}"
             )
         pairs = self._all_eigenpairs
         if pairs.positive < n_topics:
             raise TooFewFactorsError(
                 f"{self.path}: the co-occurrences have {pairs.positive} positive eigenvalues, {n_topics} topics "
-                f"were asked for; use --topics {pairs.positive} or fewer, or a larger corpus"
+                f"were asked for; use {option.n_topics(pairs.positive)} or fewer, or a larger corpus"
             )
         return pairs.leading(n_topics + extra)
 
@@ -142,7 +145,8 @@ class Moments(Store):
         """
         if not self.settings.exact:
             raise InputError(
-                f"{self.path}: holds no full co-occurrences; scan into another path with --exact, or use --rectify enn"
+                f"{self.path}: holds no full co-occurrences; scan into another path with {option.exact(True)}, or use "
+                f"{option.rectify('enn')}"
             )
         matrix: NDArray[np.float64] = self.read("cooccurrence")
         return matrix
@@ -155,12 +159,13 @@ class Moments(Store):
         """
         if not self.settings.third_moment:
             raise InputError(
-                f"{self.path}: has no third moment, which --engine stod needs; add it with {adding_command(self)}"
+                f"{self.path}: has no third moment, which {option.engine('stod')} needs; add it with "
+                f"{adding_command(self)}"
             )
         if not self.scalars("third_moment")["total_weight"] > 0:
             raise InputError(
                 f"{self.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
-                "--engine lr-jsmf, or ingest longer documents"
+                f"{option.engine('lr-jsmf')}, or ingest longer documents"
             )
         arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
         return TensorMoments(self.read("basis"), BasisMoments(*arrays))

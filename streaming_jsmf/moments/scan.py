@@ -13,7 +13,7 @@ from streaming_jsmf.config import ScanSettings, fields_given, settings_of, takes
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import corpus_root
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -78,7 +78,8 @@ def scan(
     path, changes = store_path(moments, "a moments store"), changes or Changes()
     if overwrite and changes.any:
         raise InputError(
-            "--overwrite replaces a store, and --add, --remove, --merge and --rebase change it; give one of them"
+            f"{option.overwrite} replaces a store, and {option.add}, {option.remove}, {option.merge} and "
+            f"{option.rebase} change it; give one of them"
         )
     if not node_exists(path):
         recover(path)
@@ -131,9 +132,6 @@ def _planned(
     return request
 
 
-_ADVICE = "give another path, --overwrite to replace the store, or --add to add the corpus to it"
-
-
 @dataclass(frozen=True)
 class _Request:
     """A scan of one corpus into a new store, or the completion of a store that contains it.
@@ -173,9 +171,9 @@ class _Request:
             complete = self._asked(store) == store.manifest and store.is_complete()
             return complete and next(damage(store), None) is None
 
-        return Wanted(
-            self.path, self._identity(self.manifest), self._stored_identity, is_intact, overwrite, _ADVICE
-        )
+        advice = f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to add the corpus to it"
+        identity = self._identity(self.manifest)
+        return Wanted(self.path, identity, self._stored_identity, is_intact, overwrite, advice)
 
     def planned(self) -> Manifest:
         """The manifest of the store after the scan."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
@@ -49,12 +49,15 @@ class Labels:
                     ranges.append((int(first), int(last)))
                 except ValueError as error:
                     raise InputError(
-                        f"--partitions is {self.expression!r}; a range has whole numbers at both ends: 1990..1999"
+                        f"{option.partitions} is {self.expression!r}; a range has whole numbers at both ends: "
+                        "1990..1999"
                     ) from error
             elif part:
                 names.add(part)
         if not (names or ranges):
-            raise InputError(f"--partitions is {self.expression!r}; give labels such as 1990..1999 or a,b")
+            raise InputError(
+                f"{option.partitions} is {self.expression!r}; give labels such as 1990..1999 or a,b"
+            )
         object.__setattr__(self, "names", frozenset(names))
         object.__setattr__(self, "ranges", tuple(ranges))
 
@@ -94,7 +97,8 @@ class SelectedMoments(Moments):
         """Raise ``InputError``: the co-occurrences of single partitions are not kept."""
         raise InputError(
             f"{self.path}: the full co-occurrences are those of all partitions, not of {self.partitions}; use "
-            "--rectify enn, or scan the selected documents into a store of their own with --exact"
+            f"{option.rectify('enn')}, or scan the selected documents into a store of their own with "
+            f"{option.exact(True)}"
         )
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
@@ -107,7 +111,7 @@ class SelectedMoments(Moments):
     def tensor_moments(self) -> TensorMoments:
         """Raise ``InputError``: partitions have no third moment."""
         raise InputError(
-            f"{self.path}: the third moment is that of the whole store; leave --partitions out, or scan the "
+            f"{self.path}: the third moment is that of the whole store; leave {option.partitions} out, or scan the "
             "documents that are meant into a store of their own"
         )
 
@@ -129,12 +133,12 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     column = moments.settings.partition_by
     if column is None or not moments.manifest.keep_partitions:
         raise InputError(
-            f"{moments.path}: partitions are selected from a store scanned with --partition-by COLUMN "
-            "--keep-partitions; scan again with both"
+            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN')} "
+            f"{option.keep_partitions(True)}; scan again with both"
         )
     if not moments.settings.has_factor:
         raise InputError(
-            f"{moments.path}: sketches of single partitions cannot be used; scan with --range factors"
+            f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('factors')}"
         )
     known = [partition.label for partition in moments.manifest.partitions]
     chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if label in labels]
@@ -180,13 +184,13 @@ def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
 def require_parts(moments: Moments) -> None:
     """Raise ``InputError`` if the parts cannot be resampled: not kept, too few, or linear sketches."""
     if not moments.manifest.keep_partitions:
-        raise InputError(f"{moments.path} keeps no partitions; scan with --keep-partitions")
+        raise InputError(f"{moments.path} keeps no partitions; scan with {option.keep_partitions(True)}")
     if not moments.settings.has_factor:
-        raise InputError(f"{moments.path} holds sketches; scan with --range factors")
+        raise InputError(f"{moments.path} holds sketches; scan with {option.range_finder('factors')}")
     if len(moments.manifest.part_keys) < FEWEST_PARTS:
         raise InputError(
             f"{moments.path} has {len(moments.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
-            "scan with a smaller --partition-nonzeros"
+            f"scan with a smaller {option.partition_nonzeros}"
         )
 
 

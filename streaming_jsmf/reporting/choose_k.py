@@ -18,7 +18,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.evaluation.choice import Choice, Measures, choose, fields_of
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.counts import COUNTED, counts_of
@@ -127,7 +127,7 @@ def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | No
     try:
         return open_corpus(paths[0]), ""
     except InputError as error:
-        return None, f"{error}; name it with --corpus"
+        return None, f"{error}; name it with {option.corpus('CORPUS')}"
 
 
 def _scan(
@@ -230,7 +230,7 @@ class _Candidates:
     def _stability(self, n_topics: int) -> float:
         """Stability before polish, because models of resampled partitions are not polished."""
         if not self.replicas:
-            raise Unavailable("no replicas were asked for (--replicas)")
+            raise Unavailable(f"no replicas were asked for ({option.replicas})")
         try:
             require_parts(self.moments)
         except InputError as error:

@@ -12,7 +12,7 @@ from streaming_jsmf.documents.groups import TIMES, Groups, by_group, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import SharesFile
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.reporting.contents import Document, Documents
 
 #: Number of documents in a list.
@@ -58,8 +58,8 @@ def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
     if by is None:
         return None
     raise InputError(
-        f"column {groups.column!r} has {len(groups.values)} values; --by takes one of at most {MOST_GROUPS}, such as a "
-        "year or a class"
+        f"column {groups.column!r} has {len(groups.values)} values; {option.by} takes one of at most {MOST_GROUPS}, "
+        "such as a year or a class"
     )
 
 

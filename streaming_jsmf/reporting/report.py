@@ -11,7 +11,7 @@ from typing import Any
 
 from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.reporting.page import FIRST_LINES, render
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of, outliers_of
@@ -104,7 +104,7 @@ def _page(model: StorePath, options: dict[str, Any]) -> str:
     wanted = ReportRequest.of(options)
     paths = models_at(model)
     if wanted.topics is not None and paths == (model,):
-        raise InputError(f"--topics chooses among the models of a directory; {model} holds none")
+        raise InputError(f"{option.topics} chooses among the models of a directory; {model} holds none")
     own = _index_of(model, paths, wanted.topics)
     contents = read_contents(paths[own], wanted.words)
     if len(paths) > 1:

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Any
 
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, finding
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, finding, option
 from streaming_jsmf.fingerprint import differences, fingerprint
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
@@ -44,8 +44,6 @@ RESULT = "result"
 #: Key of a request for files whose identity is unknown, so that they have to be read again.
 UNIDENTIFIED = "unidentified"
 
-ADVICE = "give another path, or --overwrite to replace it"
-
 
 class Found(Enum):
     """What is at the path of a result."""
@@ -68,7 +66,7 @@ class Wanted:
         ``StoreError`` if its metadata are damaged.
     is_intact : Returns whether that result is complete. Raises ``StoreError`` if it is damaged.
     overwrite : Whether the result of another request may be replaced.
-    advice : What to do if it may not.
+    advice : What to do if it may not; by default to give another path or to overwrite it.
     """
 
     target: StorePath
@@ -76,7 +74,7 @@ class Wanted:
     stored: Callable[[], Mapping[str, Any]]
     is_intact: Callable[[], bool]
     overwrite: bool = False
-    advice: str = ADVICE
+    advice: str = ""
 
     def find(self) -> Found:
         """Compare what is at the target with the request, and verify it if it is the result asked for.
@@ -99,9 +97,10 @@ class Wanted:
             return Found.MADE if self._is_made() else Found.UNFINISHED
         if not self.overwrite:
             differing = differences(stored, self.request)
+            advice = f"give another path, or {option.overwrite(True)} to replace it"
             raise SettingsMismatchError(
                 f"{self.target}: exists already, and was made of other input or with other settings ({differing}); "
-                f"{self.advice}"
+                f"{self.advice or advice}"
             )
         require_replaceable(self.target)
         return Found.OTHER

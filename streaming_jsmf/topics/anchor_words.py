@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings, StodSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError, TooFewFactorsError
+from streaming_jsmf.errors import InputError, TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError, require_frequent
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
@@ -131,8 +131,8 @@ def require_candidates(
     candidates = int((document_frequency >= least).sum())
     if n_topics > candidates:
         raise TooFewFactorsError(
-            f"--topics is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, of which "
-            f"there are {candidates:,}; lower --topics or --anchor-min-df"
+            f"{option.n_topics} is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, "
+            f"of which there are {candidates:,}; lower {option.n_topics} or {option.anchor_min_df}"
         )
 
 
@@ -149,8 +149,8 @@ def require_feasible(
     most = min(n_documents, n_words)
     if n_topics > most:
         raise TooFewFactorsError(
-            f"--topics is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words, which "
-            f"support at most {most:,} topics, and far fewer meaningful ones; lower --topics"
+            f"{option.n_topics} is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words, "
+            f"which support at most {most:,} topics, and far fewer meaningful ones; lower {option.n_topics}"
         )
     if not isinstance(settings, InferSettings):
         return
@@ -161,8 +161,8 @@ def require_feasible(
     given_anchors(settings, vocabulary.words, counted, n_documents, corpus.root)
     if settings.needs_whole_c and not exact:
         raise InputError(
-            f"--rectify {settings.rectify} needs the whole co-occurrences; scan with --exact, or use --rectify enn or "
-            "palm"
+            f"{option.rectify(settings.rectify)} needs the whole co-occurrences; scan with {option.exact(True)}, or "
+            f"use {option.rectify('enn')} or palm"
         )
 
 

@@ -28,7 +28,7 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -148,7 +148,7 @@ def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StoreP
     for path, by_fit in made.items():
         if not by_fit:
             raise InputError(
-                f"{path}: not made by fit with this path; give another path, or --overwrite to replace it"
+                f"{path}: not made by fit with this path; give another path, or {option.overwrite(True)} to replace it"
             )
     return not any(node_exists(path / EDITS) for path in existing)
 
@@ -160,7 +160,7 @@ def _numbers(
         return (DEFAULT_TOPICS if settings is None else settings.n_topics,)
     found = np.atleast_1d(np.asarray(given))
     if found.ndim > 1 or not np.issubdtype(found.dtype, np.integer):
-        raise InputError(f"n_topics is {given!r}; give a whole number, or several")
+        raise InputError(f"{option.n_topics} is {given!r}; give a whole number, or several")
     return tuple(found.tolist())
 
 

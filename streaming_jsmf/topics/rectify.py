@@ -11,7 +11,7 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings, Rectifier, StodSettings
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
@@ -59,8 +59,8 @@ def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads:
     short = shortage(needed + matrices, threads or os.cpu_count() or 1)
     if short is not None:
         raise InputError(
-            f"the inference of {k:,} topics of {n_words:,} words needs {short}; lower --topics or --workers, or raise "
-            "the limit"
+            f"the inference of {k:,} topics of {n_words:,} words needs {short}; lower {option.n_topics} or "
+            f"{option.workers}, or raise the limit"
         )
     if isinstance(settings, StodSettings):
         return
@@ -82,8 +82,8 @@ def _announce_many_topics(n_words: int, n_topics: int, needed: int, max_iteratio
     available = machine_memory()
     if available is not None and needed > available:
         raise InputError(
-            f"--topics is {n_topics:,}, which takes about {format_bytes(needed)} of memory for {n_words:,} words and "
-            f"this machine has {format_bytes(available)}; lower --topics"
+            f"{option.n_topics} is {n_topics:,}, which takes about {format_bytes(needed)} of memory for {n_words:,} "
+            f"words and this machine has {format_bytes(available)}; lower {option.n_topics}"
         )
     checked = min(n_words, max(10 * n_topics + 1000, CHECKED_ENTRIES // n_words))
     seconds = 2 * n_words * checked * n_topics / _OPERATIONS
@@ -164,8 +164,8 @@ def rectification_version(n_words: int, settings: InferSettings) -> dict[str, in
 def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
     if len(moments.words) < 2 * n_topics:
         raise InputError(
-            f"{moments.path}: --rectify dc halves the words, and {len(moments.words)} words are too few for "
-            f"{n_topics} topics; lower --topics"
+            f"{moments.path}: {option.rectify('dc')} halves the words, and {len(moments.words)} words are too few for "
+            f"{n_topics} topics; lower {option.n_topics}"
         )
     c = _cooccurrence(moments, "dc")
     return diagonal_completion(c, n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report)
@@ -186,13 +186,13 @@ def _cooccurrence(moments: Moments, rectifier: Rectifier) -> NDArray[np.float64]
     needed, available = MATRICES[rectifier] * matrix_bytes(len(moments.words)), machine_memory()
     if available is not None and needed > available:
         raise InputError(
-            f"{moments.path}: --rectify {rectifier} needs {format_bytes(needed)} for the co-occurrences of "
-            f"{len(moments.words):,} words and this machine has {format_bytes(available)}; use --rectify enn"
+            f"{moments.path}: {option.rectify(rectifier)} needs {format_bytes(needed)} for the co-occurrences of "
+            f"{len(moments.words):,} words and this machine has {format_bytes(available)}; use {option.rectify('enn')}"
             + (" or palm" if rectifier not in ("palm", "ipalm") else "")
         )
     if not moments.settings.exact:
         raise InputError(
-            f"{moments.path}: --rectify {rectifier} needs the whole co-occurrences; count them with "
-            "streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use --rectify enn or palm"
+            f"{moments.path}: {option.rectify(rectifier)} needs the whole co-occurrences; count them with "
+            f"streaming-jsmf scan CORPUS OTHER_MOMENTS --exact, or use {option.rectify('enn')} or palm"
         )
     return moments.cooccurrence()

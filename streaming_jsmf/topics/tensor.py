@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import SHARES, InferSettings, StodSettings
-from streaming_jsmf.errors import TooFewFactorsError
+from streaming_jsmf.errors import TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
 from streaming_jsmf.inference.stod.engine import (
@@ -45,7 +45,8 @@ def fit_tensor(
     if settings.n_topics > width:
         raise TooFewFactorsError(
             f"{moments.path}: the basis of this scan has {width} columns, {settings.n_topics} topics were asked for; "
-            f"use --topics {width} or fewer, or scan into another store with --max-topics {settings.n_topics}"
+            f"use {option.n_topics(width)} or fewer, or scan into another store with "
+            f"{option.max_topics(settings.n_topics)}"
         )
     alpha0 = _alpha0(moments, settings, threads, listener)
     lap("prior")
@@ -55,7 +56,7 @@ def fit_tensor(
         found = tensor_topics(tensor.moments, tensor.basis, word_probability, settings, alpha0)
     except NoTopicsError as error:
         raise TooFewFactorsError(
-            f"{moments.path}: {error}; the corpus is too small or has one subject only, or give another --stod-alpha0"
+            f"{moments.path}: {error}; the corpus is too small or has one subject only, or give another {option.alpha0}"
         ) from error
     lap("tensor")
     arrays = _arrays(moments, tensor, found)
@@ -89,7 +90,7 @@ def estimate_alpha0(moments: Moments, settings: InferSettings, threads: int, lis
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(
-            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give --stod-alpha0 a number or "
+            f"{moments.path}: alpha0 is estimated by anchor words, and {reason}; give {option.alpha0} a number or "
             "shares, or use fewer topics"
         ) from error
     return prior_sum(topics.topic_topic, topics.topic_probability)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName
 from streaming_jsmf.corpus.records import Counts
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict
@@ -112,7 +112,7 @@ class BadRecords:
         if self.policy == "fail":
             where = self._unit.path if row is None else self._place(self._unit, row)
             what = "file" if row is None else "record"
-            message = f"{where}: {reason}; correct the {what} or use --on-bad-record quarantine"
+            message = f"{where}: {reason}; correct the {what} or use {option.on_bad_record('quarantine')}"
             # A name in an archive may contain line ends.
             raise InputError(message.translate({10: "\\n", 13: "\\r"}))
         data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record

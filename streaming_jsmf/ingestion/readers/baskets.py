@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from streaming_jsmf.corpus.footer import is_list, is_string
+from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
@@ -27,7 +28,9 @@ from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, list
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.validation import Strict
 
-_NAME_IT = "name the column with --read items=NAME"
+
+def _hint() -> str:
+    return f"name the column with {option.read({'items': 'NAME'})}"
 
 
 class BasketOptions(Strict):
@@ -68,14 +71,14 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBa
 
 def _check_items(schema: Any, column: str) -> None:
     if column not in schema.names:
-        raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_NAME_IT}")
+        raise UnreadableError(f"there is no column {column!r}; it has {listed(schema.names)}; {_hint()}")
     require_columns([column], schema.names)
     kind = schema.field(column).type
     if not is_list(kind):
-        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_NAME_IT}")
+        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {_hint()}")
     item = kind.value_type
     if not (is_string(item) or pa.types.is_integer(item)):
-        raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {_NAME_IT}")
+        raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {_hint()}")
 
 
 def _bad_rows(lists: Any) -> dict[int, str]:

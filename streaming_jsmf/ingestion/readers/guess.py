@@ -20,7 +20,7 @@ from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
@@ -60,7 +60,6 @@ _ABOUT = ("readme", "license", "licence", "citation")
 #: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 _RATINGS, _TITLES = "ratings.csv", "movies.csv"
-_ASK = "say which reader with --reader"
 
 # Column names in lower case without separators; the first one present is used.
 _TEXT_NAMES = (
@@ -91,6 +90,10 @@ class Guess:
     reader: ReaderName
     read: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+
+
+def _ask() -> str:
+    return f"say which reader with {option.reader('NAME')}"
 
 
 class _Table:
@@ -125,7 +128,7 @@ class _Table:
             with open_parquet_source(path) as file:
                 return {item.name: item.type for item in file.schema_arrow}
 
-        return of_first_readable(self.files, read, _ASK)
+        return of_first_readable(self.files, read, _ask())
 
     def sample(self) -> dict[str, list[str]]:
         """Return the strings by column in the first hundred records of the first readable file."""
@@ -206,7 +209,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         if tables := [name for name in names_in_zip(root) if bare_suffix(name) in _RECORDS]:
             raise InputError(
                 f"{root} holds {listed(tables)}, and one text per file is read from archives; unpack it, or name one "
-                f"with --read path={tables[0]}"
+                f"with {option.read({'path': tables[0]})}"
             )
         return "text-files"
     if _is_folder(root) and exists(join(root, MANIFEST_NAME)):
@@ -228,7 +231,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
             ", ".join(suffix or "files without a suffix" for suffix in sorted(suffixes))
             or "no files but a word list"
         )
-        raise InputError(f"{root} contains {found}; {_ASK}, or name the files")
+        raise InputError(f"{root} contains {found}; {_ask()}, or name the files")
     suffix = suffixes.pop()
     return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
 
@@ -257,8 +260,8 @@ def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) ->
     if is_parquet(files[0]) or suffix in CSV_SUFFIXES:
         return _by_columns(_Table(files, read))
     raise InputError(
-        f"{files[0]} could be one text per line, baskets or a table; {_ASK}, such as --reader lines (a text file for "
-        "each document: give their folder)"
+        f"{files[0]} could be one text per line, baskets or a table; {_ask()}, such as {option.reader('lines')} (a "
+        "text file for each document: give their folder)"
     )
 
 
@@ -278,8 +281,8 @@ def _by_columns(table: _Table) -> ReaderName:
     if _longest_column(table.sample()):
         return "text"
     raise InputError(
-        f"{table.files[0]} has the columns {listed(columns)}; {_ASK} and which columns with --read, "
-        "such as --text body, or --read user=who --read item=what --read rating=stars"
+        f"{table.files[0]} has the columns {listed(columns)}; {_ask()} and which columns with {option.read}, "
+        f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
     )
 
 
@@ -290,7 +293,7 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
     if name is None or name == "text":
         return Guess("text", found, _describe(found))
     between = f" of fields separated by {found['delimiter']!r}" if found else ""
-    note = f"the texts are taken from the column {name!r}{between}; --text NAME names another"
+    note = f"the texts are taken from the column {name!r}{between}; {option.text('NAME')} names another"
     return Guess("text", {**found, "text": name}, note)
 
 
@@ -306,7 +309,7 @@ def _guess_ratings(table: _Table, given: Mapping[str, Any], found: dict[str, str
         elif names and key not in given:
             raise InputError(
                 f"{table.files[0]} has the columns {listed(names)}, none of which is known to hold a {key}; name it "
-                f"with --read {key}=NAME"
+                f"with {option.read({key: 'NAME'})}"
             )
     found |= _guess_titles(table.files[0], given)
     return Guess("ratings", found, _describe(found).replace("the source is", "the ratings are"))
@@ -333,7 +336,7 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 def _describe(found: Mapping[str, str]) -> str:
     told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
-    return f"the source is read with {told} (--read KEY=VALUE changes that)" if told else ""
+    return f"the source is read with {told} ({option.read({'KEY': 'VALUE'})} changes that)" if told else ""
 
 
 def _column(names: Iterable[str], known: str) -> str | None:
@@ -394,5 +397,6 @@ def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str
         except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
 
-    hint = f"give a file with a header that can be read, or {_ASK}"
-    return [name.strip() for name in of_first_readable(files, read, hint)]
+    return [
+        name.strip() for name in of_first_readable(files, read, f"give a file with a header, or {_ask()}")
+    ]

@@ -142,7 +142,7 @@ def _require_end(rest: bytes) -> None:
         raise DamagedError("there is data after the JSON array; give one array, or one object per line")
 
 
-def text_of(line: bytes, encoding: str = "utf-8", hint: str = "") -> str:
+def text_of(line: bytes, encoding: str = "utf-8", hint: Callable[[], str] = str) -> str:
     """Decode a line of ``lines_of`` without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
         raise BadValue(too_long())

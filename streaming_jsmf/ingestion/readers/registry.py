@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from streaming_jsmf.config import Curation, Preset, ReaderName
 from streaming_jsmf.corpus.curation import TEXT_CURATION
 from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
@@ -116,7 +116,7 @@ def open_source(
             options.excerpt,
         )
     elif tokenizer is not None:
-        raise InputError(f"the reader {reader} takes words as they are; leave --tokenizer out")
+        raise InputError(f"the reader {reader} takes words as they are; leave {option.tokenizer} out")
     return READERS[reader].open(root, found, options, words)
 
 
@@ -164,7 +164,7 @@ def _find(
     if not taken:
         raise InputError(
             f"none of the {len(listed)} files at {root} is {' or '.join(reader.patterns[:4])}; "
-            "name the files or choose another reader with --reader"
+            f"name the files or choose another reader with {option.reader('NAME')}"
         )
     return root, taken
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.errors import first_line, pass_on_machine
+from streaming_jsmf.errors import first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -67,12 +67,12 @@ from streaming_jsmf.ingestion.readers.text_records import (
     fits,
 )
 from streaming_jsmf.ingestion.readers.values import (
-    ENCODING_HINT,
-    NAME_ENCODING,
     decoded,
+    encoding_hint,
     encoding_name,
     is_text,
     is_utf8,
+    name_encoding,
     require_columns,
     require_utf8,
     utf8_faults,
@@ -111,7 +111,7 @@ class TextSource(RecordFiles, Source):
     @cached_property
     def columns(self) -> TextColumns:
         """The columns of the first file. Metadata whose types differ between files, or have none, are strings."""
-        hint = "give a file of texts, and name the column with --text NAME"
+        hint = f"give a file of texts, and name the column with {option.text('NAME')}"
         options = FolderColumns(self.root, self.options).left_to(self.files)
         found = of_first_readable(self.files, lambda path: _columns_of(path, options), hint)
         if all(map(is_parquet, self.files)):
@@ -212,7 +212,7 @@ class LineSource(RecordFiles, Source):
         return bag_lines(unit, self._text, bad, self.tokenizer)
 
     def _text(self, line: bytes) -> str | None:
-        return text_of(line, self.options.encoding, ENCODING_HINT).strip() or None
+        return text_of(line, self.options.encoding, encoding_hint).strip() or None
 
 
 def _columns_of(path: str, options: TextOptions) -> TextColumns:
@@ -228,8 +228,8 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
     if delimiter is None:
         known = ", ".join((".parquet", *JSON_SUFFIXES, *CSV_SUFFIXES))
         raise UnreadableError(
-            f"its suffix is {suffix!r}; texts are read from {known}, and from delimited files of any name with --read "
-            "delimiter=CHARACTER"
+            f"its suffix is {suffix!r}; texts are read from {known}, and from delimited files of any name with "
+            f"{option.read({'delimiter': 'CHARACTER'})}"
         )
     with _open_csv(path, delimiter, options.encoding) as (header, _):
         id_name, kept = choose_columns(header, options)
@@ -296,7 +296,7 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
 
 def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
     try:
-        value = json.loads(text_of(line, options.encoding, ENCODING_HINT))
+        value = json.loads(text_of(line, options.encoding, encoding_hint))
     except (ValueError, RecursionError) as error:
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
@@ -351,7 +351,7 @@ def _open_csv(path: str, delimiter: str, encoding: str) -> Iterator[tuple[list[s
         if not header:
             raise UnreadableError(EMPTY)
         if not all(map(is_utf8, header)):
-            raise UnreadableError(f"its header is not {encoding_name(encoding)}; {NAME_ENCODING}")
+            raise UnreadableError(f"its header is not {encoding_name(encoding)}; {name_encoding()}")
         header[0] = header[0] or ("" if "index" in header else "index")  # of pandas, which writes no name
         yield header, rows
 
@@ -371,7 +371,7 @@ def _csv_values(
     try:
         values = _values(dict(zip(header, fields, strict=True)), columns)
     except BadValue as error:
-        raise BadValue(f"{error}{ENCODING_HINT}") from error
+        raise BadValue(f"{error}{encoding_hint()}") from error
     if columns.id and not values[1]:
         raise BadValue(f"{columns.id} is empty")
     return values

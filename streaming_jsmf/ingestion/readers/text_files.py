@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from streaming_jsmf.corpus.format import missing_source
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, first_line, option
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -99,7 +99,8 @@ class TextFilesSource(Source):
         count = len(self._files())
         if not count:
             raise InputError(
-                f"no file at {self.root} matches {self.options.members!r}; give another glob with --read members=GLOB"
+                f"no file at {self.root} matches {self.options.members!r}; give another glob with "
+                f"{option.read({'members': 'GLOB'})}"
             )
         return [
             Unit(self.root, start, min(start + UNIT_FILES, count), min(UNIT_FILES, count - start))

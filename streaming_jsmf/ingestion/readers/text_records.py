@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
@@ -37,12 +37,16 @@ from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
-_RESERVED = (
-    "has a name that a corpus needs for itself; choose the columns to keep with metadata=A,B or rename it"
-)
 _ID_NAMES = ("document_id", "doc_id", "id")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
+
+
+def _reserved() -> str:
+    columns = option.metadata("COLUMNS")
+    return (
+        f"has a name that a corpus needs for itself; choose the columns to keep with {columns} or rename it"
+    )
 
 
 def check_codecs(names: str) -> str:
@@ -168,7 +172,7 @@ class TextColumns:
         if not self.extensible or name in (self.text, self.id):
             return False
         if name in RESERVED_NAMES:
-            raise BadValue(f"{name!r} {_RESERVED}")
+            raise BadValue(f"{name!r} {_reserved()}")
         if not is_utf8(name):
             raise BadValue(f"the name {name!a} is not UTF-8")
         return True
@@ -183,13 +187,13 @@ def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | No
     kept = [name for name in names if (options.metadata == "all" or name in asked) and name not in used]
     for name in RESERVED_NAMES:
         if name in kept:
-            raise UnreadableError(f"column {name!r} {_RESERVED}")
+            raise UnreadableError(f"column {name!r} {_reserved()}")
     for name in dict.fromkeys([*used, *kept]):
         problem = "" if is_utf8(name) else f"the name {name!a} is not UTF-8; rename it"
         if names.count(name) > 1:
             problem = f"it has {names.count(name)} columns {name!r}; rename all but one"
         if problem:
-            raise UnreadableError(f"{problem}, or choose others with metadata=A,B")
+            raise UnreadableError(f"{problem}, or choose others with {option.metadata('COLUMNS')}")
     return id_name, kept
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +12,19 @@ import pyarrow.compute as pc
 
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.records import without_views
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
 
-NAME_ENCODING = "name its encoding, such as --encoding cp1252, or utf-8,cp1252 where files differ"
-ENCODING_HINT = f" ({NAME_ENCODING})"
+
+def name_encoding() -> str:
+    """What to do about text in another encoding."""
+    return f"name its encoding, such as {option.encoding('cp1252')}, or utf-8,cp1252 where files differ"
+
+
+def encoding_hint() -> str:
+    return f" ({name_encoding()})"
+
 
 _MOST_NAMES = 20
 _HEAD = 1000  # bytes of a file that show whether it is text
@@ -48,10 +55,10 @@ _HEAD_ROWS = 100
 _PAST_INT64 = 2**63
 
 
-def decode(data: bytes, encoding: str, what: str = "line", hint: str = "") -> str:
+def decode(data: bytes, encoding: str, what: str = "line", hint: Callable[[], str] = str) -> str:
     """Decode bytes with the first encoding of a comma-separated list that succeeds.
 
-    Raises BadValue, which names the first byte that the first encoding cannot decode, followed by the hint.
+    Raises BadValue, which names the first byte that the first encoding cannot decode, followed by ``hint()``.
     """
     first: UnicodeDecodeError | None = None
     for codec in encoding.split(","):
@@ -60,12 +67,12 @@ def decode(data: bytes, encoding: str, what: str = "line", hint: str = "") -> st
         except UnicodeDecodeError as error:
             first = first or error
     assert first is not None
-    raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}{hint}") from first
+    raise BadValue(f"byte {first.start} of the {what} is not {encoding_name(encoding)}{hint()}") from first
 
 
 def decode_file(data: bytes, encoding: str) -> str:
     """Decode a whole file; a byte order mark overrides the encoding. Raises as ``decode``."""
-    return decode(data, marked_encoding(data) or encoding, "file", ENCODING_HINT)
+    return decode(data, marked_encoding(data) or encoding, "file", encoding_hint)
 
 
 def marked_encoding(data: bytes) -> str | None:
@@ -244,7 +251,7 @@ def require_few(names: Sequence[str]) -> None:
     if len(names) > limits.LATE_COLUMNS:
         raise InputError(
             f"the records have more than {limits.LATE_COLUMNS} names that the first ones lack, such as "
-            f"{listed(names[:3])}; choose the columns to keep with --metadata A,B"
+            f"{listed(names[:3])}; choose the columns to keep with {option.metadata('COLUMNS')}"
         )
 
 

@@ -26,7 +26,7 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
-from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.ingestion.assemble import (
     CORPUS,
     LAYOUT,
@@ -111,7 +111,7 @@ def simulate_lda(
     execution.require_memory(
         simulation_memory(settings, execution),
         "the simulation",
-        "lower the vocabulary size, the topics or --workers",
+        f"lower the vocabulary size, the topics or {option.workers}",
     )
     corpus = wanted_corpus(path, simulation.arguments, overwrite=overwrite)
     wanted = replace(corpus, is_intact=lambda: corpus.is_intact() and bool(read_truth(path)))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings
-from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -79,11 +79,11 @@ def with_prior(settings: SimulationSettings, alpha: float | Sequence[float] | No
     given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
     if given.ndim > 1 or given.size not in (1, n_topics):
         raise InputError(
-            f"alpha has {given.size} values; give one number or one for each of {n_topics} topics"
+            f"{option.alpha} has {given.size} values; give one number or one for each of {n_topics} topics"
         )
     prior = np.broadcast_to(given, (n_topics,))
     if not (np.isfinite(prior) & (prior > 0)).all():
-        raise InputError("alpha must be positive and finite")
+        raise InputError(f"{option.alpha} must be positive and finite")
     return replace(settings, prior=tuple(prior.tolist()), mean_length=float(settings.mean_length))
 
 

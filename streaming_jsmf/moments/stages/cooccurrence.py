@@ -15,7 +15,7 @@ from dask.utils import format_bytes
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES, machine_memory
@@ -63,7 +63,7 @@ class CooccurrenceStage(Stage):
     name = "cooccurrence"
     variables: ClassVar = {
         "cooccurrence": Variable(
-            ("word", "word_"), "the whole matrix of Eq. 1, counted by scan 2 with --exact", "C"
+            ("word", "word_"), "the whole matrix of Eq. 1, which scan 2 counts if it is asked for", "C"
         ),
     }
 
@@ -106,13 +106,14 @@ class CooccurrenceStage(Stage):
         """Raise ``InputError`` if C does not fit the budget or, without one, the machine."""
         counting = execution.concurrency * self.task_memory(n_words, settings)
         needed = PROCESS_BYTES + matrix_bytes(n_words) + counting
-        budget, who = execution.memory, "--memory allows"
+        budget, who = execution.memory, f"{option.memory} allows"
         if budget is None:
             budget, who = machine_memory(), "this machine has"
         if budget is not None and needed > budget:
             raise InputError(
-                f"{path}: --exact needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} co-occurrences "
-                f"and {who} {format_bytes(budget)}; scan without --exact, which is enough for --rectify enn and palm"
+                f"{path}: {option.exact(True)} needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} "
+                f"co-occurrences and {who} {format_bytes(budget)}; scan without {option.exact(True)}, which is enough "
+                f"for {option.rectify('enn')} and palm"
             )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
+from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.moments.stages.base import SampledStage
@@ -96,13 +97,14 @@ def hardly_seen(store: Store) -> NDArray[np.int64]:
 def _advice(store: Store, error: float) -> str:
     told = f"{store.path}: the sample leaves the eigenpairs an error of about {error:.2g}"
     if store.manifest.base is not None:
-        return f"{told}, since documents were added; make the basis of all of them with scan --rebase"
+        return f"{told}, since documents were added; make the basis of all of them with scan {option.rebase(True)}"
     share, topics = store.manifest.sample_share or 1.0, store.settings.max_topics
     if share < LARGEST_SAMPLE:
         wider = min(share * (error / LARGEST_ERROR) ** 2, LARGEST_SAMPLE)
-        return f"{told}; scan into another path with --range sample --sample-share {wider:.2g}"
+        sampled = f"{option.range_finder('sample')} and {option.sample_share(float(f'{wider:.2g}'))}"
+        return f"{told}; scan into another path with {sampled}"
     # More documents hardly help then, and factors of all documents are less accurate.
     return (
-        f"{told}; scan into another path with --max-topics {2 * topics}, which makes models with up to {topics} "
+        f"{told}; scan into another path with {option.max_topics(2 * topics)}, which makes models with up to {topics} "
         "topics more accurate"
     )

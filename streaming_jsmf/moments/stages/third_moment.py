@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
+from streaming_jsmf.errors import Option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
@@ -37,9 +38,6 @@ logger = logging.getLogger(__name__)
 ARRAYS = ("third", "triples", "pairs", "triple_counts", "pair_counts", "shares")
 WIDE_ARRAYS = ("triples", "pairs")
 SCALARS = ("n_documents", "total_weight")
-
-#: Options of ``scan`` whose names differ from their setting.
-_OPTIONS = {"range_finder": "range"}
 
 
 @dataclass(frozen=True)
@@ -129,12 +127,7 @@ class TensorMoments:
 
 def adding_command(store: Store) -> str:
     """The command that adds the third moment to a store with its settings."""
-    usual, given = ScanSettings().fields(), store.settings.fields()
-    options = [_option(name, value) for name, value in given.items() if value != usual.get(name)]
-    corpus = shlex.quote(store.manifest.paths[0])
-    return " ".join(["streaming-jsmf scan", corpus, shlex.quote(str(store.path)), *options, "--third-moment"])
-
-
-def _option(name: str, value: object) -> str:
-    option = f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
-    return option if value is True else f"{option} {shlex.quote(str(value))}"
+    usual, settings = ScanSettings().fields(), {**store.settings.fields(), "third_moment": True}
+    given = [Option(name)(value) for name, value in settings.items() if value != usual.get(name)]
+    paths = map(shlex.quote, (store.manifest.paths[0], str(store.path)))
+    return " ".join(["streaming-jsmf scan", *paths, *(one.on_command_line for one in given)])
