@@ -42,5 +42,8 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 def _difference(key: str, stored: Any, wanted: Any) -> str:
+    if isinstance(stored, Mapping) and isinstance(wanted, Mapping):
+        inner = ({f"{key}.{name}": value for name, value in of.items()} for of in (stored, wanted))
+        return differences(*inner)
     short = max(len(repr(stored)), len(repr(wanted))) <= LONGEST_VALUE
     return f"{key}: stored {stored!r}, asked {wanted!r}" if short else key

@@ -467,11 +467,14 @@ REFUSED: list[tuple[str, ...]] = [
     ("scan {corpus} {unfinished} SMALL --scheduler tcp://127.0.0.1:1", "at tcp://127.0.0.1:1"),
     *(
         (f"{verb} {{{taken}}} --topics 3", f"{{{taken}}}", "exists already")
-        for verb in ("fit {corpus}", "infer {corpus}")
+        for verb in ("fit {corpus}", "infer {moments}")
         for taken in ("file", "directory", "model")
     ),
     *(
-        (f"fit {{corpus}} {{{taken}}} --topics 3 --overwrite SCAN", f"{{{taken}}}: no model is here")
+        (
+            f"fit {{corpus}} {{{taken}}} --topics 3 --overwrite SCAN",
+            f"{{{taken}}}: exists already and is not a model",
+        )
         for taken in ("file", "directory")
     ),
     *(
@@ -562,14 +565,17 @@ def test_wrong_input_is_refused_in_one_line(
 def test_another_seed_or_corpus_is_refused_with_both_fingerprints(
     counts: Counts, corpus: Path, moments: Path, refused: Refused, tmp_path: Path
 ) -> None:
-    seeded, other = tmp_path / "seeded", write_corpus(tmp_path / "corpus", counts[1:])
-    done("scan", corpus, seeded, *SMALL_SCAN, "--seed", "4")
-    stored = info(moments)
-    settings = [found["settings_fingerprint"][:12] for found in (stored, info(seeded))]
-    corpora = [found["fingerprint"][:12] for found in (stored["corpora"][0], info(other))]
+    other = write_corpus(tmp_path / "corpus", counts[1:])
+    corpora = [found["fingerprint"][:12] for found in (info(moments)["corpora"][0], info(other))]
     at = {"corpus": corpus, "moments": moments, "other": other}
-    refused("scan {corpus} {moments} SMALL --seed 4", "{moments}", "seed: stored 0, asked 4", *settings, **at)
-    refused("scan {other} {moments} SMALL", "{moments}", "another corpus", *corpora, **at)
+    refused(
+        "scan {corpus} {moments} SMALL --seed 4",
+        "{moments}",
+        "seed: stored 0, asked 4",
+        "fingerprint stored",
+        **at,
+    )
+    refused("scan {other} {moments} SMALL", "{moments}", "other input", *corpora, **at)
 
 
 def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_path: Path) -> None:

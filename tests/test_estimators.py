@@ -131,9 +131,10 @@ def test_an_estimator_is_scan_and_infer(
     assert saved["provenance"].pop("committed"), "when it was; the estimator's own model was not"
     assert {name: saved[name] for name in saved.keys() - {"digests", "sha256"}} == about
     assert run(["topics", str(tmp_path / "saved")]) == 0
-    with pytest.raises(InputError, match=re.escape(str(tmp_path / "saved"))):
-        found.save(tmp_path / "saved")
-    found.save(tmp_path / "saved", overwrite=True)
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(InputError, match=re.escape(str(tmp_path / "taken"))):
+        found.save(tmp_path / "taken")
+    found.save(tmp_path / "saved")
     again = engine.load(tmp_path / "saved")
     np.testing.assert_array_equal(again.components_, found.components_)
     for X in (corpus, COUNTS):
@@ -350,7 +351,7 @@ def test_one_scan_serves_several_estimators(corpus: Path, tmp_path: Path, models
     np.testing.assert_array_equal(tensor.components_, models[STOD].components_)
     assert open_moments(store).settings.third_moment
     for wrong, X, said in (
-        ({}, COUNTS[:100], "another corpus"),
+        ({}, COUNTS[:100], "other input .*corpus: stored"),
         ({"document_weights": "uniform"}, corpus, "document_weights: .*'capped', .*'uniform'"),
     ):
         with pytest.raises(InputError, match=said):

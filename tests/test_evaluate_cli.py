@@ -294,9 +294,9 @@ def test_damage_ends_in_one_line(
     [chunk] = (model_path / "evaluation").glob("*/document_pairs/c/0/0")
     chunk.write_bytes(chunk.read_bytes()[:-3])
     refused(evaluate(model_path), 3, "document_pairs", "evaluate with --corpus")
-    refused(evaluate(model_path, "--corpus", corpus_path), 3, "document_pairs")
-    shutil.rmtree(chunk.parents[3])
-    assert evaluate(model_path, "--corpus", corpus_path).code == 0, "what the message says helps"
+    again = evaluate(model_path, "--corpus", corpus_path)
+    assert again.code == 0, "what the message says helps"
+    assert "document_pairs" in again.err
     (model_path / "word_topic" / "c" / "0" / "0").write_bytes(b"")
     refused(evaluate(model_path), 3, "word_topic")
     truth = Path(shutil.copytree(simulated / "corpus", tmp_path / "truth"))

@@ -223,7 +223,7 @@ def test_topics_show_exact_characteristic_words_once_counted(
     # A model whose own list is wrong, so that the exact one is told from it.
     model = read_model(model_path)
     arrays = {**model.arrays, "characteristic_words": np.tile(np.arange(20), (5, 1))}
-    write_model(model_path, replace(model, arrays=arrays), overwrite=True)
+    write_model(model_path, replace(model, arrays=arrays))
 
     def shown() -> list[set[str]]:
         rows = json.loads(printed("topics", model_path, "--json"))

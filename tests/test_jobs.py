@@ -26,6 +26,7 @@ from streaming_jsmf.jobs.tasks import Part, commit_fold, commit_part
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import sha256_of
 from tests.damage import ALL, Damage
+from tests.results import wanted_of
 
 ALONE = Execution("synchronous")
 
@@ -54,7 +55,7 @@ def work(tmp_path: Path) -> Workspace:
 def run_squares(work: Workspace, bad: int = -1, then: BaseException | None = None) -> list[int]:
     """Return the numbers that this run squares."""
     events: list[Event] = []
-    with work.acquire(), ALONE.executor(events.append, on_bad_input=work.remove) as executor:
+    with work.acquire(wanted_of(work)), ALONE.executor(events.append, on_bad_input=work.remove) as executor:
         job = map_job(write_square, Squares(work.directory, bad), [1] * 4, work.checkpoints("squares"))
         run_job(job, executor)
         if then is not None:
@@ -94,13 +95,13 @@ def test_only_bad_input_removes_the_work(error: BaseException, stays: bool, work
 
 
 def test_work_without_commits_is_removed(work: Workspace, tmp_path: Path) -> None:
-    with work.acquire():
+    with work.acquire(wanted_of(work)):
         assert work.exists()
     assert list(tmp_path.iterdir()) == []
     # A kill leaves it.
     Workspace(work.root, "test", {"power": 3}).start()
     (work.directory / "half").mkdir()
-    with work.acquire():
+    with work.acquire(wanted_of(work)):
         assert not (work.directory / "half").exists()
 
 
@@ -186,7 +187,7 @@ def test_unfinished_work_of_other_arguments_is_refused(work: Workspace) -> None:
     work.start()
     write_record(work.root, "first-part-a", {"arrays": {}, "scalars": {}, "note": {}})
     other = Workspace(work.root, "test", {"power": 3, "words": "b" * 64})
-    for begin in (other.start, other.acquire().__enter__):
+    for begin in (other.start, other.acquire(wanted_of(other)).__enter__):
         with pytest.raises(SettingsMismatchError, match=r"power: stored 2, asked 3; words; "):
             begin()
     assert work.steps_done == {"first": 1}
@@ -197,7 +198,7 @@ def test_unfinished_work_of_other_arguments_is_refused(work: Workspace) -> None:
 def test_files_of_others_are_left_alone(work: Workspace) -> None:
     work.directory.mkdir()
     (work.directory / "thesis.txt").write_text("mine")
-    for begin in (work.start, work.acquire().__enter__):
+    for begin in (work.start, work.acquire(wanted_of(work)).__enter__):
         with pytest.raises(InputError, match=f"{work.directory}.* something else"):
             begin()
     assert [path.name for path in work.directory.iterdir()] == ["thesis.txt"]

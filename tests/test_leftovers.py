@@ -16,21 +16,21 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import store as moments_store
 from streaming_jsmf.moments.reader import read_store
-from streaming_jsmf.storage.lock import announce_commit, is_left, lock_path, recover, sole_writer, work_place
+from streaming_jsmf.storage.lock import is_left, lock_path, recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
 from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
+from tests.results import WHOLE, wanted_of, write_result
 
 SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--keep-partitions", "--scheduler", "synchronous")
-INFER = ("--topics", "3", "--anchor-min-df", "2")
+INFER, OTHER = (("--topics", k, "--anchor-min-df", "2") for k in "32")
 
 
 @pytest.fixture(scope="module")
@@ -107,58 +107,84 @@ def work(tmp_path: Path) -> Workspace:
     return Workspace.beside(tmp_path / "t", "simulation", {"a": 1})
 
 
+def commit_killed(work: Workspace, part: str = WHOLE) -> None:
+    """Leave what a process leaves that is killed behind the rename of its result."""
+    leave_work(work)
+    write_result(work.target, dict(work.arguments), part)
+    leave_lock(work.target)
+
+
+def leave_work(work: Workspace) -> None:
+    work.start()
+    work.checkpoints().commit_metadata("00000", {})
+
+
 def test_the_work_for_a_result_is_removed_only_once_the_result_exists(
     work: Workspace, tmp_path: Path
 ) -> None:
-    with work.acquire():
-        work.checkpoints().commit_metadata("00000", {})
-        announce_commit(tmp_path / "t", "of-t", work=True)
-        announced = lock_path(tmp_path / "t").read_text()
-    for exists in (False, True):
-        if exists:
-            (tmp_path / "t").mkdir()
-        lock_path(tmp_path / "t").write_text(announced)
-        recover(tmp_path / "t")
-        assert work.directory.exists() is not exists
+    leave_work(work)
+    leave_lock(work.target)
+    recover(work.target)
+    assert names(tmp_path) == {"t.partial"}, "it may be resumed"
+    commit_killed(work)
+    for _ in range(2):
+        with work.acquire(wanted_of(work)) as commit:
+            assert commit is None
+        assert names(tmp_path) == {"t"}
 
 
-def test_a_result_is_recognized_only_by_the_command_that_was_killed(work: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "t").mkdir()
-    leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({})}")
-    with pytest.raises(InputError, match="t exists"), replace(work, arguments={"a": 2}).acquire():
-        pass
-    assert names(tmp_path) == {"t", ".t.lock.json"}, "the other command changes nothing"
-    with work.acquire() as commit:
+def test_the_work_for_another_result_stays(work: Workspace, tmp_path: Path) -> None:
+    commit_killed(work)
+    other = replace(work, arguments={"a": 2})
+    with pytest.raises(InputError, match=r"t: exists already.* \(a: stored 1, asked 2; "):
+        other.acquire(wanted_of(other)).__enter__()
+    assert names(tmp_path) == {"t", "t.partial", ".t.lock.json"}, "the other command changes nothing"
+    work.remove()
+    leave_work(other)
+    with work.acquire(wanted_of(work)) as commit:
         assert commit is None
-    assert names(tmp_path) == {"t"}
+    assert names(tmp_path) == {"t", "t.partial"}, "it would have replaced the result"
+
+
+def run_out_of_room(work: Workspace) -> None:
+    with work.acquire(wanted_of(work), resumable=False):
+        work.checkpoints().commit_metadata("00000", {})
+        raise OSError("no room")
+
+
+def test_work_that_cannot_be_resumed_is_removed_under_the_lock_alone(work: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no room"):
+        run_out_of_room(work)
+    assert names(tmp_path) == set()
+    with work.acquire(wanted_of(work)):
+        work.checkpoints().commit_metadata("00000", {})
+        with pytest.raises(InputError, match="has been writing it"):
+            work.acquire(wanted_of(work), resumable=False).__enter__()
+        assert work.steps_done
 
 
 def test_a_damaged_result_is_replaced_by_a_new_one_but_foreign_files_are_not(
     work: Workspace, tmp_path: Path
 ) -> None:
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t" / "part").write_text("damaged")
-    leave_lock(tmp_path / "t", commits=f"{fingerprint({'a': 1})} {fingerprint({'part': '0' * 64})}")
+    write_result(work.target, dict(work.arguments), "damaged")
 
     def make_again() -> None:
-        with work.acquire() as commit:
+        with work.acquire(wanted_of(work)) as commit:
             assert commit is not None
-            assert (tmp_path / "t" / "part").read_text() == "damaged"
-            (work.directory / "made").mkdir()
-            (work.directory / "made" / "part").write_text("whole")
-            commit(work.directory / "made")
+            assert (work.target / "part-00000.parquet").read_text() == "damaged"
+            commit(write_result(work.directory / "made", dict(work.arguments)))
 
-    (tmp_path / "t" / "thesis").write_text("mine")
-    with pytest.raises(InputError, match=r"t/thesis .*move it away"):
+    (work.target / "thesis").write_text("mine")
+    with pytest.raises(InputError, match=r"t/thesis: .*move it away"):
         make_again()
-    (tmp_path / "t" / "thesis").rename(tmp_path / "thesis")
+    (work.target / "thesis").rename(tmp_path / "thesis")
     make_again()
     assert names(tmp_path) == {"t", "thesis"}
-    assert (tmp_path / "t" / "part").read_text() == "whole"
+    assert (work.target / "part-00000.parquet").read_text() == WHOLE
 
 
 def test_a_target_that_appears_meanwhile_is_not_replaced(work: Workspace, tmp_path: Path) -> None:
-    with work.acquire() as commit:
+    with work.acquire(wanted_of(work)) as commit:
         assert commit is not None
         (tmp_path / "t").write_text("mine")
         with pytest.raises(InputError, match=r"t .*move it away"):
@@ -184,11 +210,11 @@ def test_a_model_behind_a_link_is_replaced_in_place(folder: Path) -> None:
 def test_the_working_directory_is_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder / "model")
     for place in (".", "../model"):
-        refused(
-            invoked("infer", folder / "m", place, *INFER, "--overwrite"), 2, "working directory", "another"
-        )
+        other = invoked("infer", folder / "m", place, *OTHER, "--overwrite")
+        refused(other, 2, "working directory", "another")
+        assert invoked("infer", folder / "m", place, *INFER, "--overwrite").code == 0, "nothing to replace"
     monkeypatch.chdir(folder / "model" / "word")
-    refused(invoked("infer", folder / "m", "..", *INFER, "--overwrite"), 2, "working directory")
+    refused(invoked("infer", folder / "m", "..", *OTHER, "--overwrite"), 2, "working directory")
     assert names(folder) == {"corpus", "m", "model"}
 
 
@@ -205,14 +231,22 @@ def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path) ->
     assert invoked("info", folder / "model").code == 0
 
 
-def test_a_finished_change_of_a_store_is_refused_when_repeated(folder: Path) -> None:
-    write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
+def test_a_finished_change_of_a_store_does_nothing_when_repeated(folder: Path) -> None:
+    more = write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
     for option in ("--add", "--remove"):
-        change = ("scan", folder / "corpus", folder / "m", option, folder / "more", *SCAN[-2:])
+        change = ("scan", folder / "corpus", folder / "m", option, more, *SCAN[-2:])
         assert invoked(*change).code == 0
-        digests = read_store(folder / "m").digests()
-        assert invoked(*change).code == 2
-        assert read_store(folder / "m").digests() == digests
+        before = states(folder)
+        assert "there is nothing to do" in invoked(*change).err
+        assert states(folder) == before
+    # The same words for another corpus are another request.
+    shutil.rmtree(more)
+    add = ("scan", folder / "corpus", folder / "m", "--add", more, *SCAN[-2:])
+    write_corpus(more, planted(60, 40, 3, length=30, seed=9).counts, row_group_rows=10)
+    assert invoked(*add).code == 0
+    shutil.rmtree(more)
+    write_corpus(more, planted(60, 40, 3, length=30, seed=10).counts, row_group_rows=10)
+    refused(invoked(*add), 3, f"{more} has other contents")
 
 
 # -- what info says -----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InferSettings, InputError, StoreError, evaluate, fit, report, transform
+from streaming_jsmf import InferSettings, InputError, evaluate, fit, report, transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.curation import automatic_minimum
@@ -114,7 +114,7 @@ def test_the_corpus_is_kept_and_used_again(
     before = {path: path.stat().st_mtime_ns for path in beside.rglob("*")}
     with caplog.at_level("INFO"):
         fit(folder, model, [6], execution=HERE, overwrite=True)
-    assert "model.corpus: made by an earlier run" in caplog.text
+    assert "model.corpus: complete and intact, made by an earlier run" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in beside.rglob("*")} == before
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_corpus_is_made_again_and_nothing_else(
     # What somebody has put there is not deleted with it.
     damage(shard)
     shutil.copy(tmp_path / "m.corpus" / "vocabulary.parquet", shard.with_name("mine.parquet"))
-    with pytest.raises(StoreError, match=r"mine\.parquet .*manifest\.json"):
+    with pytest.raises(InputError, match=r"mine\.parquet .*manifest\.json"):
         fit_again()
 
 
@@ -158,7 +158,7 @@ def test_a_corpus_of_other_files_or_options_is_not_used(few: Path, tmp_path: Pat
     fit(few, target, [3], polish=False, execution=HERE)
     other = IngestRequest(curation={"max_document_frequency": 0.4})
     shutil.rmtree(target)
-    with pytest.raises(InputError, match=r"m\.corpus was made of other files"):
+    with pytest.raises(InputError, match=r"m\.corpus: exists already, and was made of other input"):
         fit(few, target, [2], ingest_request=other, moments=tmp_path / "n", overwrite=False)
     (few / "more.txt").write_text("one more document")
     fit(few, target, [3], polish=False, execution=HERE, overwrite=True)

@@ -184,7 +184,7 @@ def transform_documents(
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
-    overwrite: bool = True,
+    overwrite: bool = False,
 ) -> Totals:
     """Write the topic shares of all documents to ``target``, or complete an interrupted run.
 

@@ -93,13 +93,14 @@ class Wanted:
             require_replaceable(self.target)
             logger.warning("%s; %s is made again", finding(error), self.target)
             return Found.OTHER
-        if fingerprint(stored) == fingerprint(self.request):
+        found, asked = fingerprint(stored), fingerprint(self.request)
+        if found == asked:
             return Found.MADE if self._is_made() else Found.UNFINISHED
         if not self.overwrite:
-            differing = differences(stored, self.request)
             advice = f"give another path, or {option.overwrite(True)} to replace it"
             raise SettingsMismatchError(
-                f"{self.target}: exists already, and was made of other input or with other settings ({differing}); "
+                f"{self.target}: exists already, and was made of other input or with other settings "
+                f"({differences(stored, self.request)}; fingerprint stored {found[:12]}, asked {asked[:12]}); "
                 f"{self.advice or advice}"
             )
         require_replaceable(self.target)

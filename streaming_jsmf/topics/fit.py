@@ -34,7 +34,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
-from streaming_jsmf.storage.results import Found
+from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.infer import fit_moments, model_request
 from streaming_jsmf.topics.polish import polish_model, polished_request
@@ -113,7 +113,9 @@ def fit(
         overwrite = _replaceable(target, targets.values(), place)
     wanted: dict[int, InferSettings | StodSettings] = {k: replace(base, n_topics=k) for k in topics}
     request = request_of(ingest_request, options)
-    corpus = _corpus(source, target, request, execution, listener, overwrite)
+    corpus = _corpus(source, target, request, execution, listener, bool(overwrite))
+    for k, model_target in targets.items():
+        _require_same(model_target, wanted[k], polish_settings, corpus, overwrite=bool(overwrite))
     require_feasible(corpus, max(topics), base, exact=scan_settings.exact)
     announce_cost(corpus.n_words, wanted[max(topics)], threads)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
@@ -133,6 +135,28 @@ def fit(
                 model = polish_model(model, name, corpus, model_target, polish_settings, execution, listener)
             write_model(model_target, model)
     return Fitted(store.path, tuple(targets.values()), corpus.root)
+
+
+def _require_same(
+    target: StorePath,
+    settings: InferSettings | StodSettings,
+    polish: PolishSettings | None,
+    corpus: Corpus,
+    *,
+    overwrite: bool,
+) -> None:
+    """Refuse a model of another corpus or with other settings before the scan, which determines the full request."""
+    if overwrite or not node_exists(target):
+        return
+    asked = settings.fields() | ({} if polish is None else {"polish": polish.fields()})
+
+    def stored() -> dict[str, Any]:
+        model = read_model(target, ())
+        corpora = model.provenance.get("corpus_fingerprints") or [""]
+        return {"corpus": corpora[0], **model.settings}
+
+    # Whether the model is intact is not asked yet.
+    Wanted(target, {"corpus": corpus.fingerprint, **asked}, stored, lambda: False).find()
 
 
 def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:

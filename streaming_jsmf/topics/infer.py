@@ -29,7 +29,14 @@ from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.storage.results import Found
 from streaming_jsmf.topics.anchor_words import fit_anchor_words
 from streaming_jsmf.topics.rectify import announce_cost, rectification_version
-from streaming_jsmf.topics.store import Model, model_targets, read_model, wanted_model, write_model
+from streaming_jsmf.topics.store import (
+    Model,
+    model_targets,
+    read_model,
+    require_model_or_free,
+    wanted_model,
+    write_model,
+)
 
 #: Increase when the tensor engine computes other topics from the same moments and settings.
 STOD_ALGORITHM = 2
@@ -62,6 +69,7 @@ def infer(
     else:
         settings = engine_settings_of(0, settings, options)
     target = store_path(model, "a model")
+    require_model_or_free(target)
     opened = _opened(moments, partitions)
     wanted = wanted_model(target, model_request(opened, settings), overwrite=overwrite)
     with wanted.writing() as found:

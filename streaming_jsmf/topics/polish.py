@@ -58,6 +58,7 @@ from streaming_jsmf.topics.store import (
     Model,
     model_path,
     read_model,
+    require_model_or_free,
     wanted_model,
     write_model,
 )
@@ -111,6 +112,7 @@ def polish(
     settings = settings_of("settings", PolishSettings, settings, options)
     execution = settings_of("execution", Execution, execution, options)
     target = store_path(out, "a model")
+    require_model_or_free(target)
     source = model_path(model)
     opened, start = open_corpus(corpus), read_model(source)
     if source == target:

@@ -22,6 +22,7 @@ from streaming_jsmf.storage.arrays import (
     Variable,
     create_group,
     read_arrays,
+    read_attributes,
     read_panels,
     read_sealed,
     write_arrays,
@@ -181,9 +182,14 @@ def model_targets(root: StorePath, topics: Sequence[int]) -> dict[int, StorePath
         )
     targets = {k: root / f"k={k}" if several else root for k in topics}
     for path in targets.values():
-        if not is_free(path):
-            _read_attributes(path)
+        require_model_or_free(path)
     return targets
+
+
+def require_model_or_free(target: StorePath) -> None:
+    """Refuse a path where something other than a model is, before any work; raises ``InputError``."""
+    if not is_free(target) and (not node_exists(target) or read_attributes(target).get("kind") != KIND):
+        raise InputError(f"{target}: exists already and is not a model; give another path")
 
 
 def wanted_model(target: StorePath, request: Mapping[str, Any], *, overwrite: bool = False) -> Wanted:
