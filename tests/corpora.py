@@ -144,6 +144,14 @@ def file_bytes(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+def corpus_bytes(root: Path) -> dict[str, bytes]:
+    """The files of a corpus, without the request in the manifest, which names its source."""
+    found = file_bytes(root)
+    manifest = json.loads(found["manifest.json"])
+    del manifest["request"]
+    return {**found, "manifest.json": json.dumps(manifest).encode()}
+
+
 def write_texts(path: Path, texts: Mapping[Any, str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps({'id': key, 'text': text})}\n" for key, text in texts.items()))

@@ -140,7 +140,7 @@ def test_neither_partitions_nor_shards_nor_workers_change_the_sums(
     models: Path, held_out: NDArray[np.int64], tmp_path: Path
 ) -> None:
     topics = topics_of(models / "lr-jsmf")
-    one = write_corpus(tmp_path / "one", held_out, shards=1, row_group_rows=200)
+    one = write_corpus(tmp_path / "corpus", held_out, shards=1, row_group_rows=200)
     many = write_corpus(tmp_path / "many", held_out[::-1], shards=3, row_group_rows=9)
     whole = completed(topics, one, tmp_path / "whole")
     small = [completed(topics, many, tmp_path / name, run, 40) for name, run in _RUNS.items()]

@@ -114,7 +114,9 @@ def test_a_spec_builds_the_same_bytes_by_call_and_by_command(tmp_path, invoke):
     assert done.code == 0, done.err
     assert "4 documents, 4 words" in done.out
     assert (tmp_path / "b" / "manifest.json").read_bytes() == (tmp_path / "a" / "manifest.json").read_bytes()
-    refused(invoke(*line), 2, str(tmp_path / "b"))
+    assert "complete and intact" in invoke(*line).err
+    spec.write_text(spec.read_text() + "\n")
+    refused(invoke(*line), 2, str(tmp_path / "b"), "spec")
 
 
 def test_source_files_are_verified(tmp_path):

@@ -138,8 +138,13 @@ def test_batches_do_not_change_the_bytes(tmp_path_factory, bags, sizes, tokens, 
 
 def test_writer_refuses_and_cleans_up(tmp_path):
     write(tmp_path / "c")
-    with pytest.raises(InputError, match="exists; remove it"):
-        CorpusWriter(tmp_path / "c", WORDS)
+    write(tmp_path / "c")
+    with pytest.raises(InputError, match=r"c: exists already.*; remove it"):
+        write(tmp_path / "c", [*BAGS, *BAGS])
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InputError, match="not written by this package"):
+        CorpusWriter(tmp_path / "mine", WORDS)
+    (tmp_path / "mine").rmdir()
     with pytest.raises(InputError, match="not atomic"):
         CorpusWriter("memory://c", WORDS)
     with pytest.raises(InputError, match="at least 1"):

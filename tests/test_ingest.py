@@ -30,7 +30,7 @@ from streaming_jsmf.ingestion import choose, read, work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
-from tests.corpora import bags_of, file_bytes, rows_of, write_texts
+from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
@@ -643,4 +643,4 @@ def test_rows_in_any_order_and_files_give_the_same_bytes(tmp_path: Path) -> None
     for number, scheduler in enumerate((ALONE, Execution("threads", 3), ALONE)):
         corpus = make(tmp_path / str(number), tmp_path / f"out{number}", scheduler=scheduler)
         require_equal(corpus, reference(bags, Curation(**LOOSE)))
-        assert file_bytes(tmp_path / "out0") == file_bytes(tmp_path / f"out{number}")
+        assert corpus_bytes(tmp_path / "out0") == corpus_bytes(tmp_path / f"out{number}")

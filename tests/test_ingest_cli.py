@@ -25,6 +25,7 @@ from tests.corpora import BAD_BAGS, bags_of, write_texts
 from tests.outcomes import Command
 from tests.processes import finished
 from tests.readers import KEEP_ALL
+from tests.results import wanted_of
 
 LOOSE = ("--preset", "papers", *KEEP_ALL)
 
@@ -127,7 +128,7 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
         ("in s3://bucket/out", ["s3://bucket/out"]),
         # Too little memory is refused with both numbers.
         ("in out --memory 100MB --workers 2 --scheduler threads", ["650.00 MiB", "95.37 MiB", "--workers"]),
-        ("in there", ["there exists", "--overwrite"]),
+        ("in there", ["there/manifest.json", "not written by this package"]),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(
@@ -206,7 +207,7 @@ def test_a_spec_and_options_that_override_it(
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     partial = work.IngestFolder.beside(tmp_path / "out")
-    with partial.acquire():
+    with partial.acquire(wanted_of(partial)):
         assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
         assert json.loads(capsys.readouterr().out) == expected

@@ -282,10 +282,13 @@ def files_in(path: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"curation": {}, "tokens_per_shard": 99}, "curation; tokens_per_shard: stored 20000000, asked 99"),
-        ({"curation": {"stop_words": "none", "min_tokens": 6}}, "curation"),
+        (
+            {"curation": {}, "tokens_per_shard": 99},
+            "stop_words_sha256; tokens_per_shard: stored 20000000, asked 99",
+        ),
+        ({"curation": {"stop_words": "none", "min_tokens": 6}}, "min_tokens: stored 5, asked 6"),
         ({"on_bad_record": "quarantine"}, "on_bad_record: stored 'fail', asked 'quarantine'"),
-        ({"read": {"ngrams": 2}}, "source"),
+        ({"read": {"ngrams": 2}}, "read_ngrams: stored 1, asked 2; source"),
     ],
 )
 def test_other_settings_are_refused(changes: dict[str, Any], named: str, interrupted: Job) -> None:
@@ -294,7 +297,7 @@ def test_other_settings_are_refused(changes: dict[str, Any], named: str, interru
     with pytest.raises(SettingsMismatchError) as caught:
         other()
     assert str(caught.value).startswith(f"{interrupted.partial} ")
-    assert f" differs in {named}; " in str(caught.value)
+    assert f"{named}; finish it" in str(caught.value)
     assert files_in(interrupted.partial).keys() == before.keys()
     # The unfinished work can still be completed.
     interrupted()

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import streaming_jsmf
-from streaming_jsmf import Execution, InputError, infer, ingest
+from streaming_jsmf import Execution, InputError, ingest
 from streaming_jsmf.cli.main import COMMANDS
 from streaming_jsmf.config.fields import Settings, declared
 from streaming_jsmf.errors import Option, option, options_named
 from streaming_jsmf.moments.changes import Changes
+from tests.corpora import write_texts
 from tests.outcomes import Command, refused
 
 PACKAGE = Path(streaming_jsmf.__file__).parent
@@ -157,9 +158,8 @@ def test_a_missing_path_suggests_similar_names(
 def test_messages_name_options_on_the_command_line_and_keywords_in_python(
     tmp_path: Path, invoke: Command
 ) -> None:
-    (tmp_path / "model").mkdir()
+    texts = write_texts(tmp_path / "texts.jsonl", dict.fromkeys(range(5), "some words of a text"))
+    assert invoke("ingest", texts, tmp_path / "c", "--preset", "papers").code == 0
     with pytest.raises(InputError, match="overwrite=True to replace"):
-        infer(tmp_path / "none", tmp_path / "model", 5)
-    refused(
-        invoke("infer", tmp_path / "none", tmp_path / "model", "--topics", 5), 2, "--overwrite to replace"
-    )
+        ingest(texts, tmp_path / "c")
+    refused(invoke("ingest", texts, tmp_path / "c"), 2, "--overwrite to replace")

@@ -30,7 +30,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.parameters import TopicParameters
-from streaming_jsmf.topics.polish import polish, polished_request
+from streaming_jsmf.topics.polish import polish, polished_fingerprint
 from streaming_jsmf.topics.store import Model, read_model
 from tests.corpora import Planted, write_corpus
 
@@ -227,10 +227,10 @@ def test_what_cannot_be_polished(tmp_path, starts, corpus):
 
 def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
     request = ("start", open_corpus(corpus), ALL)
-    now = polished_request(*request)
-    assert now == polished_request(*request)
+    now = polished_fingerprint(*request)
+    assert now == polished_fingerprint(*request)
     monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.ALGORITHM_VERSION", 3)
-    assert now != polished_request(*request)
+    assert now != polished_fingerprint(*request)
 
 
 def test_a_model_with_drawn_topics_is_another_model_than_before(monkeypatch, corpus):
@@ -240,8 +240,8 @@ def test_a_model_with_drawn_topics_is_another_model_than_before(monkeypatch, cor
         request = ("start", open_corpus(corpus), PolishSettings(steps=steps))
         with monkeypatch.context() as patch:
             patch.setattr("streaming_jsmf.topics.polish_tasks.DRAWN_VERSION", 4)
-            before = polished_request(*request)
-        known.append(before == polished_request(*request))
+            before = polished_fingerprint(*request)
+        known.append(before == polished_fingerprint(*request))
     # The last two steps draw nothing.
     assert known == [True, False]
 

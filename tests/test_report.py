@@ -286,7 +286,7 @@ def test_only_a_report_is_replaced_and_only_if_asked_for(
     for more in ((), ("--overwrite",)):
         assert invoke("report", anchored, place, *more).code == 0
         assert place.read_bytes() == first
-    refused(invoke("report", anchored, place), 2, str(place))
+    refused(invoke("report", stores / "stod", place), 2, str(place))
     refused(invoke("report", anchored, f"memory://{tmp_path.name}", "--overwrite"), 2, "memory://")
 
 

@@ -18,7 +18,7 @@ from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.rectification import enn
-from streaming_jsmf.topics.infer import model_request
+from streaming_jsmf.topics.infer import model_fingerprint
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
 from tests.stores import SMALL, digests, require_moments, scanned
@@ -60,7 +60,7 @@ def test_a_store_holds_the_moments_of_its_documents(tmp_path: Path) -> None:
 def test_models_of_lr_jsmf_do_not_depend_on_it(folder: Path) -> None:
     with_it, without = open_moments(folder / "with"), open_moments(folder / "without")
     for settings, same in ((InferSettings(4), True), (StodSettings(4), False)):
-        assert (model_request(with_it, settings) == model_request(without, settings)) is same
+        assert (model_fingerprint(with_it, settings) == model_fingerprint(without, settings)) is same
 
 
 def test_models_depend_on_the_version_of_a_rectification_that_keeps_positions(
@@ -74,11 +74,11 @@ def test_models_depend_on_the_version_of_a_rectification_that_keeps_positions(
         (StodSettings(4), True),
         (StodSettings(4, alpha0=1.0), False),
     ]
-    small = [model_request(store, settings) for settings, _ in cases]
+    small = [model_fingerprint(store, settings) for settings, _ in cases]
     # As if Y Y_I' were large.
     monkeypatch.setattr(enn, "CHECKED_ENTRIES", 0)
     for (settings, depends), without in zip(cases, small, strict=True):
-        assert (model_request(store, settings) != without) is depends
+        assert (model_fingerprint(store, settings) != without) is depends
 
 
 def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[[str], Path]) -> None:

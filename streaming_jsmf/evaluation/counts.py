@@ -106,7 +106,7 @@ def counts_of(
     """
     target = counts_path(path, corpus.fingerprint)
     wanted, work = _wanted_counts(path, model, corpus), work_place(target)
-    if not wanted.is_made():
+    if wanted.find() is not Found.MADE:
         request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model))
         _create_evaluation_group(path)
         with wanted.writing() as found:

@@ -171,7 +171,9 @@ class _Request:
             complete = self._asked(store) == store.manifest and store.is_complete()
             return complete and next(damage(store), None) is None
 
-        advice = f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to extend it"
+        advice = (
+            f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to extend it"
+        )
         identity = self._identity(self.manifest)
         return Wanted(self.path, identity, self._stored_identity, is_intact, overwrite, advice)
 

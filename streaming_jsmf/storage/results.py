@@ -110,6 +110,7 @@ class Wanted:
         """Whether there is nothing to do. What a killed run has left after its commit is then removed."""
         if self.find() is not Found.MADE:
             return False
+        logger.info("%s: complete and intact, made by an earlier run of the same request", self.target)
         self._clear()
         return True
 
@@ -145,14 +146,11 @@ class Wanted:
             )
             return False
         try:
-            intact = self.is_intact()
+            return self.is_intact()
         except (StoreError, InputError) as error:
             require_replaceable(self.target)
             logger.warning("%s; %s is made again", finding(error), self.target)
             return False
-        if intact:
-            logger.info("%s: complete and intact, made by an earlier run of the same request", self.target)
-        return intact
 
 
 def identity_of_files(paths: Iterable[str]) -> dict[str, Any]:

@@ -29,17 +29,23 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
 from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.anchor_words import require_feasible
-from streaming_jsmf.topics.infer import fit_moments, model_request
-from streaming_jsmf.topics.polish import polish_model, polished_request
+from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
+from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
 from streaming_jsmf.topics.rectify import announce_cost
-from streaming_jsmf.topics.store import EDITS, model_targets, read_model, wanted_model, write_model
+from streaming_jsmf.topics.store import (
+    EDITS,
+    model_targets,
+    read_model,
+    request_of_model,
+    wanted_model,
+    write_model,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -123,10 +129,11 @@ def fit(
     replacing = bool(overwrite) and moments is None
     store = scan(corpus, place, scan_settings, execution, listener, overwrite=replacing)
     for k, model_target in targets.items():
-        made_by = model_request(store, wanted[k])
+        made_by = model_fingerprint(store, wanted[k])
         if polish_settings is not None:
-            made_by = polished_request(fingerprint(made_by), corpus, polish_settings)
-        with wanted_model(model_target, made_by, overwrite=bool(overwrite)).writing() as found:
+            made_by = polished_fingerprint(made_by, corpus, polish_settings)
+        request_of_k = request_of_model(made_by, _described(wanted[k], polish_settings))
+        with wanted_model(model_target, request_of_k, overwrite=bool(overwrite)).writing() as found:
             if found is Found.MADE:
                 continue
             model = fit_moments(store, wanted[k], threads=threads, listener=listener)
@@ -148,7 +155,7 @@ def _require_same(
     """Refuse a model of another corpus or with other settings before the scan, which determines the full request."""
     if overwrite or not node_exists(target):
         return
-    asked = settings.fields() | ({} if polish is None else {"polish": polish.fields()})
+    asked = {"corpus": corpus.fingerprint, **_described(settings, polish)}
 
     def stored() -> dict[str, Any]:
         model = read_model(target, ())
@@ -156,7 +163,12 @@ def _require_same(
         return {"corpus": corpora[0], **model.settings}
 
     # Whether the model is intact is not asked yet.
-    Wanted(target, {"corpus": corpus.fingerprint, **asked}, stored, lambda: False).find()
+    Wanted(target, asked, stored, lambda: False).find()
+
+
+def _described(settings: InferSettings | StodSettings, polish: PolishSettings | None) -> dict[str, Any]:
+    """The settings as a model stores them."""
+    return {**settings.fields(), **({} if polish is None else {"polish": polish.fields()})}
 
 
 def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StorePath) -> bool:

@@ -33,6 +33,7 @@ from streaming_jsmf.topics.store import (
     Model,
     model_targets,
     read_model,
+    request_of_model,
     require_model_or_free,
     wanted_model,
     write_model,
@@ -71,7 +72,8 @@ def infer(
     target = store_path(model, "a model")
     require_model_or_free(target)
     opened = _opened(moments, partitions)
-    wanted = wanted_model(target, model_request(opened, settings), overwrite=overwrite)
+    request = request_of_model(model_fingerprint(opened, settings), settings.fields())
+    wanted = wanted_model(target, request, overwrite=overwrite)
     with wanted.writing() as found:
         if found is Found.MADE:
             return read_model(target)
@@ -138,12 +140,11 @@ def fit_moments(
             arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
         else:
             arrays, metrics = fit_anchor_words(moments, settings, workers, lap, listener)
-    manifest, request = moments.manifest, model_request(moments, settings)
+    manifest = moments.manifest
     provenance = {
         "engine": settings.engine,
         "moments": location(moments.path),
-        "request": request,
-        "fingerprint": fingerprint(request),
+        "fingerprint": model_fingerprint(moments, settings),
         "corpus_fingerprints": [entry.fingerprint for entry in manifest.corpora],
         "tokens": manifest.tokens,
         "scan_settings": manifest.settings,
@@ -155,13 +156,13 @@ def fit_moments(
     return Model(arrays, settings.fields(), metrics, provenance)
 
 
-def model_request(moments: Moments, settings: InferSettings | StodSettings) -> dict[str, Any]:
-    """The digests of the moments, the settings and the algorithm, which determine the arrays of a model."""
+def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
+    """sha256 of the moments, the settings and the algorithm, which determine the arrays of a model."""
     stod = isinstance(settings, StodSettings)
     fields = {"moments": moments.digests(third_moment=stod), "settings": settings.fields()}
     if isinstance(settings, InferSettings):
-        return fields | rectification_version(len(moments.words), settings)
+        return fingerprint(fields | rectification_version(len(moments.words), settings))
     # The prior sum may be estimated from rectified co-occurrences (``estimate_alpha0``).
     inferred = settings.prior_settings
     version = rectification_version(len(moments.words), inferred) if inferred else {}
-    return fields | version | {"algorithm": STOD_ALGORITHM}
+    return fingerprint(fields | version | {"algorithm": STOD_ALGORITHM})

@@ -58,6 +58,7 @@ from streaming_jsmf.topics.store import (
     Model,
     model_path,
     read_model,
+    request_of_model,
     require_model_or_free,
     wanted_model,
     write_model,
@@ -118,9 +119,10 @@ def polish(
     if source == target:
         # A model that this command has polished in place already is not polished again.
         before = str((start.provenance.get("start") or {}).get("fingerprint"))
-        if fingerprint(polished_request(before, opened, settings)) == start.fingerprint:
+        if polished_fingerprint(before, opened, settings) == start.fingerprint:
             return start
-    request = polished_request(start.fingerprint, opened, settings)
+    made_by = polished_fingerprint(start.fingerprint, opened, settings)
+    request = request_of_model(made_by, {**start.settings, "polish": settings.fields()})
     with wanted_model(target, request, overwrite=overwrite).writing() as found:
         if found is Found.MADE:
             return read_model(target)
@@ -142,9 +144,11 @@ def polish_model(
     began, topics = time.perf_counter(), TopicParameters.of(start)
     scan_settings = start.provenance.get("scan_settings") or {}
     request = PolishRequest(topics, corpus, settings, scan_settings.get("partition_nonzeros"))
-    made_by = polished_request(start.fingerprint, corpus, settings)
+    described = {**start.settings, "polish": settings.fields()}
+    made_by = polished_fingerprint(start.fingerprint, corpus, settings)
     with single_blas_thread():
-        work = Workspace(work_place(target), "polish", request.arguments, fingerprint(made_by))
+        result = fingerprint(request_of_model(made_by, described))
+        work = Workspace(work_place(target), "polish", request.arguments, result)
         found = polish_topics(request, work, execution, listener)
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
     watched = found.arrays["watched"].tolist()
@@ -157,12 +161,11 @@ def polish_model(
     }
     return Model(
         _arrays(start, topics.prior, found),
-        {**start.settings, "polish": settings.fields()},
+        described,
         {**start.metrics, "polish": metrics},
         {
             **start.provenance,
-            "request": made_by,
-            "fingerprint": fingerprint(made_by),
+            "fingerprint": made_by,
             "start": {"path": location(name), "fingerprint": start.fingerprint},
             "polish_corpus": {"path": corpus.location, "fingerprint": corpus.fingerprint},
             "versions": package_versions(),
@@ -171,10 +174,10 @@ def polish_model(
     )
 
 
-def polished_request(start: str, corpus: Corpus, settings: PolishSettings) -> dict[str, Any]:
-    """The start, the corpus, the settings and the algorithm, which determine a polished model."""
+def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
+    """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
     fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
-    return {**fields, "algorithm": algorithm_version(planned(corpus, settings))}
+    return fingerprint({**fields, "algorithm": algorithm_version(planned(corpus, settings))})
 
 
 def _n_documents(found: PartialResult) -> int:

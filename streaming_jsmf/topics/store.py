@@ -88,12 +88,12 @@ class Model:
 
     @property
     def request(self) -> Mapping[str, Any]:
-        """The moments and settings that determine the arrays."""
-        return self.provenance.get("request") or {"fingerprint": self.provenance.get("fingerprint")}
+        """What identifies the call that made the model; see ``request_of_model``."""
+        return request_of_model(self.provenance.get("fingerprint"), self.settings)
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of ``request``."""
+        """sha256 of the moments and settings that determine the arrays."""
         return str(self.provenance["fingerprint"])
 
     def attributes(self) -> dict[str, Any]:
@@ -190,6 +190,11 @@ def require_model_or_free(target: StorePath) -> None:
     """Refuse a path where something other than a model is, before any work; raises ``InputError``."""
     if not is_free(target) and (not node_exists(target) or read_attributes(target).get("kind") != KIND):
         raise InputError(f"{target}: exists already and is not a model; give another path")
+
+
+def request_of_model(fingerprint: object, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Identify a model by the fingerprint of all that determines it; the settings tell how another one differs."""
+    return {**settings, "fingerprint": fingerprint}
 
 
 def wanted_model(target: StorePath, request: Mapping[str, Any], *, overwrite: bool = False) -> Wanted:
