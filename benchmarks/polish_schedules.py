@@ -91,7 +91,7 @@ def start_of(counts: sparse.csr_array, n_topics: int, seed: int) -> Arrays:
         write_corpus(root / "corpus", counts)
         settings = ScanSettings(max_topics=n_topics, seed=seed)
         moments = scan(root / "corpus", root / "moments", settings, ONE_THREAD)
-        model = infer(moments, root / "model", InferSettings(n_topics), threads=1)
+        model = infer(moments, root / "model", InferSettings(n_topics), workers=1)
         used = np.asarray(counts.sum(axis=0), np.float64).ravel()
         return {
             "word_topic": first_topics(model.arrays["word_topic"], used / used.sum()),

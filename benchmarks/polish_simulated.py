@@ -58,7 +58,7 @@ def print_rows(folder: Path, documents: int, steps: int, seed: int) -> None:
     scanned = time.process_time() - began
     for name, settings in ENGINES.items():
         began = time.process_time()
-        model = infer(moments, folder / "model", settings, threads=1, overwrite=True)
+        model = infer(moments, folder / "model", settings, workers=1, overwrite=True)
         start = time.process_time() - began
         began = time.process_time()
         wanted = PolishSettings(steps=steps)

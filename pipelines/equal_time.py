@@ -85,7 +85,7 @@ def _polished(corpus: Path, n_topics: int, seed: int, folder: Path) -> Iterator[
     moments = scan(
         corpus, folder / "moments", ScanSettings(max_topics=n_topics, seed=seed), options.ONE_THREAD
     )
-    model = infer(moments, folder / "start", InferSettings(n_topics), threads=1)
+    model = infer(moments, folder / "start", InferSettings(n_topics), workers=1)
     spectral = time.process_time() - started
     for steps in STEPS:
         started = time.process_time()

@@ -120,7 +120,7 @@ class Trial:
             return self.of_anchors(n_topics, _given(self.cliques(n_topics, rounds)[seed].words))
         store, model = self.folder / f"moments-{n_topics}", self.folder / f"model-{n_topics}"
         moments = scan(self.corpus, store, ScanSettings(max_topics=n_topics), options.ONE_THREAD)
-        return infer(moments, model, InferSettings(n_topics), threads=1, overwrite=True).arrays["word_topic"]
+        return infer(moments, model, InferSettings(n_topics), workers=1, overwrite=True).arrays["word_topic"]
 
     def row(self, method: str, n_topics: int, seed: int, rounds: int) -> Row:
         """Coherence at each H, fraction of distinct top words, and seconds."""

@@ -192,7 +192,7 @@ class Trial:
         if alpha0 not in self._models:
             scanned, model = self.scan_seconds, self.folder / f"stod-{alpha0}"
             settings = StodSettings(self.law.topics, alpha0, seed=self.law.run)
-            seconds = _seconds(lambda: infer(self.folder / "moments", model, settings, threads=1))
+            seconds = _seconds(lambda: infer(self.folder / "moments", model, settings, workers=1))
             self._models[alpha0] = model, scanned + seconds
         return self._models[alpha0]
 

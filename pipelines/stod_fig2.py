@@ -97,7 +97,7 @@ class Trial(FittedCorpus):
         start, end = (self.folder / f"k{n_topics}-{alpha0}{stage}" for stage in ("", "-polished"))
         threshold = {"threshold": 0.0} if method == "STOD, unfiltered" else {}
         settings = StodSettings(n_topics, alpha0, seed=seed, **threshold)
-        model: Model = infer(self.moments(seed), start, settings, threads=1, overwrite=True)
+        model: Model = infer(self.moments(seed), start, settings, workers=1, overwrite=True)
         if method == "STOD polished":
             steps = PolishSettings(held_out=0, seed=seed)
             model = polish(start, self.fitted, end, steps, execution=options.ONE_THREAD, overwrite=True)

@@ -18,7 +18,7 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.topics.infer import infer_each
+from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import model_names, read_model, write_model
 from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
@@ -133,8 +133,8 @@ def test_word_lists_come_from_the_arrays(model_path: Path, documents: Planted) -
         assert len({*listed[:10]} & {*exact[:10]}) >= 8
 
 
-def test_the_result_does_not_depend_on_threads(moments: Moments, tmp_path: Path) -> None:
-    models = [infer(moments, tmp_path / str(t), SETTINGS, threads=t) for t in (1, 3)]
+def test_the_result_does_not_depend_on_threads(moments: Moments) -> None:
+    models = [fit_moments(moments, SETTINGS, threads=t) for t in (1, 3)]
     for name, values in models[0].arrays.items():
         np.testing.assert_array_equal(values, models[1].arrays[name], err_msg=name)
 

@@ -81,7 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, documents: list[str]) -> Pa
 def model(folder: Path) -> Path:
     """``fit FOLDER MODEL`` and nothing else."""
     path = folder.parent / "model"
-    fit(folder, path, [6], execution=HERE, threads=1)
+    fit(folder, path, [6], execution=HERE, workers=1)
     return path
 
 
@@ -212,7 +212,7 @@ def films(tmp_path: Path) -> Path:
 
 
 def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> None:
-    fit(films, tmp_path / "m", [2], execution=HERE, threads=1)
+    fit(films, tmp_path / "m", [2], execution=HERE, workers=1)
     found = top_words(tmp_path / "m")
     assert sorted(next(iter(words))[:3] for words in found) == ["Lov", "War"]
     assert all(len({word[:3] for word in words}) == 1 for words in found)

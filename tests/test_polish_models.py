@@ -61,7 +61,7 @@ def starts(tmp_path_factory, corpus) -> dict[str, Path]:
     settings = ScanSettings(max_topics=TOPICS, third_moment=True, partition_nonzeros=3000)
     moments = scan(corpus, root / "moments", settings, SYNCHRONOUS)
     for wanted in (InferSettings(TOPICS), StodSettings(TOPICS)):
-        infer(moments, root / wanted.engine, wanted, threads=1)
+        infer(moments, root / wanted.engine, wanted, workers=1)
     return {engine: root / engine for engine in ("lr-jsmf", "stod")}
 
 
@@ -108,7 +108,7 @@ def test_topics_get_nearer_the_truth(tmp_path):
     counts = random.multinomial(40, random.dirichlet(np.full(n_topics, 0.1), 900) @ truth.T)
     corpus, unseen = write_corpus(tmp_path / "corpus", counts[:600]), csr_array(counts[600:].astype(float))
     moments = scan(corpus, tmp_path / "moments", ScanSettings(max_topics=n_topics), SYNCHRONOUS)
-    start = infer(moments, tmp_path / "start", InferSettings(n_topics), threads=1)
+    start = infer(moments, tmp_path / "start", InferSettings(n_topics), workers=1)
     found = polish(tmp_path / "start", corpus, tmp_path / "out")
 
     def error(model: Model) -> float:

@@ -42,8 +42,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "corpus" / "vocab.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
     settings = ScanSettings(max_topics=K, partition_nonzeros=5000, third_moment=True)
     moments = scanned(root / "corpus", root / "moments", settings, keep=False)
-    infer(moments, root / "lr-jsmf", InferSettings(K, max_iterations=20), threads=1)
-    infer(moments, root / "stod", StodSettings(K), threads=1)
+    infer(moments, root / "lr-jsmf", InferSettings(K, max_iterations=20), workers=1)
+    infer(moments, root / "stod", StodSettings(K), workers=1)
     return root
 
 
@@ -222,7 +222,7 @@ def test_a_model_with_no_more_than_it_must_have_has_a_page(anchored: Path, tmp_p
 def test_few_topics_have_a_page(n_topics: int, stores: Path, tmp_path: Path, out: Path) -> None:
     for settings in (InferSettings(n_topics, max_iterations=5), StodSettings(n_topics)):
         model = tmp_path / settings.engine
-        infer(stores / "moments", model, settings, threads=1)
+        infer(stores / "moments", model, settings, workers=1)
         report(model, out, overwrite=True)
         page, values = page_at(out), values_of(page_at(out))
         found = read_model(model, ("topic_probability",)).arrays["topic_probability"].size

@@ -63,7 +63,7 @@ def anchored(weights: str = "capped", steps: int = 0) -> Fit:
     def fit(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
         settings = ScanSettings(max_topics=n_topics, document_weights=weights, seed=seed)
         moments = scan(corpus, folder / "moments", settings, ONE_THREAD)
-        model = infer(moments, folder / "model", InferSettings(n_topics), threads=1)
+        model = infer(moments, folder / "model", InferSettings(n_topics), workers=1)
         if steps:
             wanted = PolishSettings(steps=steps, seed=seed)
             model = polish(folder / "model", corpus, folder / "polished", wanted, execution=ONE_THREAD)
@@ -76,7 +76,7 @@ def tensor(corpus: Path, n_topics: int, seed: int, folder: Path) -> Arrays:
     """Scan with the third moment and infer with the tensor engine."""
     settings = ScanSettings(max_topics=n_topics, third_moment=True, seed=seed)
     moments = scan(corpus, folder / "moments", settings, ONE_THREAD)
-    model = infer(moments, folder / "model", StodSettings(n_topics, seed=seed), threads=1)
+    model = infer(moments, folder / "model", StodSettings(n_topics, seed=seed), workers=1)
     return {"word_topic": model.arrays["word_topic"], "prior": prior_of(model)}
 
 

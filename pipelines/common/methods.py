@@ -250,7 +250,7 @@ def _polished(setup: Setup, moments: Moments, n_topics: int, seed: int) -> Array
     start, end = (models / f"k{n_topics}-{seed}-{setup.guards}-{stage}" for stage in ("start", "end"))
     started = time.process_time()
     with single_blas_thread():
-        infer(moments, start, settings, threads=1, overwrite=True)
+        infer(moments, start, settings, workers=1, overwrite=True)
         model = polish(
             start,
             setup.corpus,

@@ -58,5 +58,5 @@ def infer(
     numbers = topic_numbers(topics)
     own = {name: options.pop(name) for name in ("partitions", "overwrite") if name in options}
     settings = engine_settings_of(numbers[0], None, options)
-    made = infer_each(moments, model, numbers, settings, threads=workers, listener=listener, **own)
+    made = infer_each(moments, model, numbers, settings, workers=workers, listener=listener, **own)
     return partial(print_topics, *made, as_json=as_json)

@@ -63,8 +63,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Largest K for which the scan can be used; None stands for ``n_topics``. With ``store``, several K can be fitted
         from one scan.
     workers
-        Number of tasks that run at the same time, and of threads of the inference and of ``transform``. None stands
-        for one for each core.
+        Number of tasks that run at the same time, and of threads of the inference, ``transform`` and ``score``. None
+        stands for one for each core.
     memory
         Memory that all workers together may use: bytes, or a size such as 4GB. It may make the partitions of a new
         store smaller.
@@ -153,7 +153,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                     folder / "moments" if self.store is None else self.store, "a moments store"
                 )
                 moments = scan(corpus, store, scan_settings, execution)
-                model = fit_moments(moments, settings, threads=self.workers)
+                model = fit_moments(moments, settings, threads=execution.threads_here)
                 if self.polish_steps:
                     polish = PolishSettings(self.polish_steps, seed=scan_settings.seed)
                     model = polish_model(model, str(store), corpus, folder / "model", polish, execution)
@@ -201,7 +201,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 kept, moments = kept.added(corpus, scan_settings, execution)
             if rows is not None:
                 self._rows = kept  # the store has these documents even if the inference fails
-            self._keep(fit_moments(moments, settings, threads=self.workers))
+            self._keep(fit_moments(moments, settings, threads=execution.threads_here))
             self._rows = kept
             begun = stack.pop_all()
             if rows is None and self.store is None:
@@ -240,7 +240,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
                 self.alpha_,
                 self.transform_tolerance,
                 self.transform_iterations,
-                self.workers,
+                1 if is_dask_array(X) else self._threads(),  # Dask computes several blocks at a time
             )
             if is_dask_array(X):
                 self._require_features(n_columns(X))
@@ -285,9 +285,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             completer = Completer.of(
                 np.ascontiguousarray(self.components_.T), self.alpha_, self._model.arrays["term_count"]
             )
-            done = Completion()
+            done, threads = Completion(), self._threads()
             for block in self._blocks(X):
-                done = done.merge(completer.complete(block))
+                done = done.merge(completer.complete(block, threads=threads))
             if not done.tokens:
                 raise InputError("no document of X has two tokens, one of which could be predicted")
         return done.log_likelihood / done.tokens
@@ -378,6 +378,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             return kind(**{name: values[name] for name in declared(kind) if name in values})
 
         return of(self._settings_class), of(ScanSettings), of(Execution)
+
+    def _threads(self) -> int:
+        return Execution(self.scheduler, self.workers).threads_here
 
     def _keep(self, model: Model) -> None:
         """Set the attributes common to both engines."""

@@ -186,7 +186,7 @@ class Shares:
     prior: NDArray[np.float64]
     tolerance: float
     iterations: int
-    threads: int | None
+    threads: int
 
     def __call__(self, block: csr_array[Any]) -> NDArray[np.float64]:
         found = document_topics(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,7 +109,7 @@ def _gather(
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
     given = MetricInputs(found, reasons)
-    threads = execution.workers or os.cpu_count() or 1
+    threads = execution.threads_here
 
     def counts() -> StoredCounts:
         if request.corpus is not None:

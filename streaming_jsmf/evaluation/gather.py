@@ -164,7 +164,7 @@ def replicas_of(
     moments: Moments,
     count: int,
     seed: int,
-    threads: int | None,
+    threads: int,
     listener: Listener = silent,
 ) -> list[NDArray[np.float64]]:
     """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.

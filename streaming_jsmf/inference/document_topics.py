@@ -15,7 +15,6 @@ step is a poor estimate of that distance.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -103,6 +102,6 @@ def document_topics(
             shares[part], iterations[part], remaining[part],
         )  # fmt: skip
 
-    with panel_threads(threads or os.cpu_count() or 1):
+    with panel_threads(threads):
         on_each(solve_block, panels(n_documents, BLOCK_DOCUMENTS))
     return DocumentTopics(shares, iterations, remaining, tolerance)

@@ -9,7 +9,6 @@ over-relaxed: it goes beyond the topics that CVB0 gives, which halves the number
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
@@ -155,7 +154,7 @@ def step_sums(
     n_words, n_topics = word_topic.shape
     tokens, shares, pairs = np.zeros((n_words, n_topics)), np.zeros(n_topics), np.zeros((n_topics, n_topics))
     likelihood = 0.0
-    with panel_threads(threads or os.cpu_count() or 1):
+    with panel_threads(threads):
         for block in each(block_sums, _with_keys(blocks(counts.indptr, n_words), keys)):
             tokens += block[0][:, :n_topics]
             shares += block[1][:n_topics]

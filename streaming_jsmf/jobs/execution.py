@@ -51,7 +51,7 @@ class Executor:
     @property
     def threads_here(self) -> int:
         """Number of threads for work in this process between jobs, at most the number of cores."""
-        return min(self.tasks_at_once, os.cpu_count() or 1)
+        return _at_most_cores(self.tasks_at_once)
 
     def compute(self, tasks: Delayed) -> None:
         """Run tasks without graph optimization, because fusing a chain would hide parts from other workers."""
@@ -89,6 +89,11 @@ class Execution(ExecutionOptions):
         if self.scheduler == "synchronous":
             return 1
         return self.workers or os.cpu_count() or 1
+
+    @property
+    def threads_here(self) -> int:
+        """Number of threads for work in this process outside jobs, such as inference, at most the number of cores."""
+        return _at_most_cores(self.concurrency)
 
     def require_memory(self, needed: int, what: str, hint: str) -> None:
         """Raise ``InputError`` if ``needed`` peak bytes of all workers exceed the budget or the limits of the process.
@@ -175,6 +180,10 @@ class Execution(ExecutionOptions):
             return
         with running_scheduler(self.scheduler) as client:
             yield client
+
+
+def _at_most_cores(count: int) -> int:
+    return min(count, os.cpu_count() or 1)
 
 
 @contextmanager

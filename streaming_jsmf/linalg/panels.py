@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,8 +28,10 @@ def panels(n_rows: int, height: int | None = None) -> Iterator[slice]:
 
 
 @contextmanager
-def panel_threads(count: int) -> Iterator[None]:
-    """Let ``each`` use ``count`` threads when called from this thread inside the block."""
+def panel_threads(count: int | None) -> Iterator[None]:
+    """Let ``each`` use ``count`` threads (None: one per core) when called from this thread inside the block."""
+    if count is None:
+        count = os.cpu_count() or 1
     if count <= 1:
         yield
         return

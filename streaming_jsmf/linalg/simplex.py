@@ -7,7 +7,6 @@ in the papers); both return a certificate for each row.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import get_args
 
@@ -88,7 +87,7 @@ def simplex_least_squares(
         else:
             solve_block(block, columns, gram, shift, weights[part], gap[part], iterations[part])
 
-    with panel_threads(threads or os.cpu_count() or 1):
+    with panel_threads(threads):
         on_each(solve, range(0, n_rows, block_rows))
     return SimplexSolution(weights, gap, int(iterations.max(initial=0)))
 

@@ -166,14 +166,14 @@ class _Candidates:
     missing: dict[str, str] = field(default_factory=dict)
 
     def fit(self, target: StorePath, topics: Sequence[int], overwrite: bool) -> tuple[StorePath, ...]:
-        settings, threads = InferSettings(topics[0]), self.execution.workers
+        settings = InferSettings(topics[0])
         if self.corpus is None:
             return infer_each(
                 self.moments,
                 target,
                 topics,
                 settings,
-                threads=threads,
+                workers=self.execution.threads_here,
                 overwrite=overwrite,
                 listener=self.listener,
             )
@@ -186,7 +186,6 @@ class _Candidates:
             polish=PolishSettings(seed=self.seed),
             moments=str(self.moments.path),
             execution=self.execution,
-            threads=threads,
             overwrite=overwrite,
             listener=self.listener,
         ).models
@@ -238,7 +237,7 @@ class _Candidates:
         drawn = (resampled(self.moments, self.seed, number) for number in range(self.replicas))
         own, *others = (
             fit_moments(
-                moments, InferSettings(n_topics), threads=self.execution.workers, listener=self.listener
+                moments, InferSettings(n_topics), threads=self.execution.threads_here, listener=self.listener
             ).arrays["word_topic"]
             for moments in (self.moments, *drawn)
         )

@@ -359,7 +359,7 @@ def fit(
     moments
         Path of the moments store. None: ``path`` with ``.moments`` appended. A store of more topics and otherwise
         equal settings is reused.
-    execution, threads
+    execution
         How the scan and the inference run; the result does not depend on it.
     overwrite
         Replace existing models, and the corpus and the moments next to them if they were made in another way. auto:

@@ -93,7 +93,6 @@ def fit(
     polish: bool | PolishSettings | None = None,
     moments: str | Path | None = None,
     execution: Execution | None = None,
-    threads: int | None = None,
     overwrite: bool | Literal["auto"] = False,
     listener: Listener = silent,
     **options: Any,
@@ -109,7 +108,6 @@ def fit(
     scan_settings = settings_of("scan_settings", ScanSettings, scan_settings, options)
     polish_settings = _polish_settings(polish, base, options)
     execution = settings_of("execution", Execution, execution, options)
-    threads = options.get("workers") if threads is None else threads
     target = store_path(path, "a model")
     place = beside(target, "moments") if moments is None else store_path(moments, "a moments store")
     if overwrite not in (True, False, "auto"):
@@ -123,7 +121,7 @@ def fit(
     for k, model_target in targets.items():
         _require_same(model_target, wanted[k], polish_settings, corpus, overwrite=bool(overwrite))
     require_feasible(corpus, max(topics), base, exact=scan_settings.exact)
-    announce_cost(corpus.n_words, wanted[max(topics)], threads)
+    announce_cost(corpus.n_words, wanted[max(topics)], execution.threads_here)
     third_moment = scan_settings.third_moment or isinstance(base, StodSettings)
     scan_settings = replace(scan_settings, max_topics=max(topics), third_moment=third_moment)
     replacing = bool(overwrite) and moments is None
@@ -136,7 +134,7 @@ def fit(
         with wanted_model(model_target, request_of_k, overwrite=bool(overwrite)).writing() as found:
             if found is Found.MADE:
                 continue
-            model = fit_moments(store, wanted[k], threads=threads, listener=listener)
+            model = fit_moments(store, wanted[k], threads=execution.threads_here, listener=listener)
             if polish_settings is not None:
                 name = str(store.path)
                 model = polish_model(model, name, corpus, model_target, polish_settings, execution, listener)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +16,10 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
@@ -50,7 +49,7 @@ def infer(
     settings: InferSettings | StodSettings | int,
     *,
     partitions: str | None = None,
-    threads: int | None = None,
+    workers: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
     **options: Any,
@@ -59,8 +58,8 @@ def infer(
 
     Uses eigenpairs, rectification and LAW (LR-JSMF, Algorithm 6 without its scan) or, with ``StodSettings``, tensor
     decomposition. ``settings`` may be the number of topics; their fields, and ``engine``, are also keyword arguments.
-    ``partitions`` are labels of the partitions to use (``select_partitions``), by default all. ``threads`` do not
-    affect the result; the default is one per core.
+    ``partitions`` are labels of the partitions to use (``select_partitions``), by default all. ``workers`` is the
+    number of threads, by default one per core and never more; it does not affect the result.
 
     Raises ``InputError`` if ``model`` was made by another call (without ``overwrite``), or the scan or the corpus does
     not support K topics; ``StoreError`` if the moments store is incomplete or damaged.
@@ -69,6 +68,7 @@ def infer(
         settings = engine_settings_of(settings, None, options)
     else:
         settings = engine_settings_of(0, settings, options)
+    threads = Execution(workers=workers).threads_here
     target = store_path(model, "a model")
     require_model_or_free(target)
     opened = _opened(moments, partitions)
@@ -90,7 +90,7 @@ def infer_each(
     settings: InferSettings | StodSettings,
     *,
     partitions: str | None = None,
-    threads: int | None = None,
+    workers: int | None = None,
     overwrite: bool = False,
     listener: Listener = silent,
 ) -> tuple[StorePath, ...]:
@@ -102,7 +102,7 @@ def infer_each(
     opened = _opened(moments, partitions)
     for k, path in targets.items():
         wanted = replace(settings, n_topics=k)
-        infer(opened, path, wanted, threads=threads, overwrite=overwrite, listener=listener)
+        infer(opened, path, wanted, workers=workers, overwrite=overwrite, listener=listener)
     return tuple(targets.values())
 
 
@@ -118,10 +118,8 @@ def fit_moments(
     threads: int | None = None,
     listener: Listener = silent,
 ) -> Model:
-    """Fit a model in memory; see ``infer``."""
-    if threads is not None and threads < 1:
-        raise InputError(f"workers is {threads}; give a whole number of at least 1")
-    workers = threads or os.cpu_count() or 1
+    """Fit a model in memory; see ``infer``. ``threads`` is None for one per core."""
+    threads = Execution(workers=threads).concurrency
     stages: dict[str, dict[str, float]] = {}
     last = time.perf_counter()
 
@@ -137,9 +135,9 @@ def fit_moments(
             # Its kernels take a tenth of the start-up time, and the other engine does not need them.
             from streaming_jsmf.topics.tensor import fit_tensor
 
-            arrays, metrics = fit_tensor(moments, settings, workers, lap, listener)
+            arrays, metrics = fit_tensor(moments, settings, threads, lap, listener)
         else:
-            arrays, metrics = fit_anchor_words(moments, settings, workers, lap, listener)
+            arrays, metrics = fit_anchor_words(moments, settings, threads, lap, listener)
     manifest = moments.manifest
     provenance = {
         "engine": settings.engine,

@@ -324,7 +324,9 @@ class _Run:
         if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
             return ()
         given = self.request.topics
-        done = Completer.of(word_topic, given.prior, given.term_count).complete(held_out)
+        done = Completer.of(word_topic, given.prior, given.term_count).complete(
+            held_out, threads=self.executor.threads_here
+        )
         return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
 
     def _keys(self, salt: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -47,7 +46,7 @@ _MANY_WORDS, _MANY_TOPICS = 5_000, 300
 _BLOCKS, _OPERATIONS = 15, 1e10
 
 
-def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int | None = None) -> None:
+def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads: int = 1) -> None:
     """Log the time and memory of a long rectification before the scan, accurate to a factor of about two.
 
     Raises ``InputError`` if the machine lacks the memory, or a limit of the process does not allow it.
@@ -56,7 +55,7 @@ def announce_cost(n_words: int, settings: InferSettings | StodSettings, threads:
     needed = _BLOCKS * 8 * n_words * k
     whole = isinstance(settings, InferSettings) and settings.needs_whole_c
     matrices = MATRICES[settings.rectify] * matrix_bytes(n_words) if whole else 0  # type: ignore[union-attr]
-    short = shortage(needed + matrices, threads or os.cpu_count() or 1)
+    short = shortage(needed + matrices, threads)
     if short is not None:
         raise InputError(
             f"the inference of {k:,} topics of {n_words:,} words needs {short}; lower {option.n_topics} or "
