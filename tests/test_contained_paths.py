@@ -13,6 +13,7 @@ import pytest
 
 from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.share_files import ABOUT_NAME
+from streaming_jsmf.documents.shares import About, Totals
 from streaming_jsmf.ingestion.ingest import IngestRequest
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.storage.arrays import read_array, write_array
@@ -132,8 +133,8 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
     folder = tmp_path / "shares"
     folder.mkdir()
     pq.write_table(pa.table({"document_id": [1], "topic_shares": [[1.0]]}), tmp_path / "other.parquet")
-    about = {"kind": "streaming_jsmf.shares", "format_version": 1, "model": "", "corpus": "", "request": ""}
-    about |= {"n_topics": 1, "top": None, "method": "map", "totals": None, "parts": {"../other.parquet": 1}}
+    parts = {"../other.parquet": {"documents": 1, "sha256": ""}}
+    about = About("", "", "", 1, None, "map", Totals()).fields(columns=["document_id"], parts=parts)
     (folder / ABOUT_NAME).write_text(json.dumps(about))
     with pytest.raises(InputError, match=r"'\.\./other\.parquet' leaves this directory"):
         documents_of_topic(tmp_path / "model", folder, 0)

@@ -18,7 +18,8 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
-from streaming_jsmf.documents.share_files import csv_shares, is_csv, open_shares, require_csv
+from streaming_jsmf.documents.share_csv import csv_shares, is_csv, require_csv
+from streaming_jsmf.documents.share_files import open_shares, require_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.documents.transform_job import TransformRequest, transform_documents
 from streaming_jsmf.errors import InputError
@@ -93,7 +94,7 @@ def transform(
     require_suffix(target, "topic shares", SUFFIXES)
     if overwrite or not is_left(target):
         require_free(
-            target, "topic shares", require_csv if is_csv(target) else open_shares, overwrite=overwrite
+            target, "topic shares", require_csv if is_csv(target) else require_shares, overwrite=overwrite
         )
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
