@@ -66,6 +66,7 @@ def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str])
         *((escaped_cell(name), kind) for name, kind in kinds.items()),
         *((name, pa.float32()) for name in names),
     ]
+    path.unlink(missing_ok=True)
     with pa_csv.CSVWriter(path, pa.schema(columns)) as file:
         for table in shares.tables([*kinds, SHARES]):
             known = [_csv_values(table.column(name), kind) for name, kind in kinds.items()]

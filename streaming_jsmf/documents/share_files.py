@@ -238,6 +238,8 @@ class RowGroupWriter:
     def __init__(self, path: Path, schema: Any, rows: int) -> None:
         self._schema, self._rows, self._held = schema, rows, 0
         self._pieces: list[Any] = []
+        # What a killed run left here, perhaps changed into a link or a FIFO, is not written to.
+        path.unlink(missing_ok=True)
         lists = {name for name in schema.names if pa.types.is_list(schema.field(name).type)}
         self._file = pq.ParquetWriter(
             path,

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +30,9 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.objects import (
+    asked,
     in_threads,
+    objects_at,
     objects_below,
     open_url,
     reaching,
@@ -173,6 +176,13 @@ def is_chain(path: AnyPath) -> bool:
     return is_url(path) and "::" in str(path)
 
 
+def require_regular(path: Path) -> None:
+    """Raise ``StoreError`` for a FIFO, a socket or a device, also behind a link: reading one may never end."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise StoreError(f"{path}: is not a regular file and is not read; remove or replace it")
+
+
 @contextmanager
 def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """Open a local file or URL as a binary stream.
@@ -182,6 +192,7 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """
     local = _on_disk(path)
     if local is not None:
+        require_regular(local)
         with local.open("rb") as stream:
             yield stream
     else:
@@ -193,15 +204,11 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
 def read_bytes(path: AnyPath | UPath) -> bytes:
     """Read a small file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     local = _on_disk(path)
-    # With start=0, because some packages request the size first if no range is given.
-    return bytes(_asked("cat_file", path, start=0)) if local is None else local.read_bytes()
-
-
-def _asked(request: str, path: AnyPath | UPath, **options: Any) -> Any:
-    """What the file system of a URL answers."""
-    fs, inner = url_file_system(path)
-    with reaching(path):
-        return getattr(fs, request)(inner, **options)
+    if local is None:
+        # With start=0, because some packages request the size first if no range is given.
+        return bytes(asked("cat_file", path, start=0))
+    require_regular(local)
+    return local.read_bytes()
 
 
 def sha256_of(path: AnyPath) -> str:
@@ -227,7 +234,7 @@ def file_hashes(
 
 def exists(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
-    return bool(_asked("exists", path)) if local is None else local.exists()
+    return bool(asked("exists", path)) if local is None else local.exists()
 
 
 def similar_names(path: AnyPath | UPath) -> str:
@@ -241,16 +248,13 @@ def similar_names(path: AnyPath | UPath) -> str:
 
 def is_file(path: AnyPath) -> bool:
     local = _on_disk(path)
-    return bool(_asked("isfile", path)) if local is None else local.is_file()
+    return bool(asked("isfile", path)) if local is None else local.is_file()
 
 
 def file_size(path: AnyPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
-    if local is not None:
-        return local.stat().st_size
-    fs, inner = url_file_system(path)
-    return int(fs.info(inner)["size"])
+    return int(asked("info", path)["size"]) if local is None else local.stat().st_size
 
 
 def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
@@ -363,11 +367,7 @@ def child_names(path: StorePath, prefix: str = "") -> list[str]:
     """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
     if isinstance(path, Path):
         return [child.name for child in path.glob(f"{prefix}*")]
-    try:
-        with reaching(path):
-            names = [str(name).rstrip("/").rsplit("/", 1)[-1] for name in path.fs.ls(path.path, detail=False)]
-    except FileNotFoundError:
-        return []
+    names = [name.rstrip("/").rsplit("/", 1)[-1] for name in objects_at(path)]
     return sorted(name for name in names if name.startswith(prefix))
 
 
