@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 import streaming_jsmf as sj
 from streaming_jsmf.documents.share_files import open_shares
@@ -112,10 +113,12 @@ def test_the_corpus_must_be_that_of_the_shares(
         sj.model_to_pyldavis(model, other, shares)
 
 
-def test_shares_are_verified_to_their_end(folder: Path, invoke: Command, tmp_path: Path) -> None:
+def test_shares_are_verified_before_they_are_used(folder: Path, invoke: Command, tmp_path: Path) -> None:
     shares = tmp_path / "s.zarr"
     sj.transform(folder / "model", folder / "model.corpus", shares)
     [chunk] = [path for path in (shares / "topic_shares" / "c").rglob("*") if path.is_file()]
-    chunk.unlink()  # reads as zeros
     line = ("documents", folder / "model", shares, "--outliers", folder / "model.corpus")
+    zarr.open_array(shares / "topic_shares", mode="r+")[:] = np.nan
+    refused(invoke(*line), 3, f"{shares}/topic_shares: values differ")
+    chunk.unlink()  # reads as zeros
     refused(invoke(*line), 3, f"{shares}/topic_shares: values differ")

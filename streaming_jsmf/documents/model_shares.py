@@ -66,7 +66,7 @@ class ModelShares:
         """Yield counts, shares and metadata ``columns`` of the documents of each row group of the corpus of the shares.
 
         Counts are documents x N over the words of the model. One pass over both. Raises ``InputError`` for another
-        corpus, ``StoreError`` if shares or corpus are damaged, for values in Zarr at the end.
+        corpus, ``StoreError`` if shares or corpus are damaged.
         """
         opened, about = self.require_corpus(corpus), self.file.about
         ids, units = self.topics.ids_of_corpus(opened), list_units(opened)
@@ -97,7 +97,7 @@ def token_probabilities(
 
 
 def _in_sizes(tables: Iterator[Any], sizes: Sequence[int], path: Path) -> Iterator[Any]:
-    """Yield the rows of tables in tables of these sizes; raise ``StoreError`` unless there are as many rows."""
+    """Yield the rows of tables in tables of these sizes; raise ``StoreError`` if there are fewer rows."""
     held = next(tables, None)
     for size in sizes:
         while held is not None and held.num_rows < size and (more := next(tables, None)) is not None:
@@ -106,6 +106,3 @@ def _in_sizes(tables: Iterator[Any], sizes: Sequence[int], path: Path) -> Iterat
             raise StoreError(f"{path} has fewer documents than its corpus; {DAMAGED}")
         yield held.slice(0, size)
         held = held.slice(size)
-    # The last table of a Zarr group is followed by the comparison with the digests.
-    if held is not None and held.num_rows + sum(more.num_rows for more in tables):
-        raise StoreError(f"{path} has more documents than its corpus; {DAMAGED}")

@@ -277,11 +277,19 @@ def _open_zarr(path: Path, about: About, fields: Mapping[str, Any]) -> SharesFil
     digests = {name: ArrayDigest.from_fields(stored) for name, stored in fields["digests"].items()}
     if TOPIC in digests:
         read_array(path, TOPIC, digests[TOPIC], hint=AGAIN)
-    return SharesFile(path, about, tuple(fields["columns"]), partial(_chunks, path, digests))
+    return SharesFile(path, about, tuple(fields["columns"]), partial(_chunks, path, digests, set()))
 
 
-def _chunks(path: Path, digests: Mapping[str, ArrayDigest], columns: Sequence[str]) -> Iterator[Any]:
-    panels = [read_panels(path, name, digests[name], hint=AGAIN) for name in columns]
+def _chunks(
+    path: Path, digests: Mapping[str, ArrayDigest], verified: set[str], columns: Sequence[str]
+) -> Iterator[Any]:
+    """Yield the chunks of arrays, each of which is compared with its digest before it is used first."""
+    for name in columns:
+        if name not in verified:
+            for _ in read_panels(path, name, digests[name], hint=AGAIN):
+                pass
+            verified.add(name)
+    panels = [read_panels(path, name, None, hint=AGAIN) for name in columns]
     for parts in zip(*panels, strict=True):
         arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
         yield pa.table(dict(zip(columns, arrays, strict=True)))

@@ -132,8 +132,7 @@ class SharesFile:
     """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns.
 
     ``tables`` yields Arrow tables of some columns in document order, in one pass. It raises ``InputError`` for CSV,
-    which is not read again, and ``StoreError`` for damaged files: altered Parquet files before, and altered values in
-    Zarr after the last table.
+    which is not read again, and ``StoreError`` for damaged files, before any table of an altered file or array.
     """
 
     path: Path

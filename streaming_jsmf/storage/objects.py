@@ -123,8 +123,6 @@ def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None
     """
     if not isinstance(path, UPath):
         path = str(path).rpartition("::")[2]
-    fs, inner = url_file_system(path)
-    fs.invalidate_cache(inner)
     info = asked("info", path)
     values = {re.sub(r"[\W_]", "", str(name)).lower(): value for name, value in info.items()}
     state = next((str(values[name]) for name in _STATES if values.get(name)), None)
@@ -132,8 +130,9 @@ def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None
 
 
 def asked(request: str, path: str | PathLike[str] | UPath, **options: Any) -> Any:
-    """What the file system of a URL answers."""
+    """What the file system of a URL answers; cached listings would miss what was written since then."""
     fs, inner = url_file_system(path)
+    fs.invalidate_cache(inner)
     with reaching(path):
         return getattr(fs, request)(inner, **options)
 

@@ -165,10 +165,16 @@ def _on_disk(path: AnyPath | UPath) -> Path | None:
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL and the path inside it; errors as ``url_file_system``."""
-    local = _on_disk(path)
-    # fsspec would interpret a local path with :: as a chain.
-    return (LocalFileSystem(), str(local)) if local is not None else url_file_system(path)
+    """Return the fsspec file system of a path or URL, without cached listings, and the path inside it.
+
+    Errors are those of ``url_file_system``.
+    """
+    if (local := _on_disk(path)) is not None:
+        # fsspec would interpret a local path with :: as a chain.
+        return LocalFileSystem(), str(local)
+    fs, inner = url_file_system(path)
+    fs.invalidate_cache()
+    return fs, inner
 
 
 def is_chain(path: AnyPath) -> bool:
@@ -203,8 +209,7 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
     """Read a small file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
-    local = _on_disk(path)
-    if local is None:
+    if (local := _on_disk(path)) is None:
         # With start=0, because some packages request the size first if no range is given.
         return bytes(asked("cat_file", path, start=0))
     require_regular(local)
@@ -263,8 +268,7 @@ def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
     Size and modification time (ns) of a local file; see ``state_of_object`` for a URL. Nothing is read. Raises
     ``FileNotFoundError`` if the file is missing, ``StoreError`` if the file system does not respond.
     """
-    local = _on_disk(path)
-    if local is None:
+    if (local := _on_disk(path)) is None:
         return state_of_object(path)
     found = local.stat()
     return found.st_size, found.st_mtime_ns
@@ -275,11 +279,9 @@ def file_names(directory: AnyPath) -> list[str]:
     folder = _on_disk(directory)
     if folder is not None:
         return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
-    fs, inner = url_file_system(directory)
-    if not fs.isdir(inner):
+    if not asked("isdir", directory):
         return []
-    fs.invalidate_cache(inner)  # a cached listing would miss shards written since then
-    entries = fs.ls(inner, detail=True)
+    entries = asked("ls", directory, detail=True)
     return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
 
 
