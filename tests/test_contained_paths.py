@@ -13,9 +13,11 @@ import pytest
 
 from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.share_files import ABOUT_NAME
+from streaming_jsmf.documents.shares import About, Totals
 from streaming_jsmf.ingestion.ingest import IngestRequest
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.storage.arrays import read_array, write_array
+from tests.outcomes import Command, refused
 
 SPEC = """
 name = "t"
@@ -132,8 +134,8 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
     folder = tmp_path / "shares"
     folder.mkdir()
     pq.write_table(pa.table({"document_id": [1], "topic_shares": [[1.0]]}), tmp_path / "other.parquet")
-    about = {"kind": "streaming_jsmf.shares", "format_version": 1, "model": "", "corpus": "", "request": ""}
-    about |= {"n_topics": 1, "top": None, "method": "map", "totals": None, "parts": {"../other.parquet": 1}}
+    parts = {"../other.parquet": {"documents": 1, "sha256": ""}}
+    about = About("", "", "", 1, None, "map", Totals()).fields(columns=["document_id"], parts=parts)
     (folder / ABOUT_NAME).write_text(json.dumps(about))
     with pytest.raises(InputError, match=r"'\.\./other\.parquet' leaves this directory"):
         documents_of_topic(tmp_path / "model", folder, 0)
@@ -164,3 +166,50 @@ def test_an_array_is_read_within_its_store(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with pytest.raises(InputError, match=r"'\.\./secret' leaves this directory"):
         read_array(tmp_path / "store", "../secret", expected)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("c/manifest.json", ("info", "c")),
+        ("c/vocabulary.parquet", ("scan", "c", "n")),
+        ("c/documents/part-00000.parquet", ("scan", "c", "n")),
+        ("m/zarr.json", ("infer", "m", "f", "--topics", "2")),
+        ("m/records/range/zarr.json", ("info", "m")),
+        ("m/word/zarr.json", ("infer", "m", "f", "--topics", "2")),
+        ("m/word/c/0", ("infer", "m", "f", "--topics", "2")),  # read by Zarr
+        ("m/row_sum/c/0", ("infer", "m", "f", "--topics", "2")),  # read without Zarr
+    ],
+)
+@pytest.mark.parametrize("odd", ["fifo", "device"])
+def test_a_fifo_or_device_in_a_store_is_not_read(
+    file: str, line: tuple[str, ...], odd: str, tmp_path: Path, invoke: Command
+) -> None:
+    sizes = ("--documents", "40", "--vocabulary-size", "30", "--topics", "3", "--workers", "1")
+    assert invoke("simulate", tmp_path / "c", *sizes).code == 0
+    assert invoke("scan", tmp_path / "c", tmp_path / "m", "--max-topics", "2", "--workers", "1").code == 0
+    place = tmp_path / file
+    place.unlink()
+    if odd == "fifo":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    given = [tmp_path / part if part in ("c", "m", "n", "f") else part for part in line]
+    said = (
+        f"{place} has 0 bytes"
+        if "part-" in file
+        else f"{place}: is not a regular file and is not read; remove"
+    )
+    refused(invoke(*given).without_progress(), 3, said)
+
+
+@pytest.mark.parametrize("name", ["_shares.json", "part-00000.parquet"])
+def test_a_fifo_in_shares_is_not_read(name: str, tmp_path: Path, invoke: Command) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    refused(invoke("info", tmp_path / "fifo"), 3, f"{tmp_path}/fifo: is not a regular file")
+    parts = {"part-00000.parquet": {"documents": 1, "sha256": ""}}
+    about = About("", "", "", 1, None, "map", Totals()).fields(columns=["document_id"], parts=parts)
+    (tmp_path / ABOUT_NAME).write_text(json.dumps(about))
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    refused(invoke("documents", tmp_path / "model", tmp_path), 3, f"{tmp_path / name}: is not a regular file")

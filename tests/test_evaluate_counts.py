@@ -246,6 +246,7 @@ def test_damaged_counts_are_named(model_path: Path, corpus_path: Path) -> None:
         lambda: chunk.unlink(),
         lambda: root.write_text(whole.replace('"n_documents": 600', '"n_documents": 500')),
         lambda: root.write_text("{"),
+        lambda: root.unlink(),
     ]
     for damage in damages:
         data = chunk.read_bytes()

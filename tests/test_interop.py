@@ -123,7 +123,7 @@ def test_pyldavis_takes_its_arguments(model: Any, tmp_path: Path) -> None:
     again = sj.model_to_pyldavis(model, model.corpus, shares)
     np.testing.assert_array_equal(again["doc_topic_dists"], found["doc_topic_dists"])
     other = sj.corpus_from_matrix(COUNTS[:50], words(N), tmp_path / "other")
-    with pytest.raises(sj.InputError, match="the shares are of 201 documents and the corpus has 50"):
+    with pytest.raises(sj.InputError, match="not shares of the corpus"):
         sj.model_to_pyldavis(model, other, shares)
 
 

@@ -23,9 +23,18 @@ from upath import UPath
 
 from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.files import list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.reader import read_store
-from streaming_jsmf.storage.paths import child_names, state_of, store_path
+from streaming_jsmf.storage.paths import (
+    child_names,
+    exists,
+    file_names,
+    file_size,
+    is_file,
+    state_of,
+    store_path,
+)
 from streaming_jsmf.topics.store import open_model, read_model
 from tests.corpora import Planted, planted, words, write_corpus
 from tests.outcomes import invoked, printed, refused
@@ -220,6 +229,19 @@ def test_the_state_of_a_file_changes_with_its_contents(
     other.rm_file(inner)
     with pytest.raises(FileNotFoundError):
         state_of(url)
+
+
+def test_sources_and_corpora_are_never_listed_from_a_cache(s3: str) -> None:
+    other, place = fsspec.filesystem("s3", use_listings_cache=False), f"{s3}/{uuid.uuid4().hex}"
+    other.pipe({f"{place}/a.txt": b"abc", f"{place}/sub/a.txt": b"abc"})
+    for number, name in enumerate(("b.txt", "sub/b.txt")):
+        assert len(list_files(place)) == len(list_files(f"{place}/**/*.txt")) == 2 + number
+        assert (exists(f"{place}/{name}"), is_file(f"{place}/{name}")) == (False, False)
+        other.pipe(f"{place}/{name}", b"abc")
+        assert (exists(f"{place}/{name}"), is_file(f"{place}/{name}")) == (True, True)
+    assert file_names(place) == ["a.txt", "b.txt"]
+    other.pipe(f"{place}/a.txt", b"abcdef")
+    assert file_size(f"{place}/a.txt") == 6
 
 
 def test_the_state_of_a_file_behind_http(http: tuple[str, dict[str, str]]) -> None:

@@ -44,7 +44,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.progress import Lines, Meter
 from streaming_jsmf.jobs.run import watched
 from streaming_jsmf.storage.provenance import package_versions
-from tests.corpora import planted, write_corpus, write_texts
+from tests.corpora import file_bytes, planted, write_corpus, write_texts
 from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for
 from tests.stores import digests
@@ -351,6 +351,36 @@ def test_a_log_that_cannot_be_written_is_one_line_before_any_work(
     log = tmp_path / target
     refused(invoked("scan", corpus, tmp_path / "m", "--log-json", log), 2, f"--log-json {log}: ", reason)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_replaces_and_joins_nothing(corpus: Path, tmp_path: Path) -> None:
+    docs, made, store, shares = (tmp_path / name for name in ("docs", "c", "m", "s"))
+    docs.mkdir()
+    (docs / "a.txt").write_text("river stone garden")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "other.jsonl").write_text('{"time": 3, "text": "a record"}\n')
+    (tmp_path / "empty.txt").touch()
+    sizes = ("--documents", "50", "--vocabulary-size", "60", "--topics", "3", *ALONE)
+    assert invoked("simulate", made, *sizes).code == 0
+    assert invoked("scan", corpus, store, *SETTINGS, *ALONE).code == 0
+    shares.mkdir()
+    (shares / "_shares.json").write_text("{}")
+    before = file_bytes(tmp_path)
+    new = {f"{folder}/new.log" for folder in ("docs", "c", "c/documents", "m", "m/records", "s")}
+    for target in {*before, *new}:
+        log = tmp_path / target
+        line = ("ingest", docs, tmp_path / "new", "--stop-words", tmp_path / "empty.txt", "--log-json", log)
+        refused(invoked(*line), 2, f"--log-json {log}: ", "; give another file")
+    assert file_bytes(tmp_path) == before
+
+
+def test_a_log_is_no_source_that_a_pattern_names(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "river stone garden"}')
+    pattern, log = tmp_path / "*.jsonl", tmp_path / "log.jsonl"
+    refused(
+        invoked("ingest", pattern, tmp_path / "c", "--log-json", log), 2, f"--log-json {log}: is {pattern}"
+    )
+    assert not log.exists()
 
 
 def test_a_log_that_breaks_in_a_scan(corpus: Path, tmp_path: Path) -> None:

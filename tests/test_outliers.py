@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 import streaming_jsmf as sj
 from streaming_jsmf.documents.share_files import open_shares
@@ -85,12 +86,39 @@ def test_the_report_lists_them(folder: Path, invoke: Command, tmp_path: Path) ->
     refused(outcome, 2, "--corpus", "--shares")
 
 
-def test_the_verb_and_its_refusals(folder: Path, invoke: Command, tmp_path: Path) -> None:
+def test_the_verb_and_its_refusals(folder: Path, invoke: Command) -> None:
     line = ("documents", folder / "model", folder / "shares.parquet", "--outliers")
     rows = json.loads(invoke(*line, folder / "model.corpus", "--number", 3, "--json").out)
     found = sj.least_explained_documents(*line[1:3], folder / "model.corpus", number=3)
     assert [row["document_id"] for row in rows] == found["document_id"].tolist()
     refused(invoke(*line, folder / "model.corpus", "--topic", 1), 2, "--outliers", "--topic")
-    other = pd.DataFrame({"text": [" ".join(words(N))] * 3, "id": ["x", "y", "z"]})
-    sj.ingest(other, tmp_path / "other", text="text", id="id", min_df=1, max_df=1.0, stop_words="none")
-    refused(invoke(*line, tmp_path / "other"), 2, "'x'", "shares.parquet")
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
+def test_the_corpus_must_be_that_of_the_shares(
+    folder: Path, invoke: Command, tmp_path: Path, name: str
+) -> None:
+    model, shares, other = folder / "model", tmp_path / name, tmp_path / "other"
+    sj.transform(model, folder / "model.corpus", shares)
+    # The same ids and columns, and other texts.
+    texts = pd.DataFrame({"text": [" ".join(words(N))] * M, "id": [f"d{row}" for row in range(M)]})
+    reading = {"text": "text", "id": "id", "min_df": 1, "max_df": 1.0, "stop_words": "none"}
+    sj.ingest(texts.assign(year=2000), other, metadata=["year"], **reading)
+    said = (f"{shares}: these are not shares of the corpus {other}; ",)
+    refused(invoke("documents", model, shares, "--outliers", other), 2, *said)
+    page = tmp_path / "page.html"
+    refused(invoke("report", model, page, "--shares", shares, "--corpus", other), 2, *said)
+    assert not page.exists()
+    with pytest.raises(sj.InputError, match=re.escape(*said)):
+        sj.model_to_pyldavis(model, other, shares)
+
+
+def test_shares_are_verified_before_they_are_used(folder: Path, invoke: Command, tmp_path: Path) -> None:
+    shares = tmp_path / "s.zarr"
+    sj.transform(folder / "model", folder / "model.corpus", shares)
+    [chunk] = [path for path in (shares / "topic_shares" / "c").rglob("*") if path.is_file()]
+    line = ("documents", folder / "model", shares, "--outliers", folder / "model.corpus")
+    zarr.open_array(shares / "topic_shares", mode="r+")[:] = np.nan
+    refused(invoke(*line), 3, f"{shares}/topic_shares: values differ")
+    chunk.unlink()  # reads as zeros
+    refused(invoke(*line), 3, f"{shares}/topic_shares: values differ")

@@ -31,7 +31,7 @@ COUNTS = planted(M, N, K, length=40, seed=11).counts
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, the corpus of its fit with dates, shares of it, and shares of more documents in small row groups."""
+    """A model, the corpus of its fit with dates, and shares of it, also in small row groups."""
     place = tmp_path_factory.mktemp("time")
     texts = [" ".join(np.repeat(words(N), row)) for row in COUNTS]
     table = pd.DataFrame({"text": texts, "date": MONTHS, "id": [f"d{row}" for row in range(M)]})
@@ -39,11 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     given = {"text": "text", "id": "id", "metadata": ["date", "country"], "stop_words": "none", "max_df": 1.0}
     model = sj.fit(table, place / "model", K, min_df=1, progress=False, **given)
     sj.transform(model, place / "model.corpus", place / "shares.parquet")
-    more = table.loc[np.sort([*range(M), *range(0, M, 3)])].reset_index(drop=True)
-    more.loc[more["id"].duplicated(), "id"] = [f"more{row}" for row in range(M // 3)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(share_files, "ROW_GROUP_ROWS", 50)
-        sj.transform(model, more, place / "more.parquet", text="text", id="id", metadata=["date"])
+        sj.transform(model, place / "model.corpus", place / "small.parquet")
     return place
 
 
@@ -90,7 +88,7 @@ def test_the_change_is_that_from_the_first_to_the_last_third() -> None:
     assert np.isnan(changes(share[:1], error[:1], documents[:1])[0]).all()
 
 
-@pytest.mark.parametrize("shares", ["shares.parquet", "more.parquet"])
+@pytest.mark.parametrize("shares", ["shares.parquet", "small.parquet"])
 def test_words_of_a_period_are_those_of_expected_counts(folder: Path, shares: str) -> None:
     model, corpus = folder / "model", sj.open_corpus(folder / "model.corpus")
     frame = sj.over_time(model, folder / shares, "date:year", corpus=corpus, words=3)
@@ -157,17 +155,18 @@ def test_edits_apply(folder: Path, tmp_path: Path) -> None:
         (("--by", "no"), "no column 'no'"),
         (("--by", "date", "--words", 3), "--words requires --corpus"),
         (("--by", "date", "--topic", 9), "there is no topic 9"),
-        (("--by", "date", "--corpus", "{folder}/other"), "document 'x0' has no shares"),
+        (("--by", "date", "--corpus", "{folder}/other"), "not shares of the corpus {folder}/other; give"),
     ],
 )
 def test_bad_requests(folder: Path, invoke: Command, arguments: tuple[object, ...], said: str) -> None:
     if not (folder / "other").exists():
-        texts = pa.table({"id": ["x0", "x1"], "text": [" ".join(words(N))] * 2})
+        # Documents of the same ids, which lack most periods.
+        texts = pa.table({"id": ["d0", "d1"], "text": [" ".join(words(N))] * 2, "date": MONTHS[:2]})
         pq.write_table(texts, folder / "other.parquet")
         options = {"text": "text", "id": "id", "stop_words": "none", "min_df": 1, "max_df": 1.0}
-        sj.ingest(folder / "other.parquet", folder / "other", **options)
+        sj.ingest(folder / "other.parquet", folder / "other", metadata=["date"], **options)
     given = [str(part).format(folder=folder) for part in arguments]
     outcome = invoke("over-time", folder / "model", folder / "shares.parquet", *given)
     *left_out, line = outcome.err.splitlines()
     assert left_out in ([], ["over-time: documents without date, which are left out: 1"])
-    refused(replace(outcome, err=line), 2, said)
+    refused(replace(outcome, err=line), 2, said.format(folder=folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf import Execution, InputError, StoreError, TopicModel, ingest, transform
+from streaming_jsmf import Execution, InputError, TopicModel, ingest, transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
@@ -324,15 +325,77 @@ def test_csv_has_a_column_for_each_shown_topic(
         open_shares(out)
 
 
-def test_damage_is_found(corpus: Path, model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "s.parquet"
+def without_a_row(table: pa.Table) -> pa.Table:
+    return table.slice(1)
+
+
+def without_a_column(table: pa.Table) -> pa.Table:
+    return table.drop_columns("title")
+
+
+def with_another_title(table: pa.Table) -> pa.Table:
+    return table.set_column(2, "title", pa.array([*table["title"].to_pylist()[:-1], "other"]))
+
+
+def with_equal_shares(table: pa.Table) -> pa.Table:
+    return table.set_column(3, "topic_shares", pa.array([[1 / K] * K] * len(table), pa.list_(pa.float32())))
+
+
+@pytest.mark.parametrize(
+    "change", [without_a_row, without_a_column, with_another_title, with_equal_shares, None]
+)
+@pytest.mark.parametrize("name", ["s.parquet", "s"])
+def test_a_changed_file_is_found(
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command, name: str, change: Any
+) -> None:
+    out = tmp_path / name
     made_by(model, corpus, out)
-    group = pq.read_metadata(out).row_group(0)
-    data = bytearray(out.read_bytes())
-    data[group.column(group.num_columns - 1).data_page_offset + 60] ^= 255
-    out.write_bytes(bytes(data))
-    with pytest.raises(StoreError, match=re.escape(str(out))):
-        shares_of(out)
+    assert invoke("info", out, "--verify").code == 0
+    file = out if out.is_file() else out / "part-00000.parquet"
+    if change is None:
+        # A change of the footer alone, in its statistics.
+        data = file.read_bytes()
+        at = data.rindex(b"title ")
+        file.write_bytes(data[:at] + b"T" + data[at + 1 :])
+    else:
+        pq.write_table(change(pq.read_table(file)), file)  # with its metadata
+    refused(invoke("info", out, "--verify"), 3, f"{file} has ", "transform again")
+    refused(invoke("documents", model, out), 3, f"{file} has ", "transform again")
+
+
+def test_a_directory_of_other_parts_is_found(
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    made_by(model, corpus, one)
+    made_by(model, corpus, two, method="map")
+    shutil.copy(two / "part-00000.parquet", one)
+    refused(invoke("documents", model, one, "--topic", 1), 3, f"{one}/part-00000.parquet has sha256 ")
+    # A part is no result.
+    refused(invoke("documents", model, two / "part-00000.parquet"), 2, "these are not topic shares")
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s", "s.zarr"])
+def test_changed_metadata_are_found(
+    corpus: Path, model: Path, tmp_path: Path, invoke: Command, name: str
+) -> None:
+    out = tmp_path / name
+    made_by(model, corpus, out)
+    file = {"s.parquet": out, "s": out / "_shares.json", "s.zarr": out / "zarr.json"}[name]
+    data = file.read_bytes()
+    at = re.search(rb'"without_known_words": ?1', data)
+    assert at is not None
+    for flipped in (at.start(), at.end() - 1):  # no JSON, and another number
+        file.write_bytes(data[:flipped] + bytes([data[flipped] ^ 2]) + data[flipped + 1 :])
+        refused(invoke("documents", model, out), 3, str(out), "metadata are damaged", "transform again")
+    version = re.search(rb'"format_version": ?2', data)
+    assert version is not None
+    file.write_bytes(data[: version.end() - 1] + b"1" + data[version.end() :])
+    said = f"{out}: topic shares of format version 1, and this release reads 2; run transform again"
+    refused(invoke("info", out), 2, said)
+    refused(invoke("documents", model, out), 2, said)
+    made_by(model, corpus, out, overwrite=True)
+    assert file.read_bytes() == data
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from streaming_jsmf.cli import interrupts
-from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog
+from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, require_log
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import Listener, combine
@@ -50,6 +50,7 @@ def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -
 @contextmanager
 def _logged(target: str) -> Iterator[JsonLog]:
     started, context = time.monotonic(), click.get_current_context()
+    require_log(target, (value for name, value in context.params.items() if name != "log_json"))
     log = JsonLog(target)
 
     def finish(outcome: Outcome) -> None:

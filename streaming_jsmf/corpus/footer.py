@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
-from streaming_jsmf.storage.paths import is_url, open_file, sha256_of, state_of
+from streaming_jsmf.storage.paths import is_url, open_file, require_regular, sha256_of, state_of
+
+#: What to do about a damaged or missing shard.
+RESTORE = "restore it or build the corpus again"
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
@@ -41,8 +45,8 @@ class Footer:
 
 
 @contextmanager
-def open_parquet(path: str, name: str) -> Iterator[Any]:
-    """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; ``name`` is used in messages.
+def open_parquet(path: str, name: str, advice: str = RESTORE) -> Iterator[Any]:
+    """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; messages have ``name`` and ``advice``.
 
     Raises ``StoreError`` if the file is missing, damaged or not Parquet, also while the caller reads.
     """
@@ -51,15 +55,15 @@ def open_parquet(path: str, name: str) -> Iterator[Any]:
             with open_file(path) as stream:
                 yield pq.ParquetFile(stream, page_checksum_verification=True)
         else:
+            require_regular(Path(path))
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 yield file
     except FileNotFoundError as error:
-        raise StoreError(f"{name} is missing; restore it or build the corpus again ({path})") from error
+        raise StoreError(f"{name} is missing; {advice}") from error
     except (OSError, pa.ArrowException) as error:
         pass_on_machine(error)
         raise StoreError(
-            f"{name} cannot be read as Parquet ({first_line(error)}); it is truncated or damaged: "
-            "restore it or build the corpus again"
+            f"{name} cannot be read as Parquet ({first_line(error)}); it is truncated or damaged: {advice}"
         ) from error
 
 
@@ -134,20 +138,18 @@ _hashes: dict[str, tuple[tuple[int | str | None, ...], str]] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
-def hash_of_shard(path: str) -> str:
-    """Hex SHA-256 of a file, cached in this process until ``state_of`` the file changes."""
+def hash_of_shard(path: str, compute: Callable[[str], str] = sha256_of) -> str:
+    """Hex SHA-256 of a file, cached in this process until ``state_of`` the file changes; ``compute`` reads the file."""
     with _locks[path]:
         state = state_of(path)
         if state is None:
-            return sha256_of(path)
+            return compute(path)
         if path not in _hashes or _hashes[path][0] != state:
-            _hashes[path] = (state, sha256_of(path))
+            _hashes[path] = (state, compute(path))
         return _hashes[path][1]
 
 
-def require_hash(path: str, found: str, expected: str) -> None:
-    """Raise ``StoreError`` if the hash of a shard differs; page checksums do not detect a rewritten shard."""
+def require_hash(path: str, found: str, expected: str, advice: str = RESTORE) -> None:
+    """Raise ``StoreError`` if the hash of a file differs; page checksums do not detect a rewritten file."""
     if found != expected:
-        raise StoreError(
-            f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; restore it or build the corpus again"
-        )
+        raise StoreError(f"{path} has sha256 {found[:12]}..., expected {expected[:12]}...; {advice}")

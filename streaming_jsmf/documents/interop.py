@@ -191,15 +191,13 @@ def model_to_pyldavis(
     arrays = read_model(path, ("word", "word_topic", "term_count")).arrays
     with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
         file = Path(folder) / "shares" if shares is None else shares
-        found = transform(path, opened, file) if shares is None else ModelShares.open(path, shares).file
-        document_topic = np.concatenate([theta for theta, _ in found.dense()])
+        if shares is None:
+            transform(path, opened, file)
+        found = ModelShares.open(path, file)
+        found.require_corpus(opened)
+        document_topic = np.concatenate([theta for theta, _ in found.file.dense()])
     known = (word_ids(opened.vocabulary().words, arrays["word"]) >= 0).astype(np.float64)
     lengths = np.concatenate([block @ known for block in iter_blocks(list_units(opened), opened.n_words)])
-    if len(lengths) != len(document_topic):
-        raise InputError(
-            f"the shares are of {len(document_topic)} documents and the corpus has {len(lengths)}; give those of this "
-            "corpus"
-        )
     return {
         "topic_term_dists": arrays["word_topic"].T,
         "doc_topic_dists": document_topic / document_topic.sum(axis=1, keepdims=True),

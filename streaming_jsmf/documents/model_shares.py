@@ -18,8 +18,8 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile, document_table
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.documents.shares import DAMAGED, SharesFile
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
@@ -63,19 +63,28 @@ class ModelShares:
     def documents(
         self, corpus: AnyPath | Corpus, columns: Sequence[str]
     ) -> Iterator[tuple[csr_array[Any], Floats, Any]]:
-        """Yield counts, shares and metadata ``columns`` of the documents of each row group of a corpus.
+        """Yield counts, shares and metadata ``columns`` of the documents of each row group of the corpus of the shares.
 
-        Counts are documents x N over the words of the model. Documents are matched by id; the shares may be of more
-        documents, in the same order. One pass over both. Raises ``InputError`` if a document has no shares.
+        Counts are documents x N over the words of the model. One pass over both. Raises ``InputError`` for another
+        corpus, ``StoreError`` if shares or corpus are damaged.
         """
-        opened = open_corpus(corpus)
-        ids, first = self.topics.ids_of_corpus(opened), 0
-        rows = _Rows(self.file, opened.root, columns)
-        for unit in list_units(opened):
+        opened, about = self.require_corpus(corpus), self.file.about
+        ids, units = self.topics.ids_of_corpus(opened), list_units(opened)
+        read = self.file.tables(list(dict.fromkeys([*columns, *about.columns])))
+        tables = _in_sizes(read, [unit.rows for unit in units], self.file.path)
+        for table, unit in zip(tables, units, strict=True):
             counts = over_vocabulary(read_block(unit, opened.n_words), ids, len(self.topics.words))
-            table = rows.take(document_table(unit, first, ()).column(DOCUMENT_ID).to_pylist())
-            yield counts, self.file.about.dense(table), table
-            first += unit.rows
+            yield counts, about.dense(table), table
+
+    def require_corpus(self, corpus: AnyPath | Corpus) -> Corpus:
+        """Open the corpus of the shares; raise ``InputError`` if they are of another one."""
+        opened = open_corpus(corpus)
+        if opened.fingerprint != self.file.about.corpus:
+            raise InputError(
+                f"{self.file.path}: these are not shares of the corpus {opened.root}; give the corpus that transform "
+                "read, or run transform with this one"
+            )
+        return opened
 
 
 def token_probabilities(
@@ -87,34 +96,13 @@ def token_probabilities(
         yield part, rows[part], np.einsum("nk,nk->n", theta[rows[part]], word_topic[counts.indices[part]])
 
 
-class _Rows:
-    """The rows of shares in order; those before the last one taken are forgotten."""
-
-    def __init__(self, shares: SharesFile, corpus: str, columns: Sequence[str]) -> None:
-        self._path, self._corpus = shares.path, corpus
-        self._tables = shares.tables(list(dict.fromkeys([DOCUMENT_ID, *columns, *shares.about.columns])))
-        self._held: Any = None
-        self._names: list[Any] = []
-
-    def take(self, ids: Sequence[Any]) -> Any:
-        rows, place = [], 0
-        for name in ids:
-            while place == len(self._names) or self._names[place] != name:
-                if place < len(self._names):
-                    place += 1
-                else:
-                    self._read(name)
-            rows.append(place)
-            place += 1
-        found = self._held.take(pa.array(rows, pa.int64()))
-        self._held, self._names = self._held.slice(place), self._names[place:]
-        return found
-
-    def _read(self, name: Any) -> None:
-        more = next(self._tables, None)
-        if more is None:
-            raise InputError(
-                f"{self._corpus}: document {name!r} has no shares in {self._path}; give the corpus of these shares"
-            )
-        self._held = more if self._held is None else pa.concat_tables([self._held, more])
-        self._names += more.column(DOCUMENT_ID).to_pylist()
+def _in_sizes(tables: Iterator[Any], sizes: Sequence[int], path: Path) -> Iterator[Any]:
+    """Yield the rows of tables in tables of these sizes; raise ``StoreError`` if there are fewer rows."""
+    held = next(tables, None)
+    for size in sizes:
+        while held is not None and held.num_rows < size and (more := next(tables, None)) is not None:
+            held = pa.concat_tables([held, more])
+        if held is None or held.num_rows < size:
+            raise StoreError(f"{path} has fewer documents than its corpus; {DAMAGED}")
+        yield held.slice(0, size)
+        held = held.slice(size)

@@ -1,20 +1,20 @@
-"""Files of topic shares: a Parquet file, a directory of Parquet parts with ``_shares.json``, a Zarr group, or CSV.
+"""Files of topic shares: a Parquet file, a directory of Parquet parts with ``_shares.json``, or a Zarr group.
 
 A Zarr group has ``topic_shares`` (document, topic), with ids and metadata as coordinates. ``About`` is stored in the
-Parquet schema, ``_shares.json``, or the attributes of the group. A CSV file has a column per topic; it is for other
-programs and is not read again.
+footer of the file, ``_shares.json``, or the attributes of the group, with hashes of files or digests of arrays.
 """
 
 from __future__ import annotations
 
-import csv
+import hashlib
 import json
 import logging
-import re
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,14 +22,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.display import escaped_cell
+from streaming_jsmf.corpus.footer import hash_of_shard, open_parquet, require_hash
+from streaming_jsmf.documents.share_csv import is_csv, not_read
 from streaming_jsmf.documents.shares import (
+    AGAIN,
     DAMAGED,
     DOCUMENT_ID,
+    KIND,
     SHARES,
     TOPICS,
     About,
@@ -38,23 +40,26 @@ from streaming_jsmf.documents.shares import (
     not_shares,
     to_lists,
 )
-from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.arrays import (
     CHUNK_BYTES,
     ArrayDigest,
     create_group,
+    read_array,
     read_attributes,
     read_panels,
     write_array,
     write_panels,
 )
-from streaming_jsmf.storage.paths import ROOT, inside, node_exists
+from streaming_jsmf.storage.paths import ROOT, inside, node_exists, open_file, read_bytes, write_json
 from streaming_jsmf.validation import stays_inside
 
 logger = logging.getLogger(__name__)
 
-#: Key of ``About`` in the metadata of a Parquet schema.
-METADATA_KEY = b"streaming_jsmf"
+#: Keys in the metadata of a Parquet file: ``About``, and the sha256 of the file with zeros in its place.
+METADATA_KEY, HASH_KEY = b"streaming_jsmf", b"streaming_jsmf.sha256"
+
+_ZEROS = b"0" * 64
 
 #: ``About`` of a directory; Parquet readers ignore names that begin with an underscore.
 ABOUT_NAME = "_shares.json"
@@ -62,7 +67,6 @@ ABOUT_NAME = "_shares.json"
 #: Dimensions of a Zarr group.
 DOCUMENT, TOPIC, RANK = "document", "topic", "rank"
 
-_HINT = "run transform again"
 #: Length in bytes of the name of a file with room for that of a temporary one.
 _LONGEST_NAME = 200
 
@@ -76,134 +80,146 @@ _MEANINGS = {
 def open_shares(path: Path) -> SharesFile:
     """Open the output of ``transform`` without reading shares.
 
-    Raises ``InputError`` if the path is missing or has something else, ``StoreError`` if a file is missing or damaged.
+    Raises ``InputError`` as ``require_shares`` and for another format version, ``StoreError`` if a file is missing or
+    damaged.
     """
+    fields = _stored(path)
+    about = About.from_fields(fields, path)
+    try:
+        return (_open_zarr if node_exists(path) else _open_parquet)(path, about, fields)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
+
+
+def require_shares(path: Path) -> None:
+    """Raise ``InputError`` unless a path has topic shares, of any version, that are not CSV."""
+    _stored(path)
+
+
+def is_shares(path: Path) -> bool:
+    """Whether a path has what ``require_shares`` accepts."""
+    try:
+        require_shares(path)
+    except InputError:
+        return False
+    return True
+
+
+def _stored(path: Path) -> Mapping[str, Any]:
+    """Return the metadata of topic shares, which are not verified."""
     if not path.exists():
         raise InputError(f"there are no topic shares at {path}; make them with transform")
     if is_csv(path):
-        raise _not_read(path)
-    if node_exists(path):
-        return _open_zarr(path)
-    return _open_file(path) if path.is_file() else _open_directory(path)
+        raise not_read(path)
+    try:
+        if node_exists(path):
+            fields: Any = read_attributes(path, hint=AGAIN)
+        else:
+            fields = json.loads(read_bytes(path / ABOUT_NAME) if path.is_dir() else _text_of(path))
+    except FileNotFoundError as error:
+        raise not_shares(path) from error
+    except ValueError as error:
+        raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
+    if not isinstance(fields, Mapping) or fields.get("kind") != KIND:
+        raise not_shares(path)
+    return fields
 
 
-def parquet_shares(path: Path, about: About, schema: Any, files: Sequence[Path]) -> SharesFile:
-    """Return the shares in Parquet files with this schema."""
+def _text_of(path: Path) -> bytes:
+    """Return the metadata in a Parquet file."""
+    with open_file(path) as stream:
+        if stream.read(4) != b"PAR1":
+            raise not_shares(path)
+    with _opened(path) as file:
+        metadata = file.metadata.metadata or {}
+    if METADATA_KEY not in metadata:
+        raise not_shares(path)
+    return bytes(metadata[METADATA_KEY])
+
+
+def _open_parquet(path: Path, about: About, fields: Mapping[str, Any]) -> SharesFile:
+    """Open a file, or a directory whose metadata have the rows and sha256 of its parts."""
+    columns = tuple(fields["columns"])
+    parts = fields["parts"] if path.is_dir() else {path.name: {"documents": fields["totals"]["documents"]}}
+    hashes = {}
+    for name, part in parts.items():
+        file = inside(path, name) if path.is_dir() else path
+        with _opened(file) as opened:
+            rows, names = opened.metadata.num_rows, opened.schema_arrow.names
+            own = (opened.metadata.metadata or {}).get(HASH_KEY, b"").decode()
+        if rows != part["documents"]:
+            raise StoreError(f"{file} has {rows} documents, not {part['documents']}; {DAMAGED}")
+        if names != [*columns, *about.columns]:
+            raise StoreError(f"{file} has other columns than transform wrote; {DAMAGED}")
+        hashes[str(file)] = part["sha256"] if path.is_dir() else own
+    return SharesFile(path, about, columns, partial(_row_groups, hashes))
+
+
+def unfinished_shares(path: Path, about: About, schema: Any, files: Sequence[Path]) -> SharesFile:
+    """Return the shares in Parquet files with this schema that were just written."""
     names = Counter(schema.names)
     if repeated := next((name for name in names if names[name] > 1), None):
         raise InputError(f"{path}: two columns are called {repeated!r}; rename one of them")
-    if missing := next((name for name in (DOCUMENT_ID, *about.columns) if name not in names), None):
-        raise InputError(f"{path}: column {missing!r} is missing; {_HINT}")
     columns = tuple(name for name in names if name not in (TOPICS, SHARES))
-    return SharesFile(path, about, columns, partial(_row_groups, files))
+    return SharesFile(path, about, columns, partial(_row_groups, dict.fromkeys(map(str, files))))
 
 
-def _row_groups(files: Sequence[Path], columns: Sequence[str]) -> Iterator[Any]:
-    for path in files:
+def _row_groups(hashes: Mapping[str, str | None], columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the row groups of files, each compared with its hash first unless that is None."""
+    for path, sha256 in hashes.items():
         with _opened(path) as file:
+            if sha256 is not None:
+                require_hash(path, hash_of_shard(path, partial(_hash_of, sha256)), sha256, AGAIN)
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number, columns=list(columns), use_threads=False)
 
 
-def is_csv(path: Path) -> bool:
-    """Whether shares at ``path`` are or will be a CSV file."""
-    return path.suffix.lower() == ".csv"
+def _opened(path: str | Path) -> AbstractContextManager[Any]:
+    return open_parquet(str(path), str(path), AGAIN)
 
 
-def _not_read(path: Path) -> InputError:
-    return InputError(f"{path}: shares in CSV are for other programs; transform to .parquet, and give that")
+def _hash_of(own: str, path: str) -> str:
+    """Return the sha256 of a Parquet file whose footer has zeros in place of the hash ``own``, if it has that."""
+    total = hashlib.sha256()
+    with open_file(path) as stream:
+        left = _footer_start(stream)
+        while piece := stream.read(min(left, 2**20)):
+            total.update(piece)
+            left -= len(piece)
+        total.update(stream.read().replace(own.encode(), _ZEROS))
+    return total.hexdigest()
 
 
-def csv_shares(path: Path, about: About) -> SharesFile:
-    """Return the shares in a CSV file, which cannot be read again."""
-
-    def read(columns: Sequence[str]) -> Iterator[Any]:
-        del columns
-        raise _not_read(path)
-
-    return SharesFile(path, about, (), read)
+def _footer_start(stream: BufferedIOBase) -> int:
+    """Return the place of the footer of a Parquet file, and go to the start of the file."""
+    end = stream.seek(-8, os.SEEK_END)
+    length = int.from_bytes(stream.read(4), "little")
+    stream.seek(0)
+    return max(0, end - length)
 
 
-def require_csv(path: Path) -> None:
-    """Raise ``InputError`` unless the header of a file is one of ``write_csv``."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        header = next(csv.reader(file), [])
-    if header[:1] != [DOCUMENT_ID] or not re.match("[0-9]+(: |$)", header[-1]):
-        raise not_shares(path)
+def write_parquet(path: Path, shares: SharesFile, about: About, schema: Any) -> None:
+    """Write shares as a Parquet file with its own sha256. One pass."""
+    text = json.dumps(about.fields(columns=shares.columns), sort_keys=True, ensure_ascii=False)
+    whole = schema.with_metadata({METADATA_KEY: text.encode(), HASH_KEY: _ZEROS})
+    with RowGroupWriter(path, whole, about.row_group_rows) as file:
+        for table in shares.tables(whole.names):
+            file.write(table)
+    own = _hash_of(_ZEROS.decode(), str(path)).encode()
+    with path.open("r+b") as stream:
+        start = _footer_start(stream)
+        stream.seek(start)
+        footer = stream.read()
+        stream.seek(start + footer.index(_ZEROS, footer.rindex(HASH_KEY)))
+        stream.write(own)
 
 
-def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str]) -> None:
-    """Write shares as CSV: id, metadata as in ``schema``, and a column for each topic with its name. One pass.
-
-    Texts that a spreadsheet would evaluate get a leading apostrophe. Lists and other nested columns are skipped with a
-    warning.
-    """
-    kinds = {}
-    for name in shares.columns:
-        kind = schema.field(name).type
-        if is_text(kind):
-            kinds[name] = pa.string()
-        elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            logger.warning("%s: column %r is %s and is left out of CSV", path, name, kind)
-        else:
-            kinds[name] = kind
-    columns = [
-        *((escaped_cell(name), kind) for name, kind in kinds.items()),
-        *((name, pa.float32()) for name in names),
-    ]
-    with pa_csv.CSVWriter(path, pa.schema(columns)) as file:
-        for table in shares.tables([*kinds, SHARES]):
-            known = [_csv_values(table.column(name), kind) for name, kind in kinds.items()]
-            values = shares.about.matrix(table, SHARES).astype(np.float32)
-            file.write_table(pa.table([*known, *map(pa.array, values.T)], schema=pa.schema(columns)))
-
-
-def _csv_values(column: Any, kind: Any) -> Any:
-    if kind != pa.string():
-        return column
-    return pa.array([escaped_cell(text) for text in column.to_pylist()], kind)
-
-
-def _open_file(path: Path) -> SharesFile:
-    with path.open("rb") as stream:
-        if stream.read(4) != b"PAR1":
-            raise not_shares(path)
-    with _opened(path) as file:
-        schema = file.schema_arrow
-    text = (schema.metadata or {}).get(METADATA_KEY)
-    if text is None:
-        raise not_shares(path)
-    return parquet_shares(path, About.from_fields(json.loads(text), path), schema, (path,))
-
-
-def _open_directory(path: Path) -> SharesFile:
-    try:
-        fields = json.loads((path / ABOUT_NAME).read_text(encoding="utf-8"))
-        parts = dict(fields["parts"])
-    except FileNotFoundError as error:
-        raise not_shares(path) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path / ABOUT_NAME} cannot be read ({first_line(error)}); {DAMAGED}") from error
-    about = About.from_fields(fields, path)
-    files = tuple(inside(path, name) for name in parts)
-    for part, rows in zip(files, parts.values(), strict=True):
-        with _opened(part) as file:
-            if file.metadata.num_rows != rows:
-                raise StoreError(f"{part} has {file.metadata.num_rows} documents, not {rows}; {DAMAGED}")
-            schema = file.schema_arrow
-    return parquet_shares(path, about, schema, files)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
-    except FileNotFoundError as error:
-        raise StoreError(f"{path} is missing; {_HINT}") from error
-    except (OSError, pa.ArrowException) as error:
-        pass_on_machine(error)
-        raise StoreError(f"{path} cannot be read as Parquet ({first_line(error)}); {DAMAGED}") from error
+def write_directory(
+    path: Path, shares: SharesFile, about: About, parts: Mapping[str, tuple[int, str]]
+) -> None:
+    """Write the metadata of a directory of Parquet files; ``parts`` are their rows and sha256 by name."""
+    stored = {name: {"documents": rows, "sha256": sha256} for name, (rows, sha256) in parts.items()}
+    write_json(path / ABOUT_NAME, about.fields(columns=shares.columns, parts=stored))
 
 
 def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
@@ -211,10 +227,8 @@ def shares_schema(about: About, id_type: Any, metadata: Sequence[Any]) -> Any:
     numbers = [pa.field(SHARES, pa.list_(pa.float32()))]
     if about.top is not None:
         numbers.insert(0, pa.field(TOPICS, pa.list_(pa.int32())))
-    plain = [field.with_metadata(None) for field in metadata]
-    text = json.dumps(about.fields(), sort_keys=True, ensure_ascii=False)
     return pa.schema(
-        [pa.field(DOCUMENT_ID, id_type), *plain, *numbers], metadata={METADATA_KEY: text.encode()}
+        [pa.field(DOCUMENT_ID, id_type), *(field.with_metadata(None) for field in metadata), *numbers]
     )
 
 
@@ -224,6 +238,8 @@ class RowGroupWriter:
     def __init__(self, path: Path, schema: Any, rows: int) -> None:
         self._schema, self._rows, self._held = schema, rows, 0
         self._pieces: list[Any] = []
+        # What a killed run left here, perhaps changed into a link or a FIFO, is not written to.
+        path.unlink(missing_ok=True)
         lists = {name for name in schema.names if pa.types.is_list(schema.field(name).type)}
         self._file = pq.ParquetWriter(
             path,
@@ -257,18 +273,23 @@ class RowGroupWriter:
         self._file.write_table(table.combine_chunks(), row_group_size=table.num_rows)
 
 
-def _open_zarr(path: Path) -> SharesFile:
-    attributes = read_attributes(path)
-    about = About.from_fields(attributes, path)
-    try:
-        digests = {name: ArrayDigest.from_fields(fields) for name, fields in attributes["digests"].items()}
-        return SharesFile(path, about, tuple(attributes["columns"]), partial(_chunks, path, digests))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"{path}/zarr.json: metadata are damaged ({error}); {_HINT}") from error
+def _open_zarr(path: Path, about: About, fields: Mapping[str, Any]) -> SharesFile:
+    digests = {name: ArrayDigest.from_fields(stored) for name, stored in fields["digests"].items()}
+    if TOPIC in digests:
+        read_array(path, TOPIC, digests[TOPIC], hint=AGAIN)
+    return SharesFile(path, about, tuple(fields["columns"]), partial(_chunks, path, digests, set()))
 
 
-def _chunks(path: Path, digests: Mapping[str, ArrayDigest], columns: Sequence[str]) -> Iterator[Any]:
-    panels = [read_panels(path, name, digests[name], hint=_HINT) for name in columns]
+def _chunks(
+    path: Path, digests: Mapping[str, ArrayDigest], verified: set[str], columns: Sequence[str]
+) -> Iterator[Any]:
+    """Yield the chunks of arrays, each of which is compared with its digest before it is used first."""
+    for name in columns:
+        if name not in verified:
+            for _ in read_panels(path, name, digests[name], hint=AGAIN):
+                pass
+            verified.add(name)
+    panels = [read_panels(path, name, None, hint=AGAIN) for name in columns]
     for parts in zip(*panels, strict=True):
         arrays = [to_lists(values) if values.ndim == 2 else pa.array(values) for _, values in parts]
         yield pa.table(dict(zip(columns, arrays, strict=True)))
@@ -315,7 +336,7 @@ def write_zarr(path: Path, shares: SharesFile, about: About, schema: Any) -> Non
     # The attribute ``coordinates`` separates names by spaces.
     coordinates = " ".join(name for name in columns if " " not in name)
     stored = {name: digest.fields() for name, digest in digests.items()}
-    create_group(path, {**about.fields(), "columns": columns, "digests": stored, "coordinates": coordinates})
+    create_group(path, about.fields(columns=columns, digests=stored, coordinates=coordinates))
 
 
 def _dtype_of(shares: SharesFile, name: str, kind: Any) -> np.dtype[Any] | None:

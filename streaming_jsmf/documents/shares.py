@@ -21,15 +21,18 @@ from streaming_jsmf.corpus.footer import is_string, open_parquet
 from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.fingerprint import sealed, unsealed
 
-KIND, FORMAT_VERSION = "streaming_jsmf.shares", 1
+KIND, FORMAT_VERSION = "streaming_jsmf.shares", 2
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
 
 #: Target number of shares and maximum number of rows of a row group.
 ROW_GROUP_SHARES, ROW_GROUP_ROWS = 2**20, 2**16
 
-DAMAGED = "it is truncated or damaged: run transform again"
+#: Advice, and a finding with it.
+AGAIN = "run transform again"
+DAMAGED = f"it is truncated or damaged: {AGAIN}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Totals:
 class About:
     """Metadata of topic shares: fingerprints of the model's topics, the corpus, and all inputs (``request``).
 
-    ``top`` is the number of shares kept per document (None: all); ``totals`` is None for a part of a directory.
+    ``top`` is the number of shares kept per document (None: all); ``totals`` is None until all parts are done.
     """
 
     model: str
@@ -65,25 +68,23 @@ class About:
     method: ShareMethod
     totals: Totals | None = None
 
-    def fields(self) -> dict[str, Any]:
-        return {"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self)}
+    def fields(self, **others: Any) -> dict[str, Any]:
+        """Return the metadata as stored, with ``others`` of a format and their fingerprint."""
+        return sealed({"kind": KIND, "format_version": FORMAT_VERSION, **asdict(self), **others})
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], path: Path) -> About:
-        """Inverse of ``fields``; ``InputError`` for another kind or format version, ``StoreError`` if damaged."""
-        if fields.get("kind") != KIND:
-            raise not_shares(path)
-        if fields.get("format_version") != FORMAT_VERSION:
+        """Inverse of ``fields``; ``InputError`` for another format version, ``StoreError`` if damaged."""
+        if (version := fields.get("format_version")) != FORMAT_VERSION:
             raise InputError(
-                f"{path}: format version {fields.get('format_version')} is unknown; this release reads "
-                f"{FORMAT_VERSION}"
+                f"{path}: topic shares of format version {version}, and this release reads {FORMAT_VERSION}; {AGAIN}"
             )
         try:
-            known = {name: fields[name] for name in cls.__dataclass_fields__}
-            totals = known.pop("totals")
-            return cls(**known, totals=None if totals is None else Totals(**totals))
-        except (KeyError, TypeError) as error:
-            raise StoreError(f"{path}: its metadata lack {error}; {DAMAGED}") from error
+            values = unsealed(fields)
+            known = {name: values[name] for name in cls.__dataclass_fields__}
+            return cls(**{**known, "totals": Totals(**known["totals"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
 
     @property
     def all_totals(self) -> Totals:
@@ -137,7 +138,7 @@ class SharesFile:
     """Opened topic shares, read in pieces; ``columns`` are ``document_id`` and the metadata columns.
 
     ``tables`` yields Arrow tables of some columns in document order, in one pass. It raises ``InputError`` for CSV,
-    which is not read again, and ``StoreError`` for damaged files.
+    which is not read again, and ``StoreError`` for damaged files, before any table of an altered file or array.
     """
 
     path: Path
@@ -168,14 +169,14 @@ class SharesFile:
         return SharesFile(self.path, replace(self.about, n_topics=len(groups), top=None), self.columns, read)
 
 
-def document_table(unit: WorkUnit, first: int, columns: Sequence[str] | None = None) -> Any:
-    """Read ``document_id`` and metadata columns of a row group of a corpus, by default all of them.
+def document_table(unit: WorkUnit, first: int) -> Any:
+    """Read ``document_id`` and the metadata columns of a row group of a corpus.
 
     Documents of a corpus without ids are numbered from ``first``.
     """
     with open_parquet(unit.path, unit.path) as file:
         id_name = id_column(file.schema_arrow.names)
-        names = metadata_columns(file.schema_arrow) if columns is None else list(columns)
+        names = metadata_columns(file.schema_arrow)
         read = [*([id_name] if id_name else []), *names]
         table = file.read_row_group(unit.row_group, columns=read, use_threads=False)
     if id_name is None:

@@ -27,16 +27,16 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit, list_units, plan_partitions
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
+from streaming_jsmf.documents.share_csv import is_csv, require_csv, write_csv
 from streaming_jsmf.documents.share_files import (
-    ABOUT_NAME,
     TOPIC,
     RowGroupWriter,
-    is_csv,
     open_shares,
-    parquet_shares,
-    require_csv,
+    require_shares,
     shares_schema,
-    write_csv,
+    unfinished_shares,
+    write_directory,
+    write_parquet,
     write_zarr,
 )
 from streaming_jsmf.documents.shares import (
@@ -60,14 +60,14 @@ from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
-from streaming_jsmf.storage.paths import sha256_of, write_json
+from streaming_jsmf.storage.paths import sha256_of
 from streaming_jsmf.storage.results import Wanted, same_contents
 from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
 
 logger = logging.getLogger(__name__)
 
 #: Incremented when the same request produces different bits.
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 
 #: Nonzeros per partition, a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
@@ -166,7 +166,13 @@ def wanted_shares(target: Path, request: Mapping[str, Any], *, overwrite: bool) 
         if is_csv(target):
             require_csv(target)
             return request
-        about = open_shares(target).about
+        require_shares(target)
+        try:
+            about = open_shares(target).about
+        except InputError:  # of another format version
+            if overwrite:
+                return {}
+            raise
         return {name: getattr(about, name) for name in request}
 
     def is_intact() -> bool:
@@ -212,10 +218,13 @@ def transform_documents(
             context = PartContext(work.directory, request.about, schema, digests, threads)
             job = _job(context, work, partitions)
             run_job(job, executor)
-        parts = [Totals(**record["totals"]) for record in job.records()]
+        records = job.records()
+        parts = [Totals(**record["totals"]) for record in records]
         totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
         _log_totals(totals, request.method, request.left_out)
-        result = _assemble(work, replace(request.about, totals=totals), schema, parts, request.columns)
+        hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
+        about = replace(request.about, totals=totals)
+        result = _assemble(work, about, schema, parts, hashes, request.columns)
         if is_csv(target):
             same_contents(target, sha256_of(result), lambda: None, overwrite=overwrite).find()
         commit(result)
@@ -353,12 +362,17 @@ def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:
 
 
 def _assemble(
-    work: Workspace, about: About, schema: Any, totals: Sequence[Totals], columns: Mapping[str, Sequence[int]]
+    work: Workspace,
+    about: About,
+    schema: Any,
+    totals: Sequence[Totals],
+    hashes: Mapping[str, str],
+    columns: Mapping[str, Sequence[int]],
 ) -> Path:
     """Write the result to the working directory in the format given by the suffix of the target."""
-    directory = work.directory / PARTS
-    files = [work.directory / part_name(number) for number in range(len(totals))]
-    parts = parquet_shares(directory, replace(about, totals=None), schema, files)
+    directory, names = work.directory / PARTS, [part_name(number) for number in range(len(totals))]
+    files = [work.directory / name for name in names]
+    parts = unfinished_shares(directory, about, schema, files)
     suffix = work.target.suffix.lower()
     result = work.directory / f"{RESULT}{suffix}"
     if is_csv(work.target):
@@ -366,16 +380,14 @@ def _assemble(
         write_csv(result, parts.merged([*shown.values()]), schema, [*shown])
         return result
     if suffix == ".parquet":
-        metadata = [schema.field(name) for name in parts.columns if name != DOCUMENT_ID]
-        whole = shares_schema(about, schema.field(DOCUMENT_ID).type, metadata)
-        with RowGroupWriter(result, whole, about.row_group_rows) as file:
-            for table in parts.tables(schema.names):
-                file.write(table)
+        write_parquet(result, parts, about, schema)
         return result
     if suffix == ".zarr":
         shutil.rmtree(result, ignore_errors=True)
         write_zarr(result, parts, about, schema)
         return result
-    rows = {file.name: part.documents for file, part in zip(files, totals, strict=True)}
-    write_json(directory / ABOUT_NAME, {**about.fields(), "parts": rows})
+    known = {
+        Path(name).name: (part.documents, hashes[name]) for name, part in zip(names, totals, strict=True)
+    }
+    write_directory(directory, parts, about, known)
     return directory

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
 from streaming_jsmf.evaluation.inputs import Integers, RowSketch, SelectedCounts
 from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_words
@@ -36,7 +36,7 @@ from streaming_jsmf.storage.arrays import (
     write_arrays,
 )
 from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
-from streaming_jsmf.storage.paths import StorePath, group_names, is_free, node_exists
+from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists
 from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted
@@ -250,6 +250,8 @@ def read_counts(
     """
     path = counts_path(model_path, corpus_fingerprint)
     if not node_exists(path):
+        if not is_free(path):
+            raise StoreError(f"{path}: its zarr.json is missing; {_hint(path)}")
         return None
     attributes = _read_attributes(path)
     if attributes["selection"] != _selection_digest(model):
@@ -313,5 +315,5 @@ def read_training_counts(
 def stored_corpora(model_path: StorePath) -> list[dict[str, Any]]:
     """Path, fingerprint and sizes of each corpus counted for a model; ``StoreError`` if counts are damaged."""
     # Names with a dot are unfinished work.
-    names = sorted(name for name in group_names(model_path / EVALUATION) if "." not in name)
+    names = sorted(name for name in child_names(model_path / EVALUATION) if "." not in name)
     return [dict(_read_attributes(model_path / EVALUATION / name)["corpus"]) for name in names]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import verify_corpus
 from streaming_jsmf.display import location
-from streaming_jsmf.documents.share_files import open_shares
+from streaming_jsmf.documents.share_files import is_shares, open_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
@@ -57,9 +56,8 @@ def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     # Corpora are ingested only on local disks.
     if isinstance(place, Path) and (folder := IngestFolder(place)).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
-    if isinstance(place, Path):
-        with suppress(InputError):
-            return _describe_shares(open_shares(place), verify)
+    if isinstance(place, Path) and is_shares(place):
+        return _describe_shares(open_shares(place), verify)
     if not node_exists(place):
         children = [place / name for name in model_names(place)]
         # choose-k, or a fit of several K, may have been stopped before its first model was complete.

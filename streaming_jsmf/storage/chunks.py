@@ -23,7 +23,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.errors import StoreError, first_line
 from streaming_jsmf.storage.objects import reaching
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.paths import StorePath, require_regular
 
 
 def chunk_name(array: zarr.Array[Any], number: int) -> str:
@@ -35,8 +35,10 @@ def read_chunk(array: zarr.Array[Any], place: StorePath, number: int, out: NDArr
     """Read the rows of chunk ``number`` into ``out``, or return False: Zarr must read them, or find what is wrong."""
     if not (isinstance(place, Path) and _is_plain(array, out)):
         return False
+    path = place / chunk_name(array, number)
     try:
-        with (place / chunk_name(array, number)).open("rb", buffering=0) as file:
+        require_regular(path)
+        with path.open("rb", buffering=0) as file:
             view = _bytes(out)
             while len(view) and (count := file.readinto(view)):
                 view = view[count:]
@@ -83,10 +85,22 @@ def _chunk_bytes(array: zarr.Array[Any]) -> int:
     return array.dtype.itemsize * math.prod(array.chunks)
 
 
-def zarr_store(path: StorePath) -> LocalStore | ObjectStore:
+def zarr_store(path: StorePath) -> LocalFiles | ObjectStore:
     """Return the Zarr store of the node at ``path``, local or on the file system of the URL."""
     # Zarr would interpret a local path with :: as a chain of file systems.
-    return LocalStore(path) if isinstance(path, Path) else ObjectStore.at(path)
+    return LocalFiles(path) if isinstance(path, Path) else ObjectStore.at(path)
+
+
+class LocalFiles(LocalStore):
+    """Zarr store in a local directory that reads only regular files."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read a file; None if it is missing."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            require_regular(self.root / key)
+        return await super().get(key, prototype, byte_range)
 
 
 class ObjectStore(FsspecStore):

@@ -123,20 +123,32 @@ def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None
     """
     if not isinstance(path, UPath):
         path = str(path).rpartition("::")[2]
-    fs, inner = url_file_system(path)
-    with reaching(path):
-        fs.invalidate_cache(inner)
-        info = fs.info(inner)
+    info = asked("info", path)
     values = {re.sub(r"[\W_]", "", str(name)).lower(): value for name, value in info.items()}
     state = next((str(values[name]) for name in _STATES if values.get(name)), None)
     return None if state is None else (values.get("size"), state)
 
 
+def asked(request: str, path: str | PathLike[str] | UPath, **options: Any) -> Any:
+    """What the file system of a URL answers; cached listings would miss what was written since then."""
+    fs, inner = url_file_system(path)
+    fs.invalidate_cache(inner)
+    with reaching(path):
+        return getattr(fs, request)(inner, **options)
+
+
+def objects_at(path: UPath) -> list[str]:
+    """Return the names of objects and prefixes directly below a prefix."""
+    try:
+        return [*map(str, asked("ls", path, detail=False))]
+    except FileNotFoundError:
+        return []
+
+
 def objects_below(path: UPath) -> list[str]:
     """Return the sorted names of all objects with a prefix."""
     try:
-        with reaching(path):
-            return sorted(map(str, path.fs.find(path.path)))
+        return sorted(map(str, asked("find", path)))
     except FileNotFoundError:
         return []
 

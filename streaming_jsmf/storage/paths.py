@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +30,9 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.objects import (
+    asked,
     in_threads,
+    objects_at,
     objects_below,
     open_url,
     reaching,
@@ -162,15 +165,28 @@ def _on_disk(path: AnyPath | UPath) -> Path | None:
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL and the path inside it; errors as ``url_file_system``."""
-    local = _on_disk(path)
-    # fsspec would interpret a local path with :: as a chain.
-    return (LocalFileSystem(), str(local)) if local is not None else url_file_system(path)
+    """Return the fsspec file system of a path or URL, without cached listings, and the path inside it.
+
+    Errors are those of ``url_file_system``.
+    """
+    if (local := _on_disk(path)) is not None:
+        # fsspec would interpret a local path with :: as a chain.
+        return LocalFileSystem(), str(local)
+    fs, inner = url_file_system(path)
+    fs.invalidate_cache()
+    return fs, inner
 
 
 def is_chain(path: AnyPath) -> bool:
     """Whether a file is inside another one, such as ``zip://a.csv::b.zip``."""
     return is_url(path) and "::" in str(path)
+
+
+def require_regular(path: Path) -> None:
+    """Raise ``StoreError`` for a FIFO, a socket or a device, also behind a link: reading one may never end."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise StoreError(f"{path}: is not a regular file and is not read; remove or replace it")
 
 
 @contextmanager
@@ -182,6 +198,7 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """
     local = _on_disk(path)
     if local is not None:
+        require_regular(local)
         with local.open("rb") as stream:
             yield stream
     else:
@@ -192,16 +209,11 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
     """Read a small file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
-    local = _on_disk(path)
-    # With start=0, because some packages request the size first if no range is given.
-    return bytes(_asked("cat_file", path, start=0)) if local is None else local.read_bytes()
-
-
-def _asked(request: str, path: AnyPath | UPath, **options: Any) -> Any:
-    """What the file system of a URL answers."""
-    fs, inner = url_file_system(path)
-    with reaching(path):
-        return getattr(fs, request)(inner, **options)
+    if (local := _on_disk(path)) is None:
+        # With start=0, because some packages request the size first if no range is given.
+        return bytes(asked("cat_file", path, start=0))
+    require_regular(local)
+    return local.read_bytes()
 
 
 def sha256_of(path: AnyPath) -> str:
@@ -227,7 +239,7 @@ def file_hashes(
 
 def exists(path: AnyPath | UPath) -> bool:
     local = _on_disk(path)
-    return bool(_asked("exists", path)) if local is None else local.exists()
+    return bool(asked("exists", path)) if local is None else local.exists()
 
 
 def similar_names(path: AnyPath | UPath) -> str:
@@ -241,16 +253,13 @@ def similar_names(path: AnyPath | UPath) -> str:
 
 def is_file(path: AnyPath) -> bool:
     local = _on_disk(path)
-    return bool(_asked("isfile", path)) if local is None else local.is_file()
+    return bool(asked("isfile", path)) if local is None else local.is_file()
 
 
 def file_size(path: AnyPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
-    if local is not None:
-        return local.stat().st_size
-    fs, inner = url_file_system(path)
-    return int(fs.info(inner)["size"])
+    return int(asked("info", path)["size"]) if local is None else local.stat().st_size
 
 
 def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
@@ -259,8 +268,7 @@ def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
     Size and modification time (ns) of a local file; see ``state_of_object`` for a URL. Nothing is read. Raises
     ``FileNotFoundError`` if the file is missing, ``StoreError`` if the file system does not respond.
     """
-    local = _on_disk(path)
-    if local is None:
+    if (local := _on_disk(path)) is None:
         return state_of_object(path)
     found = local.stat()
     return found.st_size, found.st_mtime_ns
@@ -271,11 +279,9 @@ def file_names(directory: AnyPath) -> list[str]:
     folder = _on_disk(directory)
     if folder is not None:
         return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
-    fs, inner = url_file_system(directory)
-    if not fs.isdir(inner):
+    if not asked("isdir", directory):
         return []
-    fs.invalidate_cache(inner)  # a cached listing would miss shards written since then
-    entries = fs.ls(inner, detail=True)
+    entries = asked("ls", directory, detail=True)
     return sorted(e["name"].rstrip("/").rsplit("/", 1)[-1] for e in entries if e["type"] == "file")
 
 
@@ -363,11 +369,7 @@ def child_names(path: StorePath, prefix: str = "") -> list[str]:
     """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
     if isinstance(path, Path):
         return [child.name for child in path.glob(f"{prefix}*")]
-    try:
-        with reaching(path):
-            names = [str(name).rstrip("/").rsplit("/", 1)[-1] for name in path.fs.ls(path.path, detail=False)]
-    except FileNotFoundError:
-        return []
+    names = [name.rstrip("/").rsplit("/", 1)[-1] for name in objects_at(path)]
     return sorted(name for name in names if name.startswith(prefix))
 
 

@@ -1,4 +1,4 @@
-"""Corpora, moments and models with one changed file give the answers of the intact store, or an error."""
+"""Corpora, moments, models and topic shares with one changed file give the answers of the intact store, or an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCAN = ("--max-topics", "3", "--partition-nonzeros", "1500", *SYNCHRONOUS)
 
 @dataclass(frozen=True)
 class Question:
-    """A command line (STORE and MADE stand for paths), and the reproducible part of its answer.
+    """A command line (STORE, MADE and intact stores stand for paths), and the reproducible part of its answer.
 
     ``answer`` is a function of the output and the path of the result.
     """
@@ -31,14 +31,22 @@ class Question:
     arguments: tuple[str, ...]
     answer: Callable[[str, Path], Any]
 
-    def of(self, store: Path, made: Path) -> list[str]:
-        places = {"STORE": str(store), "MADE": str(made)}
+    def of(self, root: Path, store: Path, made: Path) -> list[str]:
+        places = {kind.upper(): str(root / kind) for kind in ("corpus", "model")}
+        places |= {"STORE": str(store), "MADE": str(made)}
         return [places.get(argument, argument) for argument in self.arguments]
 
 
 def _told(*names: str) -> Callable[[str, Path], Any]:
     return lambda out, _: {name: json.loads(out)[name] for name in names}
 
+
+SHARES = (
+    Question(("info", "STORE", "--verify", "--json"), lambda out, _: json.loads(out)),
+    Question(
+        ("documents", "MODEL", "STORE", "--outliers", "CORPUS", "--json"), lambda out, _: json.loads(out)
+    ),
+)
 
 #: For each kind of store, a quick question and one that reads all of it.
 QUESTIONS: Mapping[str, tuple[Question, Question]] = {
@@ -58,6 +66,7 @@ QUESTIONS: Mapping[str, tuple[Question, Question]] = {
         Question(("topics", "STORE", "--json"), lambda out, _: json.loads(out)),
         Question(("evaluate", "STORE", "--json"), _told("n_topics", "n_words", "topics", "metrics")),
     ),
+    **dict.fromkeys(("shares", "shares.parquet", "shares.zarr"), SHARES),
 }
 KINDS = tuple(QUESTIONS)
 
@@ -71,20 +80,22 @@ class Stores:
 @pytest.fixture
 def stores(tmp_path: Path, invoke: Command) -> Stores:
     root = tmp_path / "whole"
-    corpus, moments, model = (root / kind for kind in KINDS)
+    corpus, moments, model, *shares = (root / kind for kind in KINDS)
     sizes = ("--documents", "120", "--vocabulary-size", "30", "--topics", "3", "--mean-length", "40")
     for arguments in (
         ("simulate", corpus, *sizes, "--documents-per-shard", "60", *SYNCHRONOUS),
         ("scan", corpus, moments, *SCAN),
         ("infer", moments, model, "--topics", "3"),
         ("evaluate", model, "--corpus", corpus, *SYNCHRONOUS),
+        ("topics", model, "--label", "0=first"),
+        *(("transform", model, corpus, made, *SYNCHRONOUS) for made in shares),
     ):
         assert invoke(*arguments).code == 0
     answers: dict[str, list[Any]] = {}
     for kind, questions in QUESTIONS.items():
         for number, question in enumerate(questions):
             made = tmp_path / f"{kind}-{number}"
-            said = invoke(*question.of(root / kind, made))
+            said = invoke(*question.of(root, root / kind, made))
             assert said.code == 0, said.err
             answers.setdefault(kind, []).append(question.answer(said.out, made))
     return Stores(root, answers)
@@ -95,35 +106,58 @@ def _honest(found: Any, answer: Any) -> bool:
     return bool(found == answer or (isinstance(found, dict) and found.get("complete") is False))
 
 
+def files_of(store: Path) -> list[Path]:
+    return sorted(path for path in [store, *store.rglob("*")] if path.is_file())
+
+
+def copied(stores: Stores, kind: str, folder: Path) -> Path:
+    copy = folder / f"store{Path(kind).suffix}"
+    whole = stores.root / kind
+    if whole.is_file():
+        shutil.copy(whole, copy)
+    else:
+        shutil.copytree(whole, copy)
+    return copy
+
+
 def attack_store(tried: Campaign, stores: Stores, folder: Path, number: int, questions: slice) -> None:
     """One case: change or remove one file in a copy of a store, and ask questions."""
     draw = random.Random(number)
     kind = KINDS[number % len(KINDS)]
-    store, made = folder / "store", folder / "made"
-    shutil.copytree(stores.root / kind, store)
-    file = draw.choice(sorted(path for path in store.rglob("*") if path.is_file()))
+    store = copied(stores, kind, folder)
+    file = draw.choice(files_of(store))
     if draw.random() < 0.1:
         file.unlink()
     else:
         file.write_bytes(spoilt(file.read_bytes(), draw))
-    case = f"case {number}, {kind}/{file.relative_to(store)}"
+    ask(tried, stores, store, kind, f"case {number}, {kind}/{file.relative_to(store)}", questions)
+
+
+def ask(
+    tried: Campaign, stores: Stores, store: Path, kind: str, case: str, questions: slice = slice(2)
+) -> None:
+    """Ask questions about a changed copy of a store, and remove it."""
+    made = store.with_name("made")
     for question, answer in list(zip(QUESTIONS[kind], stores.answers[kind], strict=True))[questions]:
-        said = tried(case, *question.of(store, made))
+        said = tried(case, *question.of(stores.root, store, made))
         if said is not None and said.code == 0 and not _honest(question.answer(said.out, made), answer):
             tried.fail(case, f"another answer to {question.arguments[0]}, and no word about it")
         if said is not None and said.code and made.exists() and said.code != 3:
             tried.fail(case, "something half written is left")
         shutil.rmtree(made, ignore_errors=True)
-    shutil.rmtree(store)
+    if store.is_dir():
+        shutil.rmtree(store)
+    else:
+        store.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(
     ("cases", "questions"),
     [
         (range(100), slice(1)),
-        pytest.param(range(100, 600), slice(2), marks=pytest.mark.slow),
+        pytest.param(range(100, 1100), slice(2), marks=pytest.mark.slow),
     ],
-    ids=["100", "500"],
+    ids=["100", "1000"],
 )
 def test_mutated_stores(
     cases: range, questions: slice, stores: Stores, tmp_path: Path, invoke: Command
