@@ -86,14 +86,85 @@ def test_groups_of_topics() -> None:
         (lambda edits: edits.merge(3), "give a list of topics, such as"),
         (lambda edits: edits.merge("37"), "give a list of topics, such as"),
         (lambda edits: edits.merge([3, 4]).hide(4), "topic 4 was merged into topic 3"),
-        (lambda edits: edits.unmerge(2), "topic 2 is not merged.* none"),
-        (lambda edits: edits.merge([1, 2]).unmerge(3), "topic 3 is not merged.* 1"),
+        (lambda edits: edits.merge([1, 2]).merge([2, 1]), "topic 2 was merged into topic 1"),
+        (lambda edits: edits.merge([1, 2]).unmerge(2), "topic 2 was merged into topic 1"),
+        (lambda edits: edits.merge([1, 2]).merge([1, 2, 2]), "two or more different topics"),
         (lambda edits: edits.hide(*range(8)), "no topic would be left"),
+        (lambda edits: edits.hide(1, *range(2, 8)).merge([1, 0]), "no topic would be left"),
+        (lambda edits: edits.merge(range(7)).hide(7).hide(0), "no topic would be left"),
     ],
 )
 def test_wrong_edits_are_refused(change: Any, line: str) -> None:
     with pytest.raises(sj.InputError, match=line):
         change(TopicEdits(8))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--merge", "0,1"),
+        ("--merge", "3,4", "--merge", "0,3", "--label", "0=both"),
+        ("--unmerge", "2", "--merge", "1,0", "--hide", "1"),
+        ("--hide", "2", "--unhide", "3"),
+        ("--label", "5=", "--label", "4= a  name "),
+        ("--hide", "0", "--hide", "1", "--merge", "1,2"),
+    ],
+)
+def test_edits_that_were_made_already_change_nothing(
+    model: sj.TopicModel, invoke: Command, arguments: tuple[str, ...]
+) -> None:
+    first = invoke("topics", model.path, *arguments)
+    edits, place = model.edits, Path(model.path) / "edits" / "zarr.json"
+    stored = place.stat() if place.exists() else None
+    second = invoke("topics", model.path, *arguments)
+    assert (first.code, second.code, second.err) == (0, 0, first.err)
+    assert second.out == first.out
+    assert model.edits == edits
+    if stored is not None:
+        assert (place.stat().st_ino, place.stat().st_mtime_ns) == (stored.st_ino, stored.st_mtime_ns)
+
+
+def test_a_second_edit_in_python_is_harmless(model: sj.TopicModel) -> None:
+    for _ in range(2):
+        model.merge([0, 1]).merge([0, 2]).hide(0).unhide(3).unmerge(4).label(3, "a name")
+        assert model.edits == TopicEdits(K, {3: "a name"}, ((0, 1, 2),), (0,))
+    for _ in range(2):
+        model.unmerge(0).unhide(0)
+        assert model.edits == TopicEdits(K, {3: "a name"})
+
+
+def test_edits_that_show_no_topic_are_refused_and_can_be_undone(
+    model: sj.TopicModel, made: Path, tmp_path: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rest = model.path, [part for topic in range(1, K) for part in ("--hide", topic)]
+    assert invoke("topics", path, *rest[2:]).code == 0
+    assert invoke("topics", path, "--hide", 1).code == 0
+    before = model.edits
+    refused(invoke("topics", path, "--merge", "1,0"), 2, "no topic would be left to show")
+    refused(invoke("topics", path, *rest, "--hide", 0), 2, "no topic would be left to show")
+    assert model.edits == before
+    assert invoke("topics", path, "--merge", "1,0", "--unhide", 1).code == 0
+    assert model.edits.groups == ((1, 0),)
+    # An earlier version stored such edits.
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicEdits, "require_shown", lambda edits: edits)
+        model.unmerge(1).hide(*range(K))
+    shares = made / "shares.parquet"
+    for arguments in (
+        ("topics", path),
+        ("documents", path, shares),
+        ("over-time", path, made / "years.parquet", "--by", "year"),
+        ("report", path, tmp_path / "page.html"),
+        ("evaluate", path),
+    ):
+        outcome = invoke(*arguments)
+        if arguments[0] != "evaluate":
+            refused(outcome, 2, f"{path}: all topics are hidden", f"topics {path} --unhide K")
+        assert "Traceback" not in outcome.err
+    assert "hidden topics     0" in invoke("info", path).out
+    refused(invoke("topics", path, "--label", "0=name"), 2, "no topic would be left to show")
+    assert invoke("topics", path, "--unhide", 2).code == 0
+    assert model.edits.groups == ((2,),)
 
 
 def test_merged_topics_are_the_mean_of_their_parts_by_share(model: sj.TopicModel) -> None:
