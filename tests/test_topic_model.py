@@ -254,14 +254,16 @@ def test_documents_and_reports_show_edits(model: sj.TopicModel, made: Path, tmp_
     sj.report(model, tmp_path / "page.html", shares=years)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     values = values_of(parse(page))
-    assert [topic.get("id") for topic in values["topics"]] == [2, 3, 4, 5]
+    assert [topic["number"] for topic in values["topics"]] == [2, 3, 4, 5]
     assert values["topics"][1]["name"] == ["elections"]
     assert len(values["documents"]["of_topic"]) == 4
     assert page.count('<tr id="topic-') == 4
     figure = pytest.importorskip("matplotlib.figure")
     assert isinstance(sj.plot_topics(model, [4]), figure.Figure)
-    with pytest.raises(sj.InputError, match="there is no topic 0"):
+    with pytest.raises(sj.InputError, match="there is no topic 0; .* 2 to 5$"):
         sj.plot_topics(model, [0])
+    with pytest.raises(sj.InputError, match="there is no topic 3; .* 2 to 5, without those merged or hidden"):
+        sj.plot_topics(model.hide(3), [3])
 
 
 def model_corpus(made: Path) -> Any:

@@ -353,7 +353,9 @@ def shown_topics(
     stored = read_model(path, names, optional)
     edits = read_edits(path, stored)
     if not edits.groups:
-        raise InputError(f"{path}: all topics are hidden; run streaming-jsmf topics {path} --unhide K to show one")
+        raise InputError(
+            f"{path}: all topics are hidden; run streaming-jsmf topics {path} --unhide K to show one"
+        )
     return EditedTopics(path, stored, edits)
 
 
