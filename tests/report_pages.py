@@ -36,7 +36,7 @@ YEARS, UNDATED = tuple(range(1990, 1995)), 30
 
 
 def edited_model(folder: Path) -> tuple[TopicModel, Path]:
-    """A model of six topics that shows 2, 3, 4 (merged with 1) and 5, and shares of documents with or without a year."""
+    """A model of six topics that shows 2, 3, 4 (merged with 1) and 5, and shares, a third without a year."""
     found = read_model(saved(folder / "plain", planted(90, N, 6, length=30, seed=3).word_topic))
     theta = np.random.default_rng(0).dirichlet(np.full(6, 0.3), size=200)
     arrays = {**found.arrays, "topic_": np.arange(6), "topic_topic": theta.T @ theta / 200}

@@ -244,7 +244,7 @@ def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
 
 
 def test_a_change_without_an_error_is_in_the_report_as_in_over_time(
-    edited: tuple[sj.TopicModel, Path], tmp_path: Path, invoke: Command
+    edited: tuple[sj.TopicModel, Path], tmp_path: Path
 ) -> None:
     """A single document in each period."""
     model, given = edited

@@ -18,8 +18,8 @@ from streaming_jsmf.reporting.contents import percent
 from streaming_jsmf.reporting.layout import conditional
 from streaming_jsmf.reporting.page import render
 from streaming_jsmf.reporting.report import ShownReport
-from tests.processes import PATIENCE
 from streaming_jsmf.topics.edits import shown_topics
+from tests.processes import PATIENCE
 from tests.report_pages import UNDATED, YEARS, edited_model, full_contents
 from tests.test_report_page import HOSTILE
 

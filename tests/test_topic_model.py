@@ -81,6 +81,7 @@ def test_groups_of_topics() -> None:
         (lambda edits: edits.label(1, ""), "1 to 200 characters"),
         (lambda edits: edits.label(1, 7), "'7'; .* None"),
         (lambda edits: edits.label(1, "x" * 201), "a text of 1 to 200"),
+        (lambda edits: edits.label(1, "a\ud800b"), r"the name of a topic is 'a\\ud800b', where .* not UTF-8"),
         (lambda edits: edits.merge([3]), "two or more different topics"),
         (lambda edits: edits.merge([3, 3]), "two or more different topics"),
         (lambda edits: edits.merge(3), "give a list of topics, such as"),
@@ -260,9 +261,11 @@ def test_documents_and_reports_show_edits(model: sj.TopicModel, made: Path, tmp_
     assert page.count('<tr id="topic-') == 4
     figure = pytest.importorskip("matplotlib.figure")
     assert isinstance(sj.plot_topics(model, [4]), figure.Figure)
-    with pytest.raises(sj.InputError, match="there is no topic 0; .* 2 to 5$"):
+    with pytest.raises(sj.InputError, match=r"there is no topic 0; .* 2 to 5$"):
         sj.plot_topics(model, [0])
-    with pytest.raises(sj.InputError, match="there is no topic 3; .* 2 to 5, without those merged or hidden"):
+    with pytest.raises(
+        sj.InputError, match=r"there is no topic 3; .* 2 to 5, without those merged or hidden"
+    ):
         sj.plot_topics(model.hide(3), [3])
 
 
@@ -335,6 +338,38 @@ def test_a_failed_change_leaves_the_edits(model: sj.TopicModel, monkeypatch: pyt
         edit_topics(model.path, read_model(model.path), lambda edits: edits.hide(*range(K)))
     assert model.edits.labels == {1: "name"}
     assert len([*(Path(model.path) / "edits").iterdir()]) == 1
+
+
+def test_names_that_are_not_unicode_leave_nothing_behind(
+    model: sj.TopicModel, made: Path, tmp_path: Path, invoke: Command
+) -> None:
+    name = "a\ud800b"
+    moments = made / "model.moments"
+    calls: list[Any] = [
+        lambda: model.label(0, name),
+        lambda: model.label_with(lambda *_: name),
+        lambda: sj.shares_by(model, made / "years.parquet", name),
+        lambda: sj.over_time(model, made / "years.parquet", name),
+        lambda: sj.report(model, tmp_path / "page.html", shares=made / "years.parquet", by=name),
+        lambda: sj.report(model, tmp_path / f"{name}.html"),
+        lambda: sj.infer(moments, tmp_path / "other", 3, anchor_words=[[name]]),
+        lambda: sj.scan(made / "corpus", tmp_path / "other", partition_by=name),
+        lambda: sj.ingest(TEXTS, tmp_path / "other", stop_words=name),
+        lambda: sj.ingest(TEXTS, tmp_path / "other", vocabulary=[name, "x"]),
+        lambda: sj.ingest(pd.DataFrame({"text": TEXTS, name: 1}), tmp_path / "other", metadata=[name]),
+        lambda: sj.corpus_from_matrix(COUNTS[:, :2], [name, "x"], tmp_path / "other"),
+        lambda: sj.LRJSMF(n_topics=2, feature_names=[name, "x"]).fit(COUNTS[:, :2]),
+        lambda: model.save(tmp_path / name),
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    for call in calls:
+        with pytest.raises(sj.InputError) as raised:
+            call()
+        assert "\n" not in str(raised.value)
+        assert "ud800" in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+    # An argument with a byte that is not UTF-8.
+    refused(invoke("topics", model.path, "--label", "0=\udcff"), 2, "stands for a byte that is not UTF-8")
 
 
 def test_a_saved_model_keeps_its_edits(model: sj.TopicModel, tmp_path: Path) -> None:

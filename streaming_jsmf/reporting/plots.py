@@ -84,9 +84,10 @@ def plot_over_time(
 ) -> Figure:
     """Draw mean shares of topics over time, or by another column of ``shares``, with standard errors.
 
-    Documents without a date are left out, and the axis label states their number. ``shares`` is the file that ``transform`` wrote with the model. ``topics`` are numbers, by default the six whose
-    shares differ most between groups. ``by`` is a metadata column, by default one with years or dates. Raises
-    ``InputError`` if a topic or column does not exist, the shares are from another model, or matplotlib is missing.
+    Documents without a date are left out, and the axis label states their number. ``shares`` is the file that
+    ``transform`` wrote with the model. ``topics`` are numbers, by default the six whose shares differ most between
+    groups. ``by`` is a metadata column, by default one with years or dates. Raises ``InputError`` if a topic or column
+    does not exist, the shares are from another model, or matplotlib is missing.
     """
     contents = _contents(model)
     groups = groups_of(ModelShares.open(model, shares).of_shown, by)

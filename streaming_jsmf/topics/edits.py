@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, require_unicode
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
 from streaming_jsmf.storage.lock import sole_writer
@@ -184,7 +184,7 @@ def _checked_name(name: object) -> str:
             f"the name of a topic is {str(name)[:40]!r}; give a text of 1 to {MOST_CHARACTERS} characters, or None to "
             "remove the name"
         )
-    return text
+    return require_unicode(text, "the name of a topic")
 
 
 def read_edits(path: StorePath, model: Model) -> TopicEdits:
