@@ -113,6 +113,18 @@ class InputError(StreamingJSMFError):
     exit_code = 2
 
 
+def require_unicode(text: str, what: str) -> str:
+    """Return a string; raise ``InputError`` if it has a lone surrogate, which no file in UTF-8 can contain."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} is {text[:40]!a}, where {text[error.start]!a} stands for a byte that is not UTF-8; give it in "
+            "UTF-8"
+        ) from error
+    return text
+
+
 class SettingsMismatchError(InputError):
     """A store was made with settings or a corpus other than the requested ones. Exit code 2."""
 

@@ -1,10 +1,13 @@
-"""Contents of a report with everything in it, by hand, for any number of topics."""
+"""Contents of a report with everything in it, by hand, for any number of topics; and a model with edits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.documents.groups import Groups
@@ -21,7 +24,30 @@ from streaming_jsmf.reporting.contents import (
     Stage,
     WordLists,
 )
+from streaming_jsmf.reporting.topic_model import TopicModel
 from streaming_jsmf.reporting.topics import Topic, Word
+from streaming_jsmf.topics.store import Model, read_model, write_model
+from tests.corpora import planted
+from tests.test_report_values import saved, shares_beside
+from tests.test_transform import N
+
+#: Periods of the documents of ``edited_model``, and how many documents have none.
+YEARS, UNDATED = tuple(range(1990, 1995)), 30
+
+
+def edited_model(folder: Path) -> tuple[TopicModel, Path]:
+    """A model of six topics that shows 2, 3, 4 (merged with 1) and 5, and shares, a third without a year."""
+    found = read_model(saved(folder / "plain", planted(90, N, 6, length=30, seed=3).word_topic))
+    theta = np.random.default_rng(0).dirichlet(np.full(6, 0.3), size=200)
+    arrays = {**found.arrays, "topic_": np.arange(6), "topic_topic": theta.T @ theta / 200}
+    write_model(folder / "model", Model(arrays, found.settings, found.metrics, found.provenance))
+    model = TopicModel(folder / "model").merge([4, 1]).hide(0).label(3, "elections")
+    shares = shares_beside(folder / "model")
+    table = pq.read_table(shares)
+    years = pa.array([YEARS[row % 5] if row % 3 else None for row in range(len(table))])
+    dated = table.set_column(table.schema.get_field_index("year"), "year", years)
+    pq.write_table(dated.replace_schema_metadata(table.schema.metadata), shares)
+    return model, shares
 
 
 def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: int = 0) -> Contents:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
+from tests.html_pages import page_at, probabilities_of, values_of
 from tests.outcomes import Command, refused
+from tests.report_pages import UNDATED, YEARS, edited_model
+from tests.shares import write_shares
 
 Floats = NDArray[np.float64]
 K, N, M = 4, 60, 240
@@ -170,3 +174,87 @@ def test_bad_requests(folder: Path, invoke: Command, arguments: tuple[object, ..
     *left_out, line = outcome.err.splitlines()
     assert left_out in ([], ["over-time: documents without date, which are left out: 1"])
     refused(replace(outcome, err=line), 2, said.format(folder=folder))
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory) -> tuple[sj.TopicModel, Path]:
+    return edited_model(tmp_path_factory.mktemp("edited"))
+
+
+YEAR_OF_ROW = [YEARS[row % 5] if row % 3 else None for row in range(3 * UNDATED)]
+COLUMNS = {
+    "int": pa.array(YEAR_OF_ROW),
+    "float": pa.array([float("nan") if year is None else float(year) for year in YEAR_OF_ROW]),
+    "date": pa.array([None if year is None else date(year, 5, 1) for year in YEAR_OF_ROW]),
+    "text date": pa.array(["undated" if year is None else f"{year}/5/1" for year in YEAR_OF_ROW]),
+    "category": pa.array([None if year is None else str(year) for year in YEAR_OF_ROW]).dictionary_encode(),
+    "single": pa.array([1990 if year else None for year in YEAR_OF_ROW]),
+    "all null": pa.nulls(len(YEAR_OF_ROW), pa.string()),
+    "nested": pa.array([[year] for year in YEAR_OF_ROW]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
+    edited: tuple[sj.TopicModel, Path], tmp_path: Path, invoke: Command, name: str
+) -> None:
+    model, given = edited
+    page = tmp_path / "page.html"
+    table = pq.read_table(given).append_column(name, COLUMNS[name])
+    shares = write_shares(table, tmp_path / "shares.parquet", given)
+    by = f"{name}:year" if name == "text date" else name
+    verbs = (
+        ("documents", model.path, shares, "--by", by, "--csv"),
+        ("over-time", model.path, shares, "--by", by, "--csv"),
+        ("report", model.path, page, "--shares", shares, "--by", by),
+    )
+    outcomes = [invoke(*verb) for verb in verbs]
+    if name == "nested":
+        for outcome in outcomes:
+            refused(outcome, 2, "column 'nested' of ", "holds list<", "numbers, texts or dates")
+        return
+    documents = pd.read_csv(io.StringIO(outcomes[0].out))
+    groups = values_of(page_at(page))["groups"]
+    column = groups["column"]
+    unknown = documents[column].isna()
+    assert documents.loc[unknown, "documents"].unique().tolist() == [
+        len(YEAR_OF_ROW) if name == "all null" else UNDATED
+    ]
+    for field, packed in (("share", "shares"), ("standard_error", "errors")):
+        np.testing.assert_allclose(probabilities_of(groups[packed]), documents[field], rtol=4e-4)
+    assert np.repeat(groups["documents"], 4).tolist() == documents["documents"].tolist()
+    assert groups["names"][-1] == "not known"
+    if name == "all null":
+        refused(replace(outcomes[1], err=outcomes[1].err.splitlines()[-1]), 2, "'all null' holds no dates")
+        return
+    over_time = pd.read_csv(io.StringIO(outcomes[1].out))
+    assert outcomes[1].err == f"over-time: documents without {by}, which are left out: {UNDATED}\n"
+    same = ["documents", "topic", "label", "share", "standard_error", column]
+    pd.testing.assert_frame_equal(
+        over_time[same], documents.loc[~unknown, same].reset_index(drop=True), check_dtype=False
+    )
+    pd.testing.assert_frame_equal(model.over_time(by, shares), sj.over_time(model, shares, by))
+    if name == "single":
+        assert (groups["drawn"], groups["trend"]) == (2, None)
+        assert over_time["change"].isna().all()
+        return
+    assert groups["drawn"] == len(YEARS) == len(over_time) / 4
+    np.testing.assert_allclose(groups["trend"]["change"], over_time["change"][:4], rtol=1e-4)
+
+
+def test_a_change_without_an_error_is_in_the_report_as_in_over_time(
+    edited: tuple[sj.TopicModel, Path], tmp_path: Path
+) -> None:
+    """A single document in each period."""
+    model, given = edited
+    table = pq.read_table(given).slice(0, 3)
+    place = table.schema.get_field_index("year")
+    write_shares(table.set_column(place, "year", pa.array([1, 2, 3])), tmp_path / "three.parquet", given)
+    frame = sj.over_time(model, tmp_path / "three.parquet", "year")
+    assert frame["change"].notna().all()
+    assert frame["change_error"].isna().all()
+    sj.report(model, tmp_path / "page.html", shares=tmp_path / "three.parquet")
+    table_of_changes = page_at(tmp_path / "page.html").one("table", "changes").text
+    assert "±" not in table_of_changes
+    assert "nan" not in table_of_changes
+    assert "%" in table_of_changes

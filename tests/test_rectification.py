@@ -254,6 +254,9 @@ def test_a_word_that_spans_a_direction_alone_keeps_its_entry() -> None:
     off[0] = off[:, 0] = 0.0
     found = completed_diagonal(off, basis, np.full(6, 0.7))
     np.testing.assert_allclose(found, [0.7, 0.2, 0.2, 0.2, 0.2, 0.2], atol=1e-10)
+    # In a subspace of all words, no equation is left, whatever rounding makes of it.
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))
+    np.testing.assert_array_equal(completed_diagonal(off, rotation, np.full(6, 0.7)), np.full(6, 0.7))
 
 
 def test_completion_of_missing_words_stays_finite_and_needs_words_for_two_halves() -> None:

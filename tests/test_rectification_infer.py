@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
+import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, Rectifier, ScanSettings
 from streaming_jsmf.errors import InputError, TooFewFactorsError
@@ -178,3 +181,59 @@ def test_words_whose_row_sum_is_lost_are_counted_and_never_nan(name: str, tmp_pa
     for array, values in model.arrays.items():
         if values.dtype.kind == "f":
             assert np.isfinite(values).all(), array
+
+
+DEGENERATE = {
+    "identical documents": np.tile([[2, 1, 1, 3, 1, 2]], (3, 1)),
+    "one word": np.array([[3], [2], [5]]),
+    "two words": np.array([[2, 1], [1, 2], [3, 0]]),
+    "one word per document": 3 * np.eye(6, dtype=int),
+    "proportional documents": np.outer(np.arange(1, 9), np.arange(1, 9)),
+    "one document": np.array([[2, 3, 1, 1, 4, 2]]),
+    "two disjoint blocks": np.kron(np.eye(2, dtype=int), np.full((5, 4), 2)),
+    "every word once": np.ones((4, 8), dtype=int),
+    "pairs of words": np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]),
+    "three random documents": np.random.default_rng(0).poisson(0.7, (3, 6)) + 2 * np.eye(1, 6, dtype=int),
+    "two documents of many words": np.tile(np.random.default_rng(0).integers(0, 3, (2, 402)), (5, 1)),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_stores_give_topics_or_one_line(name: str, tmp_path: Path) -> None:
+    counts = DEGENERATE[name]
+    names = [f"w{word}" for word in range(counts.shape[1])]
+    corpus = sj.corpus_from_matrix(csr_array(counts.astype(np.int32)), names, tmp_path / "corpus")
+    most = min(3, len(names))
+    exact = sj.scan(corpus, tmp_path / "exact", exact=True, max_topics=most)
+    third = sj.scan(corpus, tmp_path / "third", third_moment=True, max_topics=min(2, most))
+
+    def tried(path: Path, store: Path, n_topics: int, **options: object) -> bool:
+        with suppress(InputError):
+            sj.infer(store, path, n_topics, **options)
+        if not path.exists():
+            return False
+        topics = read_model(path).arrays["word_topic"]
+        np.testing.assert_allclose(topics.sum(axis=0), 1)
+        return True
+
+    for n_topics in (1, 2, 3):
+        for method in get_args(Rectifier):
+            model = tmp_path / f"{method}-{n_topics}"
+            if tried(model, exact, n_topics, rectify=method) and method in ("enn", "dc"):
+                sj.polish(model, corpus, tmp_path / f"polished-{method}-{n_topics}", steps=2)
+        tried(tmp_path / f"stod-{n_topics}", third, n_topics, engine="stod")
+
+
+def test_dc_says_that_no_document_has_two_different_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = csr_array(DEGENERATE["one word per document"].astype(np.int32))
+    sj.corpus_from_matrix(counts, [*"abcdef"], tmp_path / "corpus")
+    sj.scan(tmp_path / "corpus", tmp_path / "store", exact=True)
+    arguments = [str(tmp_path / "store"), str(tmp_path / "model"), "--topics", "2", "--rectify", "dc"]
+    assert run(["infer", *arguments]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == (
+        f"error: {tmp_path / 'store'}: --rectify dc completes the diagonal from pairs of different words, and no "
+        "document has two different words; use --rectify enn"
+    )

@@ -13,10 +13,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+import streaming_jsmf as sj
+from streaming_jsmf.reporting.contents import percent
+from streaming_jsmf.reporting.layout import conditional
 from streaming_jsmf.reporting.page import render
 from streaming_jsmf.reporting.report import ShownReport
+from streaming_jsmf.topics.edits import shown_topics
 from tests.processes import PATIENCE
-from tests.report_pages import full_contents
+from tests.report_pages import UNDATED, YEARS, edited_model, full_contents
 from tests.test_report_page import HOSTILE
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -470,3 +474,133 @@ def test_topics_keep_their_numbers_where_some_are_not_shown(browser: Any, pages:
     shown.page.goto(f"{shown.page.url.partition('#')[0]}#topic-4")
     assert shown.faults == []
     shown.page.context.close()
+
+
+@pytest.fixture(scope="module")
+def edited(pages: Path) -> tuple[sj.TopicModel, Path]:
+    model, shares = edited_model(pages)
+    sj.report(model, pages / "edited.html", shares=shares)
+    return model, shares
+
+
+NUMBERS = [2, 3, 4, 5]
+
+
+def test_merged_and_hidden_topics_have_their_numbers_everywhere(
+    browser: Any, pages: Path, edited: tuple[sj.TopicModel, Path]
+) -> None:
+    model, shares = edited
+    shown = opened(browser, pages, "edited", DESKTOP)
+    page, title, tooltip = shown.page, shown.page.locator("#topic-title"), shown.page.locator(".tooltip")
+
+    def is_selected(number: int) -> None:
+        assert title.inner_text().startswith(f"Topic {number}: ")
+        assert page.url.endswith(f"#topic-{number}")
+        assert "selected" in (page.locator(f"#topic-{number}").get_attribute("class") or "")
+
+    assert sorted(shown.rows()) == NUMBERS
+    for number in NUMBERS:
+        page.locator(f"#topic-{number} th a").click()
+        is_selected(number)
+        course = page.locator("#topic svg.sparkline").get_attribute("aria-label")
+        assert course.startswith(f"Share of topic {number} by year, {YEARS[0]} to {YEARS[-1]}: ")
+        others = page.locator("#topic .topic-button .number").all_inner_texts()
+        assert set(map(int, others)) <= {*NUMBERS} - {number}
+        documents = page.locator("#topic .documents > li > p:first-child .word").all_inner_texts()
+        assert documents == model.documents(shares, number)["document_id"].tolist()
+    section = shown.view("map")
+    circles = section.locator("circle")
+    for circle in circles.all():
+        number = int(circle.get_attribute("aria-label").split()[1])
+        circle.dispatch_event("pointerenter", {"clientX": 5, "clientY": 5})
+        assert tooltip.inner_text().startswith(f"Topic {number} ")
+        circle.dispatch_event("click")
+        is_selected(number)
+    section, arrays = (
+        shown.view("together"),
+        shown_topics(model, ("topic_probability", "topic_topic")).model.arrays,
+    )
+    given = conditional(arrays["topic_topic"])
+    order = [int(text.split()[0]) for text in section.locator(".row-labels text").all_text_contents()]
+    assert sorted(order) == NUMBERS
+    canvas = section.locator("canvas")
+    size = canvas.bounding_box()["width"] / len(NUMBERS)
+    for row, first in enumerate(order):
+        for column, second in enumerate(order):
+            at = {"x": (column + 0.5) * size, "y": (row + 0.5) * size}
+            canvas.hover(position=at)
+            lines = tooltip.locator("p, strong").all_inner_texts()
+            if first == second:
+                assert lines[0].startswith(f"{first} ")
+                continue
+            assert (lines[0].split()[0], f" and {second} " in lines[0]) == (str(first), True)
+            share = percent(given[NUMBERS.index(first), NUMBERS.index(second)])
+            assert lines[2] == f"where {first} is, another token is of {second} with {share}"
+        canvas.click(position=at)
+        is_selected(first)
+    section = shown.view("groups")
+    for number in NUMBERS:
+        page.locator("#group-topic").select_option(str(number))
+        is_selected(number)
+        chart = section.locator(".chart:not(.heat) svg").get_attribute("aria-label")
+        assert chart.startswith(f"Share of topic {number} ")
+    rows = [int(text.split()[0]) for text in section.locator(".heat .row-labels text").all_text_contents()]
+    assert sorted(rows) == NUMBERS
+    for row, number in enumerate(rows):
+        cell = section.locator(".cells rect").nth(row * (len(YEARS) + 1))
+        cell.dispatch_event("pointermove", {"clientX": 5, "clientY": 5})
+        assert tooltip.inner_text().startswith(f"{number} ")
+        cell.dispatch_event("click")
+        is_selected(number)
+    section = shown.view("words")
+    for button in section.locator(".topic-button").all():
+        button.click()
+        is_selected(int(button.locator(".number").inner_text()))
+    page.reload()
+    is_selected(int(page.url.rpartition("-")[2]))
+    page.keyboard.press("Escape")
+    assert page.url.endswith("#overview")
+    page.goto(f"{page.url.partition('#')[0]}#topic-1")
+    assert not page.locator("#topic").is_visible(), "topic 1 was merged into topic 4"
+    assert shown.faults == []
+    page.context.close()
+
+
+def test_documents_without_a_date_are_in_no_period_and_trends_are_those_of_over_time(
+    browser: Any, pages: Path, edited: tuple[sj.TopicModel, Path]
+) -> None:
+    model, shares = edited
+    shown = opened(browser, pages, "edited", DESKTOP)
+    page = shown.page
+    frame = model.over_time("year", shares)
+    change = frame.drop_duplicates("topic").set_index("topic")["change"]
+    for number in NUMBERS:
+        told = float(page.locator(f"#topic-{number} td.trend").get_attribute("data-value"))
+        assert told == pytest.approx(change[number], rel=1e-4)
+    page.locator('th[data-column="trend"] button').click()
+    by_change = change.sort_values(ascending=False).index.tolist()
+    assert shown.rows() == by_change
+    section = shown.view("groups")
+    listed = [int(text.split()[0]) for text in section.locator("table.changes tbody th").all_inner_texts()]
+    risen = [number for number in by_change if change[number] > 0]
+    assert listed == [*risen, *reversed(by_change[len(risen) :])]
+    assert f"{UNDATED} documents have no value of year" in section.inner_text()
+    points = section.locator(".points circle")
+    assert points.count() == len(YEARS)
+    for point, year in zip(points.all(), YEARS, strict=True):
+        point.dispatch_event("pointerenter", {"clientX": 5, "clientY": 5})
+        assert page.locator(".tooltip").inner_text().startswith(f"{year}\n")
+    assert section.locator(".cells rect").count() == len(NUMBERS) * (len(YEARS) + 1)
+    section.locator("summary").click()
+    rows = [row.locator("th, td").all_inner_texts() for row in section.locator(".numbers tbody tr").all()]
+    assert [row[0] for row in rows] == [*map(str, YEARS), "not known"]
+    assert rows[-1][3] == str(UNDATED)
+    first = int(page.locator("#group-topic").input_value())
+    for row, expected in zip(rows, frame[frame["topic"] == first].itertuples(), strict=False):
+        assert row[1:4] == [
+            percent(expected.share),
+            percent(expected.standard_error),
+            str(expected.documents),
+        ]
+    assert shown.faults == []
+    page.context.close()

@@ -26,6 +26,7 @@ from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
 from tests.html_pages import parse, values_of
 from tests.outcomes import Command, refused
+from tests.shares import write_shares
 from tests.test_in_memory import TEXTS
 
 K, N = 6, 90
@@ -43,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sj.transform(folder / "model", corpus, folder / "shares.parquet")
     table = pq.read_table(folder / "shares.parquet")
     years = pa.array([1990 + row % 3 for row in range(len(table))])
-    pq.write_table(table.append_column("year", years), folder / "years.parquet")
+    write_shares(table.append_column("year", years), folder / "years.parquet", folder / "shares.parquet")
     return folder
 
 
@@ -81,19 +82,91 @@ def test_groups_of_topics() -> None:
         (lambda edits: edits.label(1, ""), "1 to 200 characters"),
         (lambda edits: edits.label(1, 7), "'7'; .* None"),
         (lambda edits: edits.label(1, "x" * 201), "a text of 1 to 200"),
+        (lambda edits: edits.label(1, "a\ud800b"), r"the name of a topic is 'a\\ud800b', where .* not UTF-8"),
         (lambda edits: edits.merge([3]), "two or more different topics"),
         (lambda edits: edits.merge([3, 3]), "two or more different topics"),
         (lambda edits: edits.merge(3), "give a list of topics, such as"),
         (lambda edits: edits.merge("37"), "give a list of topics, such as"),
         (lambda edits: edits.merge([3, 4]).hide(4), "topic 4 was merged into topic 3"),
-        (lambda edits: edits.unmerge(2), "topic 2 is not merged.* none"),
-        (lambda edits: edits.merge([1, 2]).unmerge(3), "topic 3 is not merged.* 1"),
+        (lambda edits: edits.merge([1, 2]).merge([2, 1]), "topic 2 was merged into topic 1"),
+        (lambda edits: edits.merge([1, 2]).unmerge(2), "topic 2 was merged into topic 1"),
+        (lambda edits: edits.merge([1, 2]).merge([1, 2, 2]), "two or more different topics"),
         (lambda edits: edits.hide(*range(8)), "no topic would be left"),
+        (lambda edits: edits.hide(1, *range(2, 8)).merge([1, 0]), "no topic would be left"),
+        (lambda edits: edits.merge(range(7)).hide(7).hide(0), "no topic would be left"),
     ],
 )
 def test_wrong_edits_are_refused(change: Any, line: str) -> None:
     with pytest.raises(sj.InputError, match=line):
         change(TopicEdits(8))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--merge", "0,1"),
+        ("--merge", "3,4", "--merge", "0,3", "--label", "0=both"),
+        ("--unmerge", "2", "--merge", "1,0", "--hide", "1"),
+        ("--hide", "2", "--unhide", "3"),
+        ("--label", "5=", "--label", "4= a  name "),
+        ("--hide", "0", "--hide", "1", "--merge", "1,2"),
+    ],
+)
+def test_edits_that_were_made_already_change_nothing(
+    model: sj.TopicModel, invoke: Command, arguments: tuple[str, ...]
+) -> None:
+    first = invoke("topics", model.path, *arguments)
+    edits, place = model.edits, Path(model.path) / "edits" / "zarr.json"
+    stored = place.stat() if place.exists() else None
+    second = invoke("topics", model.path, *arguments)
+    assert (first.code, second.code, second.err) == (0, 0, first.err)
+    assert second.out == first.out
+    assert model.edits == edits
+    if stored is not None:
+        assert (place.stat().st_ino, place.stat().st_mtime_ns) == (stored.st_ino, stored.st_mtime_ns)
+
+
+def test_a_second_edit_in_python_is_harmless(model: sj.TopicModel) -> None:
+    for _ in range(2):
+        model.merge([0, 1]).merge([0, 2]).hide(0).unhide(3).unmerge(4).label(3, "a name")
+        assert model.edits == TopicEdits(K, {3: "a name"}, ((0, 1, 2),), (0,))
+    for _ in range(2):
+        model.unmerge(0).unhide(0)
+        assert model.edits == TopicEdits(K, {3: "a name"})
+
+
+def test_edits_that_show_no_topic_are_refused_and_can_be_undone(
+    model: sj.TopicModel, made: Path, tmp_path: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rest = model.path, [part for topic in range(1, K) for part in ("--hide", topic)]
+    assert invoke("topics", path, *rest[2:]).code == 0
+    assert invoke("topics", path, "--hide", 1).code == 0
+    before = model.edits
+    refused(invoke("topics", path, "--merge", "1,0"), 2, "no topic would be left to show")
+    refused(invoke("topics", path, *rest, "--hide", 0), 2, "no topic would be left to show")
+    assert model.edits == before
+    assert invoke("topics", path, "--merge", "1,0", "--unhide", 1).code == 0
+    assert model.edits.groups == ((1, 0),)
+    # An earlier version stored such edits.
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicEdits, "require_shown", lambda edits: edits)
+        model.unmerge(1).hide(*range(K))
+    shares = made / "shares.parquet"
+    for arguments in (
+        ("topics", path),
+        ("documents", path, shares),
+        ("over-time", path, made / "years.parquet", "--by", "year"),
+        ("report", path, tmp_path / "page.html"),
+        ("evaluate", path),
+    ):
+        outcome = invoke(*arguments)
+        if arguments[0] != "evaluate":
+            refused(outcome, 2, f"{path}: all topics are hidden", f"topics {path} --unhide K")
+        assert "Traceback" not in outcome.err
+    assert "hidden topics     0" in invoke("info", path).out
+    refused(invoke("topics", path, "--label", "0=name"), 2, "no topic would be left to show")
+    assert invoke("topics", path, "--unhide", 2).code == 0
+    assert model.edits.groups == ((2,),)
 
 
 def test_merged_topics_are_the_mean_of_their_parts_by_share(model: sj.TopicModel) -> None:
@@ -183,14 +256,18 @@ def test_documents_and_reports_show_edits(model: sj.TopicModel, made: Path, tmp_
     sj.report(model, tmp_path / "page.html", shares=years)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     values = values_of(parse(page))
-    assert [topic.get("id") for topic in values["topics"]] == [2, 3, 4, 5]
+    assert [topic["number"] for topic in values["topics"]] == [2, 3, 4, 5]
     assert values["topics"][1]["name"] == ["elections"]
     assert len(values["documents"]["of_topic"]) == 4
     assert page.count('<tr id="topic-') == 4
     figure = pytest.importorskip("matplotlib.figure")
     assert isinstance(sj.plot_topics(model, [4]), figure.Figure)
-    with pytest.raises(sj.InputError, match="there is no topic 0"):
+    with pytest.raises(sj.InputError, match=r"there is no topic 0; .* 2 to 5$"):
         sj.plot_topics(model, [0])
+    with pytest.raises(
+        sj.InputError, match=r"there is no topic 3; .* 2 to 5, without those merged or hidden"
+    ):
+        sj.plot_topics(model.hide(3), [3])
 
 
 def model_corpus(made: Path) -> Any:
@@ -260,6 +337,38 @@ def test_a_failed_change_leaves_the_edits(model: sj.TopicModel, monkeypatch: pyt
         edit_topics(model.path, read_model(model.path), lambda edits: edits.hide(*range(K)))
     assert model.edits.labels == {1: "name"}
     assert len([*(Path(model.path) / "edits").iterdir()]) == 1
+
+
+def test_names_that_are_not_unicode_leave_nothing_behind(
+    model: sj.TopicModel, made: Path, tmp_path: Path, invoke: Command
+) -> None:
+    name = "a\ud800b"
+    moments = made / "model.moments"
+    calls: list[Any] = [
+        lambda: model.label(0, name),
+        lambda: model.label_with(lambda *_: name),
+        lambda: sj.shares_by(model, made / "years.parquet", name),
+        lambda: sj.over_time(model, made / "years.parquet", name),
+        lambda: sj.report(model, tmp_path / "page.html", shares=made / "years.parquet", by=name),
+        lambda: sj.report(model, tmp_path / f"{name}.html"),
+        lambda: sj.infer(moments, tmp_path / "other", 3, anchor_words=[[name]]),
+        lambda: sj.scan(made / "corpus", tmp_path / "other", partition_by=name),
+        lambda: sj.ingest(TEXTS, tmp_path / "other", stop_words=name),
+        lambda: sj.ingest(TEXTS, tmp_path / "other", vocabulary=[name, "x"]),
+        lambda: sj.ingest(pd.DataFrame({"text": TEXTS, name: 1}), tmp_path / "other", metadata=[name]),
+        lambda: sj.corpus_from_matrix(COUNTS[:, :2], [name, "x"], tmp_path / "other"),
+        lambda: sj.LRJSMF(n_topics=2, feature_names=[name, "x"]).fit(COUNTS[:, :2]),
+        lambda: model.save(tmp_path / name),
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    for call in calls:
+        with pytest.raises(sj.InputError) as raised:
+            call()
+        assert "\n" not in str(raised.value)
+        assert "ud800" in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+    # An argument with a byte that is not UTF-8.
+    refused(invoke("topics", model.path, "--label", "0=\udcff"), 2, "stands for a byte that is not UTF-8")
 
 
 def test_a_saved_model_keeps_its_edits(model: sj.TopicModel, made: Path, tmp_path: Path) -> None:

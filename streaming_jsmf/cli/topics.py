@@ -33,7 +33,8 @@ def topics(
     """Print or edit the topics of MODEL.
 
     In a directory of several K, prints those of each model. Labels, merged and hidden topics are stored with MODEL and
-    also apply to documents and reports; the arrays of MODEL do not change.
+    also apply to documents and reports; the arrays of MODEL do not change. An edit that was made already changes
+    nothing.
     """
     from streaming_jsmf.topics.edits import edit_topics
     from streaming_jsmf.topics.store import model_path, models_at, read_model

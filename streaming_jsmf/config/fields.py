@@ -21,7 +21,7 @@ from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
-from streaming_jsmf.errors import InputError, Option
+from streaming_jsmf.errors import InputError, Option, require_unicode
 
 #: Heading of the options that belong to no other group.
 BASIC = "Basic"
@@ -151,6 +151,9 @@ class Field:
                 raise InputError(
                     f"{self._shown} is {reprlib.repr(value)}; give a string ({self.help.rstrip('.')})"
                 )
+        if self.text or isinstance(value, list | tuple):
+            for text in _strings(value):
+                require_unicode(text, self.name)
         if (value is None and self.optional) or not self.allowed or self.multiple:
             return value
         if self.flag:
@@ -169,6 +172,15 @@ class Field:
         if not math.isfinite(value) or (self.number is int and not isinstance(value, int)):
             return False
         return all(compare(value, bound) for compare, _, bound in self._bounds)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings in a setting, which may be nested."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _strings(part)
 
 
 def _bound_text(bound: float) -> str:

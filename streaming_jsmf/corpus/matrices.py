@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.records import (
     narrow_counts,
 )
 from streaming_jsmf.corpus.write import CorpusWriter
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, require_unicode
 from streaming_jsmf.linalg.panels import panels
 
 
@@ -55,11 +55,13 @@ def write_corpus(
 
     Integers become int32 and other numbers float32. Documents are numbered from ``first``. The bytes do not depend on
     the blocks. Raises ``InputError`` if a count is too large, a block does not have one column per word, words are
-    repeated or empty, or no document has a word.
+    repeated, empty or not Unicode, or no document has a word.
     """
     word, times = next(iter(Counter(words).most_common(1)), ("", 0))
     if times > 1:
         raise InputError(f"the words have {word!r} {times} times; give each column its own word")
+    for text in words:
+        require_unicode(text, "a word")
     with CorpusWriter(path, words) as writer:
         for block in blocks:
             if block.shape[1] != len(words):

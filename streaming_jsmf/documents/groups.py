@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.documents.shares import SharesFile, is_text
+from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -77,6 +78,11 @@ class Groups:
         )
 
     @property
+    def unknown(self) -> int:
+        """The number of documents without a value."""
+        return int(self.documents[len(self.known.values) :].sum())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The values as texts."""
         return tuple("not known" if value is None else short_text(value) for value in self.values)
@@ -84,7 +90,12 @@ class Groups:
     @property
     def ordered(self) -> bool:
         """Whether all values are numbers or times, which a line may connect."""
-        return len(self.values) > 1 and all(is_time(value) for value in self.known.values)
+        return len(self.known.values) > 1 and all(map(is_time, self.known.values))
+
+    @property
+    def drawn(self) -> Groups:
+        """The groups in charts: periods without the documents that have no date, or all groups."""
+        return self.known if self.ordered else self
 
     @cached_property
     def thirds(self) -> Floats:
@@ -170,7 +181,12 @@ class Grouping:
         if first is None:
             return cls(column, pa.null())
         kind = first.schema.field(column).type
-        text = is_text(kind)
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_nested(kind):
+            raise InputError(
+                f"column {column!r} of {shares.path} holds {kind}; give one of numbers, texts or dates"
+            )
+        text = is_string(kind)
         dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         wanted = period or ("year" if dated or (text and column.lower() in TIMES[1:]) else "")
         if not wanted or pa.types.is_integer(kind):
@@ -192,8 +208,12 @@ class Grouping:
         return f"{self.period} of {self.column}" if self.period else self.column
 
     def rows(self, table: Any) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-        """Yield the value of each group in a table (null as None), and the rows of its documents in order."""
+        """Yield the value of each group in a table (null and NaN as None), and the rows of its documents in order."""
         values = table.column(self.column)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_floating(values.type):
+            values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
         values = _periods(values, self.period) if self.period else values
         coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
         codes, names = np.asarray(coded.indices), coded.dictionary.to_pylist()
@@ -238,14 +258,11 @@ def by_group(shares: SharesFile, by: str | None) -> Groups:
                     f"{shares.path}: column {grouping.name!r} has more than {len(sums) - 1:,} values; give one that "
                     "makes groups of documents"
                 )
-    # NaN, which differs from itself, follows the other numbers.
-    values = sorted((value for value in sums if value is not None), key=lambda value: (value != value, value))
-    values += [None] * (None in sums)
+    values = [*sorted(value for value in sums if value is not None), *[None] * (None in sums)]
     sizes = np.array([documents[value] for value in values], dtype=np.int64)
     means, squares = np.stack([sums[value] for value in values], axis=1) / sizes[:, None]
     errors = np.sqrt(np.maximum(squares - means**2, 0.0) / np.maximum(sizes - 1, 1)[:, None])
     errors[sizes < 2] = np.nan
     if grouping is None:
         return Groups("", tuple(values), sizes, means, errors)
-    kind = grouping.kind.value_type if pa.types.is_dictionary(grouping.kind) else grouping.kind
-    return Groups(grouping.name, tuple(values), sizes, means, errors, kind)
+    return Groups(grouping.name, tuple(values), sizes, means, errors, grouping.kind)

@@ -88,10 +88,8 @@ def over_time_of(model: AnyModel, shares: str | Path, by: str, **options: Any) -
 def _times(groups: Groups, by: str) -> Groups:
     """Leave out the group without a date; raise ``InputError`` unless the others are times."""
     periods = groups.known
-    if len(periods.values) < len(groups.values):
-        logger.info(
-            "over-time: documents without %s, which are left out: %s", by, f"{groups.documents[-1]:,}"
-        )
+    if groups.unknown:
+        logger.info("over-time: documents without %s, which are left out: %s", by, f"{groups.unknown:,}")
     wrong = next((value for value in periods.values if not is_time(value)), None)
     if wrong is not None or not periods.values:
         raise InputError(

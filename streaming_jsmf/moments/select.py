@@ -41,6 +41,10 @@ class Labels:
     ranges: tuple[tuple[int, int], ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.expression, str):
+            raise InputError(
+                f"--partitions is {self.expression!r}; give one string, such as '1990..1999,2005'"
+            )
         names, ranges = set(), []
         for part in (piece.strip() for piece in self.expression.split(",")):
             first, dots, last = part.partition("..")

@@ -21,6 +21,9 @@ from streaming_jsmf.rectification.result import OnIteration, Rectification, posi
 #: Number of halvings, each with its own permutation.
 HALVINGS = 30
 
+#: A word is in the subspace if 1 - P_ii is at most this. Its equation is then 0 = 0, up to rounding.
+INSIDE = 1e-10
+
 #: Conjugate gradients stop at this relative residual, or after this many steps.
 SOLVER_TOLERANCE, SOLVER_STEPS = 1e-12, 500
 
@@ -83,6 +86,13 @@ def completed_diagonal(matrix: Floats, basis: Floats, start: Floats) -> Floats:
 
     M is n x n, symmetric with a zero diagonal. Words in the subspace (P_ii = 1) keep their values of ``start`` (n,).
     """
+    free = 1 - np.einsum("ij,ij->i", basis, basis) > INSIDE
+    if not free.all():
+        # P_ij = 0 for these words, so the others do not depend on them, and I - P o P of the others is regular.
+        completed = start.copy()
+        if free.any():
+            completed[free] = completed_diagonal(matrix[np.ix_(free, free)], basis[free], start[free])
+        return completed
     # Importing it takes a twentieth of the start-up time.
     from scipy.sparse.linalg import LinearOperator, cg
 

@@ -89,7 +89,7 @@ def render(contents: Contents) -> str:
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
         },
         **_changes(contents),
-        rows=sorted(enumerate(contents.topics), key=lambda row: -row[1].share),
+        rows=sorted(contents.topics, key=lambda topic: -topic.share),
         map=topic_map,
         data=_page_data(contents, topic_map),
         script=script,
@@ -111,10 +111,10 @@ def _changes(contents: Contents) -> dict[str, Any]:
             "first": means[0, index],
             "last": means[1, index],
             "change": change[index],
-            "error": NORMAL * error[index],
+            "error": None if np.isnan(error[index]) else NORMAL * error[index],
         }
 
-    risen, fallen = ([], []) if np.isnan(error).any() else periods.risen_and_fallen(CHANGED)
+    risen, fallen = periods.risen_and_fallen(CHANGED)
     return {"risen": [*map(row, risen)], "fallen": [*map(row, fallen)], "periods": periods}
 
 
@@ -154,7 +154,7 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
     """JSON of everything that the scripts draw, safe inside an HTML element."""
     tree = topic_tree(contents.affinity)
     values = {
-        "topics": [_topic(topic, index) for index, topic in enumerate(contents.topics)],
+        "topics": [*map(_topic, contents.topics)],
         "words": _words(contents.lists),
         "map": {
             "x": _rounded(topic_map.points[:, 0]),
@@ -185,10 +185,9 @@ def _page_data(contents: Contents, topic_map: TopicMap) -> str:
     return text
 
 
-def _topic(topic: Topic, index: int) -> dict[str, Any]:
+def _topic(topic: Topic) -> dict[str, Any]:
     values = {
-        # Its number if hidden topics come before it.
-        "id": None if topic.number == index else topic.number,
+        "number": topic.number,
         "name": topic.name_words,
         "share": topic.share,
         "npmi": topic.npmi,
@@ -226,10 +225,16 @@ def _groups(groups: Groups) -> dict[str, Any]:
         "column": groups.column,
         "names": groups.names,
         "documents": groups.documents.tolist(),
-        "ordered": groups.ordered,
+        "drawn": len(groups.drawn.values),
+        "trend": _trend(groups.known) if groups.ordered else None,
         "shares": packed_probabilities(groups.shares.ravel()),
         "errors": packed_probabilities(np.nan_to_num(groups.errors).ravel()),
     }
+
+
+def _trend(periods: Groups) -> dict[str, Any]:
+    first, last = periods.thirds @ periods.shares
+    return {"first": _rounded(first), "last": _rounded(last), "change": _rounded(periods.change[0])}
 
 
 def _levels(levels: Levels) -> dict[str, Any]:

@@ -84,15 +84,16 @@ def plot_over_time(
 ) -> Figure:
     """Draw mean shares of topics over time, or by another column of ``shares``, with standard errors.
 
-    ``shares`` is the file that ``transform`` wrote with the model. ``topics`` are numbers, by default the six whose
-    shares differ most between groups. ``by`` is a metadata column, by default one with years or dates. Raises
-    ``InputError`` if a topic or column does not exist, the shares are from another model, or matplotlib is missing.
+    Documents without a date are left out, and the axis label states their number. ``shares`` is the file that
+    ``transform`` wrote with the model. ``topics`` are numbers, by default the six whose shares differ most between
+    groups. ``by`` is a metadata column, by default one with years or dates. Raises ``InputError`` if a topic or column
+    does not exist, the shares are from another model, or matplotlib is missing.
     """
     contents = _contents(model)
     groups = groups_of(ModelShares.open(model, shares).of_shown, by)
     if groups is None:
         raise InputError(f"{shares}: no column holds a year or a date of few enough years; name one by by=")
-    deviation = groups.shares.std(axis=0)
+    deviation = groups.drawn.shares.std(axis=0)
     return _groups_figure(contents, groups, _chosen(contents, topics, deviation))
 
 
@@ -113,8 +114,9 @@ def _chosen(contents: Contents, topics: Sequence[int] | None, weight: Floats | N
     indices = {topic.number: index for index, topic in enumerate(contents.topics)}
     wrong = [topic for topic in topics if topic not in indices]
     if wrong or not topics:
+        without = "" if len(indices) > max(indices) - min(indices) else ", without those merged or hidden"
         named = f"there is no topic {wrong[0]}" if wrong else "topics is empty"
-        raise InputError(f"{named}; the model has topics 0 to {max(indices)}")
+        raise InputError(f"{named}; the model shows topics {min(indices)} to {max(indices)}{without}")
     return [indices[topic] for topic in topics]
 
 
@@ -217,6 +219,8 @@ def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
 
 def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) -> Figure:
     figure, axes = _figure(8.0, 4.5)
+    left_out = groups.unknown if groups.ordered else 0
+    note, groups = (f" (documents without it, left out: {left_out:,})" if left_out else ""), groups.drawn
     positions = np.arange(len(groups.names))
     for line, number in enumerate(topics):
         colour, dash = COLOURS[line % len(COLOURS)], DASHES[line // len(COLOURS) % len(DASHES)]
@@ -234,7 +238,7 @@ def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) ->
     every = -(-len(positions) // 16)
     names = [name[:NAME_LENGTH].replace("$", r"\$") for name in groups.names]
     axes.set_xticks(positions[::every], names[::every], rotation=0 if groups.ordered else 45)
-    axes.set_xlabel(groups.column)
+    axes.set_xlabel(groups.column + note)
     axes.set_ylabel("mean share of the documents, %")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)

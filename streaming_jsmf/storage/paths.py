@@ -147,9 +147,11 @@ def _local(text: str) -> str:
 
 
 def _possible(path: Path, given: str) -> Path:
-    """Return ``path``; raise ``InputError`` if no file can have this name: it is too long or contains NUL."""
+    """Return ``path``; raise ``InputError`` if no file can have this name: too long, with NUL, or not UTF-8."""
     try:
         path.lstat()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{given!a}: the name is not UTF-8; rename it") from error
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             shown = repr(given) if len(given) <= 60 else f"{given[:60]!r}... ({len(given):,} characters)"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, require_unicode
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
 from streaming_jsmf.storage.lock import sole_writer
@@ -45,8 +45,9 @@ class TopicEdits:
     """Labels, merged and hidden topics of a model with ``n_topics`` stored topics. Every change returns new edits.
 
     ``labels`` maps topics to names. ``merged`` are disjoint groups of at least two topics, shown under the number of
-    their first topic. ``hidden`` are topics, or the first topics of groups, that are not shown. Every change raises
-    ``InputError`` if a topic does not exist or was merged into another one.
+    their first topic. ``hidden`` are topics, or the first topics of groups, that are not shown. A change that was made
+    already changes nothing. Every change raises ``InputError`` if a topic does not exist or was merged into another
+    one, or if no topic would be left to show.
 
     Examples
     --------
@@ -84,13 +85,19 @@ class TopicEdits:
 
     def merge(self, topics: Iterable[int]) -> TopicEdits:
         """Show several topics, or groups of merged topics, as one under the number and the name of the first."""
+        return self._merged(topics).require_shown()
+
+    def _merged(self, topics: Iterable[int]) -> TopicEdits:
         if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
             raise InputError(f"merge is given {topics!r}; give a list of topics, such as [3, 7]")
-        firsts = [self._checked(topic) for topic in topics]
-        if len(firsts) < 2 or len(set(firsts)) < len(firsts):
+        given = [self._number(topic) for topic in topics]
+        if len(given) < 2 or len(set(given)) < len(given):
             raise InputError(
-                f"merge is given {firsts}; give two or more different topics, which are shown under the first number"
+                f"merge is given {given}; give two or more different topics, which are shown under the first number"
             )
+        if {*given} <= {*self.members(given[0])}:
+            return self
+        firsts = [self._checked(topic) for topic in given]
         group = tuple(member for first in firsts for member in self.members(first))
         others = tuple(other for other in self.merged if other[0] not in firsts)
         labels = {topic: name for topic, name in self.labels.items() if topic not in firsts[1:]}
@@ -100,18 +107,12 @@ class TopicEdits:
     def unmerge(self, topic: int) -> TopicEdits:
         """Show the topics of a merged topic separately again."""
         known = self._checked(topic)
-        if self.members(known) == (known,):
-            merged = ", ".join(str(group[0]) for group in self.merged) or "none"
-            raise InputError(f"topic {known} is not merged; merged topics: {merged}")
         return replace(self, merged=tuple(group for group in self.merged if group[0] != known))
 
     def hide(self, *topics: int) -> TopicEdits:
         """Hide these topics."""
         hidden = {*self.hidden, *map(self._checked, topics)}
-        edited = replace(self, hidden=tuple(sorted(hidden)))
-        if not edited.groups:
-            raise InputError("no topic would be left to show; hide fewer")
-        return edited
+        return replace(self, hidden=tuple(sorted(hidden))).require_shown()
 
     def unhide(self, *topics: int) -> TopicEdits:
         """Show these topics again; by default all topics."""
@@ -126,11 +127,14 @@ class TopicEdits:
 
     def changed(self, changes: TopicChanges) -> TopicEdits:
         """All changes as one: merged topics are separated first, and labels come last."""
-        edits = self
+        edits, asked = self, TopicEdits(self.n_topics)
         for topic in changes.unmerge:
             edits = edits.unmerge(topic)
+        # Groups that contain each other are one, so that the same changes find them merged already.
         for group in changes.merge:
-            edits = edits.merge(group)
+            asked = asked.merge(group)
+        for group in asked.merged:
+            edits = edits._merged(group)
         edits = edits.unhide(*changes.unhide) if changes.unhide else edits
         edits = edits.hide(*changes.hide) if changes.hide else edits
         for topic, name in changes.label:
@@ -145,13 +149,23 @@ class TopicEdits:
             "hidden": list(self.hidden),
         }
 
-    def _checked(self, topic: int) -> int:
+    def require_shown(self) -> TopicEdits:
+        """Return these edits; raise ``InputError`` if they show no topic."""
+        if not self.groups:
+            raise InputError("no topic would be left to show; hide or merge fewer, or unhide one")
+        return self
+
+    def _number(self, topic: int) -> int:
         try:
             known = operator.index(topic)
         except TypeError:
             raise InputError(f"{topic!r} is no topic; give its number, 0 to {self.n_topics - 1}") from None
         if not 0 <= known < self.n_topics:
             raise InputError(f"there is no topic {known}; the model has topics 0 to {self.n_topics - 1}")
+        return known
+
+    def _checked(self, topic: int) -> int:
+        known = self._number(topic)
         for group in self.merged:
             if known in group[1:]:
                 raise InputError(
@@ -167,7 +181,7 @@ def _checked_name(name: object) -> str:
             f"the name of a topic is {str(name)[:40]!r}; give a text of 1 to {MOST_CHARACTERS} characters, or None to "
             "remove the name"
         )
-    return text
+    return require_unicode(text, "the name of a topic")
 
 
 def read_edits(path: StorePath, model: Model) -> TopicEdits:
@@ -184,14 +198,17 @@ def read_edits(path: StorePath, model: Model) -> TopicEdits:
 
 
 def edit_topics(path: StorePath, model: Model, change: Callable[[TopicEdits], TopicEdits]) -> TopicEdits:
-    """Change the edits of the model at ``path`` and write them atomically.
+    """Change the edits of the model at ``path`` and write them atomically, unless they stay the same.
 
-    Raises ``InputError`` from ``change``, or if another process is writing the edits; ``StoreError`` as
-    ``read_edits``.
+    Raises ``InputError`` from ``change``, if no topic would be left to show, or if another process is writing the
+    edits; ``StoreError`` as ``read_edits``.
     """
     place = path / EDITS
     with sole_writer(place):
-        edits = change(read_edits(path, model))
+        before = read_edits(path, model)
+        edits = change(before).require_shown()
+        if edits == before:
+            return edits
         stored = {"model": model.provenance.get("fingerprint"), **edits.fields()}
         make_directory(place)
         replace_attributes(place, sealed_as(KIND, FORMAT_VERSION, stored))
@@ -324,13 +341,19 @@ def shown_topics(
 ) -> EditedTopics:
     """Read the shown topics of a model, as ``read_model``; a model in memory has no edits.
 
-    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``.
+    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``. Raises ``InputError``
+    if all topics are hidden.
     """
     if isinstance(model, Model):
         return EditedTopics(Path(), model, TopicEdits(int(model.arrays["topic_probability"].size)))
     path = model_path(model)
     stored = read_model(path, names, optional)
-    return EditedTopics(path, stored, read_edits(path, stored))
+    edits = read_edits(path, stored)
+    if not edits.groups:
+        raise InputError(
+            f"{path}: all topics are hidden; run streaming-jsmf topics {path} --unhide K to show one"
+        )
+    return EditedTopics(path, stored, edits)
 
 
 def require_word_count(words: int | None) -> int:

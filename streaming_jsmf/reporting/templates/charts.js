@@ -12,13 +12,14 @@ function drawing(width, height, label) {
     .attr("aria-label", label);
 }
 
-/** A line without axes; the last value is a point. */
-function sparkline(trend, width, height, label) {
+/** The course of a topic as a line without axes; the last value is a point. */
+function sparkline(topic, width, height) {
+  const trend = courseOf(topic);
   const x = d3.scaleLinear([0, trend.length - 1], [2, width - 4]);
   const y = d3.scaleLinear([0, d3.max(trend, (one) => one.share) || 1], [height - 3, 3]);
-  const first = percent(trend[0].share);
-  const last = percent(trend.at(-1).share);
-  const svg = drawing(width, height, `${label}: from ${first} to ${last}`).attr("class", "sparkline");
+  const [first, last] = [groups.trend.first, groups.trend.last].map((shares) => percent(shares[topic]));
+  const label = `Share of topic ${topics[topic].number} by ${groups.column}, ${trend[0].name} to ${trend.at(-1).name}`;
+  const svg = drawing(width, height, `${label}: ${first} in the first third, ${last} in the last`).attr("class", "sparkline");
   const line = d3
     .line()
     .x((_, place) => x(place))

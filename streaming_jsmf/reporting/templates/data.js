@@ -20,8 +20,10 @@ function probabilities(text) {
   return Float64Array.from(unpacked(text), (step) => (step === ZERO ? 0 : 2 ** (-step / STEPS)));
 }
 
-const topics = data.topics.map((topic, number) => ({ warnings: [], characteristic: [], id: number, ...topic, number }));
+// The scripts refer to a topic by its place in this row. Readers see its number, which differs if topics are hidden or merged.
+const topics = data.topics.map((topic) => ({ warnings: [], characteristic: [], ...topic }));
 const K = topics.length;
+const places = new Map(topics.map(({ number }, place) => [number, place]));
 
 const lists = {
   vocabulary: data.words.vocabulary,
@@ -86,15 +88,18 @@ const groups = data.groups && {
   errors: probabilities(data.groups.errors),
 };
 
-/** A topic's mean share in each group, with its standard error. */
-function trendOf(topic) {
-  return groups.names.map((name, group) => ({
-    name,
-    documents: groups.documents[group],
-    share: groups.shares[group * K + topic],
-    error: groups.errors[group * K + topic],
-  }));
-}
+/** A topic's mean share in a group, with its standard error, which is not known (null) for one document. */
+const meanOf = (topic, group) => ({
+  name: groups.names[group],
+  documents: groups.documents[group],
+  share: groups.shares[group * K + topic],
+  error: groups.documents[group] > 1 ? groups.errors[group * K + topic] : null,
+});
+
+const meansOf = (topic) => groups.names.map((_, group) => meanOf(topic, group));
+
+/** The means of all groups, or of the periods alone: documents without a date are in none. */
+const courseOf = (topic) => meansOf(topic).slice(0, groups.drawn);
 
 /** A share of 1 with two digits that count. */
 function percent(share) {

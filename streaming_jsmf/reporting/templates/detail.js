@@ -38,7 +38,7 @@ function drawDetail(topic) {
   const words = element("div", { class: "words" });
   panel.replaceChildren(
     close,
-    element("h2", { id: "topic-title" }, `Topic ${topics[topic].id}: `, ...listed(name)),
+    element("h2", { id: "topic-title" }, `Topic ${topics[topic].number}: `, ...listed(name)),
     element("p", { class: "faint" }, `${percent(share)} of the corpus`),
     ...warnings.map((warning) => element("p", { class: "doubt" }, `Doubtful: ${warning}`)),
     facts(anchor, characteristic),
@@ -119,24 +119,24 @@ function drawWords(topic, place) {
 /** The five topics that it meets more often than by chance, or that are most alike. */
 function goesWith(topic) {
   const values = together ? together.ratio : alike;
-  const others = topics
-    .map(({ number }) => ({ number, value: values[topic * K + number] }))
-    .filter(({ number, value }) => number !== topic && (!together || value > 1))
+  const others = d3
+    .range(K)
+    .map((other) => ({ other, value: values[topic * K + other] }))
+    .filter(({ other, value }) => other !== topic && (!together || value > 1))
     .sort((a, b) => b.value - a.value)
     .slice(0, 5);
   if (!others.length) return [];
-  const items = others.map(({ number, value }) => {
+  const items = others.map(({ other, value }) => {
     const told = together ? `${value.toFixed(1)} times as often as by chance` : `${percent(value)} alike`;
-    return element("li", {}, topicButton(number, 24), element("span", { class: "faint" }, told));
+    return element("li", {}, topicButton(other, 24), element("span", { class: "faint" }, told));
   });
   const title = together ? "In the same documents" : "Alike";
   return [element("h3", {}, title), element("ul", { class: "plain" }, ...items)];
 }
 
 function course(topic) {
-  if (!groups || !groups.ordered) return [];
-  const title = `By ${groups.column}`;
-  return [element("h3", {}, title), sparkline(trendOf(topic), 300, 70, `Share of topic ${topic} by ${groups.column}`)];
+  if (!groups || !groups.trend) return [];
+  return [element("h3", {}, `By ${groups.column}`), sparkline(topic, 300, 70)];
 }
 
 const MARKED_WORDS = 100;

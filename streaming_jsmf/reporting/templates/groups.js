@@ -5,31 +5,31 @@ let groupTopic = null;
 function drawGroupView(section) {
   groupTopic ??= selected ?? mostVaried();
   const place = section.querySelector(".chart");
-  const trend = trendOf(groupTopic);
-  const chart = groups.ordered ? lineChart(trend, place.clientWidth) : barChart(trend, place.clientWidth);
+  const means = meansOf(groupTopic);
+  const chart = groups.trend ? lineChart(courseOf(groupTopic), place.clientWidth) : barChart(means, place.clientWidth);
   place.replaceChildren(chart);
   section.querySelector(".controls").replaceChildren(groupField(section));
-  section.querySelector(".numbers").replaceChildren(numbersOf(trend));
+  section.querySelector(".numbers").replaceChildren(numbersOf(means));
   drawHeat(section);
 }
 
 /** The topic whose shares differ most between the groups, by their own size. */
 function mostVaried() {
-  const spread = d3.range(K).map((topic) => d3.deviation(trendOf(topic), (one) => one.share) ?? 0);
+  const spread = d3.range(K).map((topic) => d3.deviation(courseOf(topic), (one) => one.share) ?? 0);
   return d3.maxIndex(spread);
 }
 
 function groupField(section) {
-  const choices = topics.map(({ number }) =>
-    element("option", { value: number, selected: number === groupTopic }, topicTitle(number, 40)),
+  const choices = topics.map(({ number }, topic) =>
+    element("option", { value: number, selected: topic === groupTopic }, topicTitle(topic, 40)),
   );
-  const input = element("select", { id: "group-topic", change: () => select(Number(input.value)) }, ...choices);
+  const input = element("select", { id: "group-topic", change: () => select(places.get(Number(input.value))) }, ...choices);
   return element("div", { class: "field" }, element("label", { for: "group-topic" }, "Topic"), input);
 }
 
 const tellGroup = (event, { name, share, error, documents }) =>
   tell(
-    [name, `${percent(share)} ± ${percent(error)}`, `${documents.toLocaleString("en")} documents`],
+    [name, `${percent(share)}${error === null ? "" : ` ± ${percent(error)}`}`, `${documents.toLocaleString("en")} documents`],
     event.clientX,
     event.clientY,
   );
@@ -64,8 +64,8 @@ function lineChart(trend, width) {
   return svg.node();
 }
 
-function barChart(trend, width) {
-  const rows = [...trend].sort((a, b) => b.share - a.share);
+function barChart(means, width) {
+  const rows = [...means].sort((a, b) => b.share - a.share);
   const [step, left, bottom] = [22, Math.min(160, width * 0.35), 30];
   const height = rows.length * step + bottom;
   const x = d3.scaleLinear([0, d3.max(rows, (one) => one.share + one.error) || 1], [left, width - 16]).nice(5);
@@ -87,18 +87,19 @@ function barChart(trend, width) {
   return svg.node();
 }
 
-function numbersOf(trend) {
+function numbersOf(means) {
   const head = [groups.column, "Share", "Standard error", "Documents", "Lift", "from", "to"].map((text) => element("th", { scope: "col" }, text));
-  const cell = (value, text) => element("td", { class: "number", "data-value": value }, text);
-  const rows = trend.map(({ name, share, error, documents }, group) =>
+  const cell = (value, text) => element("td", { class: "number", "data-value": value }, value === null ? "-" : text(value));
+  const ratio = (value) => value.toFixed(2);
+  const rows = means.map(({ name, share, error, documents }, group) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, word(name)),
-      cell(share, percent(share)),
-      cell(error, percent(error)),
-      cell(documents, documents.toLocaleString("en")),
-      ...["lift", "low", "high"].map((name) => cell(liftOf(groupTopic, group)[name], liftOf(groupTopic, group)[name].toFixed(2))),
+      cell(share, percent),
+      cell(error, percent),
+      cell(documents, (number) => number.toLocaleString("en")),
+      ...["lift", "low", "high"].map((name) => cell(liftOf(groupTopic, group)[name], ratio)),
     ),
   );
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));

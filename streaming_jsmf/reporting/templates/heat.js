@@ -2,14 +2,18 @@
 
 const HEAT_ROW = 18;
 const HEAT_NAMES = 60; // for the names of the groups, above the cells
+const HEAT_GAP = 10; // between the periods and the documents without a date
+
+/** Where the cells of a group begin. */
+const columnAt = (group, size) => group * size + (group < groups.drawn ? 0 : HEAT_GAP);
 
 /** Share of a topic in a group over that in all documents, with an interval of 95 %; unlike: the interval is off 1. */
 function liftOf(topic, group) {
-  const [share, error] = [groups.shares, groups.errors].map((values) => values[group * K + topic]);
+  const { share, error } = meanOf(topic, group);
   const mean = overallShares()[topic] || 1;
+  if (error === null) return { lift: share / mean, low: null, high: null, unlike: false };
   const [low, high] = [Math.max(0, share - 1.96 * error) / mean, (share + 1.96 * error) / mean];
-  // One document has no standard error.
-  return { lift: share / mean, low, high, unlike: groups.documents[group] > 1 && (low > 1 || high < 1) };
+  return { lift: share / mean, low, high, unlike: low > 1 || high < 1 };
 }
 
 let overall = null;
@@ -17,19 +21,22 @@ let overall = null;
 /** Mean share of each topic over the documents of all groups. */
 function overallShares() {
   const total = d3.sum(groups.documents);
-  overall ??= d3.range(K).map((topic) => d3.sum(trendOf(topic), (one) => one.share * one.documents) / total);
+  overall ??= d3.range(K).map((topic) => d3.sum(meansOf(topic), (one) => one.share * one.documents) / total);
   return overall;
 }
 
-const liftText = ({ lift, low, high }) => `${lift.toFixed(2)} times the mean (${low.toFixed(2)} to ${high.toFixed(2)})`;
+function liftText({ lift, low, high }) {
+  const interval = low === null ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`;
+  return `${lift.toFixed(2)} times the mean${interval}`;
+}
 
 function drawHeat(section) {
   const place = section.querySelector(".heat");
   const names = section.clientWidth < 560 ? 120 : 230;
   const order = d3.range(K).sort((a, b) => topics[b].share - topics[a].share);
-  const size = Math.min(60, Math.max(8, Math.floor((section.clientWidth - names - 64) / groups.names.length)));
+  const size = Math.min(60, Math.max(8, Math.floor((section.clientWidth - names - 64 - HEAT_GAP) / groups.names.length)));
   // Slanted names need room on the right, too.
-  const [width, height] = [names + size * groups.names.length + 40, HEAT_NAMES + K * HEAT_ROW];
+  const [width, height] = [names + columnAt(groups.names.length, size) + 40, HEAT_NAMES + K * HEAT_ROW];
   const svg = drawing(width, height, `How many times its mean share each topic has, by ${groups.column}`);
   svg.append(() => heatCells(order, size, names));
   svg
@@ -42,14 +49,16 @@ function drawHeat(section) {
     .attr("y", (_, row) => HEAT_NAMES + (row + 0.5) * HEAT_ROW)
     .text((topic) => topicTitle(topic, names > 150 ? 28 : 13))
     .on("click", (_, topic) => select(topic));
-  const shown = new Set(someOf(groups.names, Math.max(1, Math.floor((size * groups.names.length) / 26))));
+  const drawn = groups.names.slice(0, groups.drawn);
+  const few = someOf(drawn, Math.max(1, Math.floor((size * drawn.length) / 26)));
+  const shown = new Set([...few, ...groups.names.slice(groups.drawn)]);
   svg
     .append("g")
     .attr("class", "axis")
     .selectAll("text")
     .data(groups.names)
     .join("text")
-    .attr("transform", (_, group) => `translate(${names + (group + 0.6) * size} ${HEAT_NAMES - 6}) rotate(-50)`)
+    .attr("transform", (_, group) => `translate(${names + columnAt(group, size) + 0.6 * size} ${HEAT_NAMES - 6}) rotate(-50)`)
     .text((name) => (shown.has(name) ? shortened(name, 10) : ""));
   place.replaceChildren(element("div", { class: "scroll" }, svg.node()));
 }
@@ -61,10 +70,10 @@ function heatCells(order, size, left) {
   order.forEach((topic, row) => {
     groups.names.forEach((name, group) => {
       const found = liftOf(topic, group);
-      const lines = [`${topicTitle(topic, 32)}, ${name}`, `${percent(trendOf(topic)[group].share)}, ${liftText(found)}`];
+      const lines = [`${topicTitle(topic, 32)}, ${name}`, `${percent(meanOf(topic, group).share)}, ${liftText(found)}`];
       cells
         .append("rect")
-        .attr("x", left + group * size)
+        .attr("x", left + columnAt(group, size))
         .attr("y", HEAT_NAMES + row * HEAT_ROW)
         .attr("width", size - 1)
         .attr("height", HEAT_ROW - 1)

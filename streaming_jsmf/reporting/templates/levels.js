@@ -42,7 +42,7 @@ function drawLevels(section) {
       links.classed("lit", false);
       untell();
     })
-    .on("click", (_, node) => node.own && placeOf(node.topic) >= 0 && select(placeOf(node.topic)));
+    .on("click", (_, node) => node.own && places.has(node.topic) && select(places.get(node.topic)));
   labelNodes(nodes, (level) => (level === models.length - 1 ? 16 : Math.min(32, Math.floor(width / models.length / 9))));
   const heads = element("ol", { class: "heads", style: `width: ${width}px` }, ...models.map((model) => element("li", {}, `K = ${model.names.length}`)));
   place.replaceChildren(element("div", { class: "scroll" }, heads, svg.node()));

@@ -110,7 +110,7 @@ function linesOfCell(row, column) {
   const lines = [names];
   if (together) {
     lines.push(`in the same document ${together.ratio[row * K + column].toFixed(2)} times as often as by chance`);
-    lines.push(`where ${row} is, another token is of ${column} with ${percent(together.given[row * K + column])}`);
+    lines.push(`where ${topics[row].number} is, another token is of ${topics[column].number} with ${percent(together.given[row * K + column])}`);
   }
   lines.push(`words: ${percent(alike[row * K + column])} alike`);
   return lines;

@@ -1,13 +1,13 @@
 // The table of topics: search as you type, sort by every column, details on demand.
 
 const rowOf = new Map(
-  [...document.querySelectorAll("table.topics tbody tr")].map((row) => [Number(row.dataset.topic), row]),
+  [...document.querySelectorAll("table.topics tbody tr")].map((row) => [places.get(Number(row.dataset.topic)), row]),
 );
 
 function prepareOverview() {
   const table = document.querySelector("table.topics");
   const headings = [...table.tHead.rows[0].cells];
-  if (groups && groups.ordered) addTrends(table, headings);
+  if (groups && groups.trend) addTrends(table, headings);
   for (const heading of table.tHead.rows[0].cells) makeSortable(table, heading);
   const controls = document.getElementById("controls");
   const status = element("output", { class: "faint", "aria-live": "polite", for: "search" });
@@ -125,14 +125,12 @@ function sortBy(table, column) {
 
 function addTrends(table, headings) {
   const column = headings.findIndex((heading) => heading.dataset.column === "words");
-  const title = `${groups.column}, ${groups.names[0]} to ${groups.names.at(-1)}`;
-  const heading = element("th", { scope: "col", "data-column": "trend", title: `Change over ${title}` }, "Trend");
+  const title = `Change of the mean share from the first to the last third of the values of ${groups.column}`;
+  const heading = element("th", { scope: "col", "data-column": "trend", title }, "Trend");
   headings[column].before(heading);
   for (const [topic, row] of rowOf) {
-    const trend = trendOf(topic);
-    const change = trend.at(-1).share - trend[0].share;
-    const cell = element("td", { class: "trend", "data-value": change });
-    cell.append(sparkline(trend, 96, 24, `Share of topic ${topics[topic].id} by ${title}`));
+    const cell = element("td", { class: "trend", "data-value": groups.trend.change[topic] });
+    cell.append(sparkline(topic, 96, 24));
     row.cells[column].before(cell);
   }
 }

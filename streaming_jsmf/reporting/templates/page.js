@@ -40,7 +40,7 @@ function nameOf(topic, length) {
   return shown.join(", ");
 }
 
-const topicTitle = (topic, length = 28) => `${topics[topic].id} ${nameOf(topic, length)}`;
+const topicTitle = (topic, length = 28) => `${topics[topic].number} ${nameOf(topic, length)}`;
 
 const listeners = [];
 let selected = null;
@@ -52,6 +52,7 @@ function onSelect(listener) {
 
 function select(topic) {
   selected = topic;
+  if (topic !== null) remember(`#topic-${topics[topic].number}`);
   for (const listener of listeners) listener(topic);
 }
 
@@ -59,8 +60,8 @@ function select(topic) {
 function topicButton(topic, length) {
   return element(
     "button",
-    { type: "button", class: "topic-button", "data-topic": topic, click: () => select(topic) },
-    element("span", { class: "number" }, String(topics[topic].id)),
+    { type: "button", class: "topic-button", click: () => select(topic) },
+    element("span", { class: "number" }, String(topics[topic].number)),
     " ",
     element("span", { class: "word" }, nameOf(topic, length ?? 40)),
   );
@@ -99,16 +100,11 @@ function show(name) {
   refresh(views.get(name));
 }
 
-/** Where the topic of a number is among those of the page; -1 for one that is not shown. */
-function placeOf(id) {
-  return topics.findIndex((topic) => topic.id === id);
-}
-
 /** What the address asks for: a part of the page, or a topic. */
 function follow(hash) {
   const asked = /^#topic-(\d+)$/.exec(hash);
-  const topic = asked ? placeOf(Number(asked[1])) : -1;
-  if (topic >= 0) {
+  const topic = asked ? places.get(Number(asked[1])) : undefined;
+  if (topic !== undefined) {
     show(shownView ?? "overview");
     select(topic);
     return true;

@@ -5,7 +5,7 @@ function folded(text) {
 }
 
 const textOfTopic = topics.map((topic) =>
-  folded([topic.id, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic].join("\n")),
+  folded([topic.number, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic].join("\n")),
 );
 
 /** Whether a topic has all parts of a query in its name or among its listed words. */
