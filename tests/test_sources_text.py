@@ -253,8 +253,8 @@ json_lines = st.lists(
     last=st.booleans(),
 )
 def test_byte_ranges_of_json_give_each_record_once(tmp_path_factory, lines, unit, batch, ends, last):
-    made = ['{"text": "start"}']
-    made += [json.dumps({"text": f"l{i} {'é' * v}"}, ensure_ascii=False) if isinstance(v, int) else v
+    made = ['{"id": 1, "text": "start"}']
+    made += [json.dumps({"id": i, "text": f"l{i} {'é' * v}"}, ensure_ascii=False) if isinstance(v, int) else v
              for i, v in enumerate(lines, 2)]  # fmt: skip
     data = (ends.join(made) + (ends if last else "")).encode("utf-8", "surrogateescape")
     path = put(tmp_path_factory.mktemp("json") / "a.jsonl", data)

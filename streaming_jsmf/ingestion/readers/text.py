@@ -132,7 +132,7 @@ class TextSource(RecordFiles, Source):
             batches = self._read_parquet(unit, bad)
         else:
             read = self._read_json if bare_suffix(unit.path) in JSON_SUFFIXES else self._read_csv
-            batches = bag_records(read(unit, bad), self.columns, self.tokenizer)
+            batches = bag_records(read(unit, bad), self.columns, self.tokenizer, bad)
         return FolderColumns(self.root, self.options).added(batches, unit.path)
 
     def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:

@@ -115,7 +115,7 @@ class TextFilesSource(Source):
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         columns = TextColumns("text", "name", pa.string(), metadata)
-        return bag_records(self._records(unit, groups, bad), columns, self.tokenizer)
+        return bag_records(self._records(unit, groups, bad), columns, self.tokenizer, bad)
 
     def _records(self, unit: Unit, groups: Sequence[str], bad: BadRecords) -> Iterator[Record]:
         row = -1

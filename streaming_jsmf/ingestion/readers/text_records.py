@@ -302,10 +302,13 @@ def bag_tokens(
 Record = tuple[int, str, Any, Mapping[str, Any]]
 
 
-def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Tokenize) -> Iterator[SourceBatch]:
+def bag_records(
+    records: Iterable[Record], columns: TextColumns, tokenize: Tokenize, bad: BadRecords
+) -> Iterator[SourceBatch]:
     """Collect single records into batches of about ``BATCH_BYTES`` of text; missing metadata are null.
 
-    Columns that ``columns`` lacks follow in order of appearance. Raises InputError if there are too many of them.
+    Columns that ``columns`` lacks follow in order of appearance. Without ids, records are counted, with those that the
+    iterator has added to ``bad``. Raises InputError if there are too many columns.
     """
     # Values by column, because a list of many records slows the garbage collector.
     rows: list[int] = []
@@ -324,7 +327,7 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
             {name: as_texts(values) for name, values in held.items()},
         )
 
-    for row, text, identity, metadata in records:
+    for n_before, (row, text, identity, metadata) in enumerate(records):
         for name, value in metadata.items():
             if name not in held:
                 held[name] = []
@@ -332,7 +335,7 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
             held[name] += [None] * (len(rows) - len(held[name]))
             held[name].append(value)
             size += len(value) if isinstance(value, str) else 0
-        rows.append(row)
+        rows.append(row if columns.id else n_before + len(bad.records))
         texts.append(text)
         ids.append(identity)
         size += len(text) + _RECORD_BYTES
@@ -348,4 +351,4 @@ def bag_lines(
 ) -> Iterator[SourceBatch]:
     """Read lines as texts without ids and metadata; see ``lines.read_lines``."""
     records: Iterator[Record] = ((row, text, None, {}) for row, text in read_lines(unit, parse, bad))
-    return bag_records(records, TextColumns("text", None, None, {}), tokenize)
+    return bag_records(records, TextColumns("text", None, None, {}), tokenize, bad)
