@@ -41,6 +41,7 @@ from streaming_jsmf.storage.paths import (
     StorePath,
     exists,
     file_size,
+    is_chain,
     is_file,
     is_url,
     join,
@@ -269,11 +270,13 @@ def arguments_of(ingest: Ingest) -> dict[str, Any]:
 
 
 def _state(path: str) -> list[Any]:
-    """Path, size and modification time of a file, or of all files in a directory, to detect changes."""
+    """Path, size and modification time of a file, its archive, or all files in a directory, to detect changes."""
     try:
         path.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
+    if is_chain(path):
+        return [path, _state(path.rpartition("::")[2])]
     if not is_url(path) and Path(path).is_dir():
         return [_state(name) for name in list_files(path)]
     if not is_url(path) and Path(path).exists():

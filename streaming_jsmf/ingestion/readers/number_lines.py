@@ -24,7 +24,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries
-from streaming_jsmf.ingestion.readers.files import compressed, is_compressed, open_stream
+from streaming_jsmf.ingestion.readers.files import compressed, first_link, is_compressed, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     header_line,
     line_blocks,
@@ -111,7 +111,9 @@ class NumberFiles(CountFiles):
 
 
 class DocwordOptions(Strict):
-    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``."""
+    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``
+    or ``vocab.txt``.
+    """
 
     vocabulary: str | None = None
 
@@ -128,8 +130,8 @@ class DocwordSource(NumberFiles):
     stop_words = ENGLISH
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        named = _DOCWORD_NAME.fullmatch(path.rsplit("/", 1)[-1])
-        return [f"vocab.{named[1]}.txt" if named else "vocab.txt"]
+        named = _DOCWORD_NAME.fullmatch(first_link(path).rsplit("/", 1)[-1])
+        return [*([f"vocab.{named[1]}.txt"] if named else []), "vocab.txt"]
 
     def header(self, stream: Any) -> Header:
         sizes: list[int] = []

@@ -30,16 +30,13 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import (
     PARQUET_PATTERNS,
     STREAM_ERRORS,
-    RecordFiles,
     bare_suffix,
     compressed,
     describe,
-    drop_bad_rows,
     is_parquet,
     of_first_readable,
     open_parquet_source,
     open_stream,
-    parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
@@ -52,6 +49,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     text_of,
     too_long,
 )
+from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, parquet_batches
 from streaming_jsmf.ingestion.readers.text_records import (
     FolderColumns,
     Record,

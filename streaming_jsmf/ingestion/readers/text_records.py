@@ -34,6 +34,7 @@ from streaming_jsmf.ingestion.readers.values import (
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
@@ -204,6 +205,9 @@ class FolderColumns:
         """The columns of a file that the options keep."""
         asked, source = self.options.metadata, re.sub(r"/[^/]*[*?[].*", "", self.root)
         below = path.removeprefix(source) if path.startswith(source) else ""
+        if is_chain(path) and not is_chain(self.root):
+            member, _, archive = path.partition("::")
+            below = f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
         pairs = (folder.partition("=") for folder in below.split("/")[:-1])
         values = {
             name: unquote(value) for name, equals, value in pairs if equals and name not in RESERVED_NAMES
