@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.paths import is_url, open_file, sha256_of
+from streaming_jsmf.storage.regular import require_regular
 
 _ROW_CHECK = "reading it row by row (ingest) finds the row"
 
@@ -52,7 +53,7 @@ def open_parquet(path: str, name: str) -> Iterator[Any]:
             with open_file(path) as stream:
                 yield pq.ParquetFile(stream, page_checksum_verification=True)
         else:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            with pq.ParquetFile(require_regular(Path(path)), page_checksum_verification=True) as file:
                 yield file
     except FileNotFoundError as error:
         raise StoreError(f"{name} is missing; restore it or build the corpus again ({path})") from error

@@ -29,6 +29,7 @@ from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.objects import in_threads, open_url, reaching, url_file_system
+from streaming_jsmf.storage.regular import is_no_directory, require_regular
 from streaming_jsmf.validation import stays_inside
 
 #: User-supplied path: a local path, or a URL as a string.
@@ -156,8 +157,12 @@ def _on_disk(path: AnyPath | UPath) -> Path | None:
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
     """Return the fsspec file system of a path or URL and the path inside it; errors as ``url_file_system``."""
     local = _on_disk(path)
-    # fsspec would interpret a local path with :: as a chain.
-    return (LocalFileSystem(), str(local)) if local is not None else url_file_system(path)
+    if local is not None:
+        return LocalFileSystem(), str(local)  # fsspec would interpret a local path with :: as a chain
+    archive = _on_disk(str(path).rpartition("::")[2]) if is_chain(str(path)) else None
+    if archive is not None:
+        require_regular(archive)
+    return url_file_system(path)
 
 
 def is_chain(path: AnyPath) -> bool:
@@ -174,10 +179,10 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """
     local = _on_disk(path)
     if local is not None:
-        with local.open("rb") as stream:
+        with require_regular(local).open("rb") as stream:
             yield stream
     else:
-        fs, inner = url_file_system(path)
+        fs, inner = file_system(path)
         with fs.open(inner, "rb") as stream:
             yield stream
 
@@ -186,12 +191,12 @@ def read_bytes(path: AnyPath | UPath) -> bytes:
     """Read a small file; ``FileNotFoundError`` if it is missing, ``StoreError`` if an object store fails."""
     local = _on_disk(path)
     # With start=0, because some packages request the size first if no range is given.
-    return bytes(_asked("cat_file", path, start=0)) if local is None else local.read_bytes()
+    return bytes(_asked("cat_file", path, start=0)) if local is None else require_regular(local).read_bytes()
 
 
 def _asked(request: str, path: AnyPath | UPath, **options: Any) -> Any:
     """What the file system of a URL answers."""
-    fs, inner = url_file_system(path)
+    fs, inner = file_system(path)
     with reaching(path):
         return getattr(fs, request)(inner, **options)
 
@@ -233,15 +238,15 @@ def similar_names(path: AnyPath | UPath) -> str:
 
 def is_file(path: AnyPath) -> bool:
     local = _on_disk(path)
-    return bool(_asked("isfile", path)) if local is None else local.is_file()
+    return bool(_asked("isfile", path)) if local is None else is_no_directory(local)
 
 
 def file_size(path: AnyPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
     if local is not None:
-        return local.stat().st_size
-    fs, inner = url_file_system(path)
+        return require_regular(local).stat().st_size
+    fs, inner = file_system(path)
     return int(fs.info(inner)["size"])
 
 
@@ -249,8 +254,8 @@ def file_names(directory: AnyPath) -> list[str]:
     """Return the sorted names of the files directly in a directory; empty if it does not exist."""
     folder = _on_disk(directory)
     if folder is not None:
-        return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
-    fs, inner = url_file_system(directory)
+        return sorted(p.name for p in folder.iterdir() if is_no_directory(p)) if folder.is_dir() else []
+    fs, inner = file_system(directory)
     if not fs.isdir(inner):
         return []
     fs.invalidate_cache(inner)  # a cached listing would miss shards written since then

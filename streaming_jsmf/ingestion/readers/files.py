@@ -31,6 +31,7 @@ from streaming_jsmf.storage.paths import (
     normalise,
     open_file,
 )
+from streaming_jsmf.storage.regular import require_regular
 
 _WILDCARDS = "*?["
 
@@ -87,6 +88,8 @@ def find_files(source: AnyPath) -> dict[str, str]:
     root = normalise(source)
     try:
         fs, inner = file_system(root)
+        if not is_url(root):
+            require_regular(Path(inner))
         if fs.isfile(inner):
             return {root: inner.rsplit("/", 1)[-1]}
         # A directory name may contain a glob character.
@@ -107,6 +110,9 @@ def find_files(source: AnyPath) -> dict[str, str]:
         if not fs.exists(inner):
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
+    if not is_url(root):
+        for path in kept:
+            require_regular(Path(path))
     return kept
 
 
