@@ -141,19 +141,22 @@ def test_texts_like_periods_that_do_not_exist_are_no_times(
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "held"),
+    ("value", "kind"),
     [
-        ({"name": "a"}, None, "objects"),
-        (["a"], None, "objects"),
-        ([("a", 1)], pa.map_(pa.string(), pa.int32()), "objects"),
-        (b"\xff", None, "bytes"),
+        ({"name": "a"}, None),
+        (["a"], None),
+        ([("a", 1)], pa.map_(pa.string(), pa.int32())),
+        (b"\xff", None),
+        (b"\xff", pa.dictionary(pa.int8(), pa.binary())),
+        (b"\xff", pa.binary(1)),
+        (b"\xff" * 16, pa.uuid()),
     ],
 )
 def test_groups_are_not_made_of_objects(
-    value: object, kind: pa.DataType, held: str, model: Path, tmp_path: Path, invoke: Command
+    value: object, kind: pa.DataType, model: Path, tmp_path: Path, invoke: Command
 ) -> None:
     shares = shares_with(model, tmp_path, "date", pa.array([value] * 90, kind))
-    message = f"column date holds {held}; groups are made of texts, numbers and dates"
+    message = "column date holds objects; groups are made of texts, numbers and dates"
     for verb in ("documents", "over-time"):
         refused(invoke(verb, model, shares, "--by", "date"), 2, message)
     of_report = ModelShares.open(model, shares).of_shown
@@ -162,6 +165,13 @@ def test_groups_are_not_made_of_objects(
     found = groups_of(of_report, None)
     assert found is not None
     assert found.column == "year", "without --by, a report takes another column"
+
+
+def test_groups_of_categories(model: Path, tmp_path: Path) -> None:
+    kinds = pa.array(["a", "b", None] * 30).dictionary_encode()
+    frame = shares_by(model, shares_with(model, tmp_path, "kind", kinds), "kind", 0)
+    assert frame["kind"].tolist() == ["a", "b", None]
+    assert frame["documents"].tolist() == [30] * 3
 
 
 def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:

@@ -152,9 +152,11 @@ def is_time(value: Any) -> bool:
 
 
 def has_groups(kind: Any) -> bool:
-    """Whether values of an Arrow type form groups; lists, mappings and bytes do not."""
+    """Whether values of an Arrow type form groups; lists, mappings, bytes and extension types do not."""
     types = pa.types
-    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return not (types.is_nested(kind) or binary or isinstance(kind, pa.BaseExtensionType))
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,7 @@ class Grouping:
             return cls(column, pa.null())
         kind = first.schema.field(column).type
         if not has_groups(kind):
-            held = "objects" if pa.types.is_nested(kind) else "bytes"
-            raise InputError(f"column {column} holds {held}; groups are made of texts, numbers and dates")
+            raise InputError(f"column {column} holds objects; groups are made of texts, numbers and dates")
         text = is_text(kind)
         dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         wanted = period or ("year" if dated or (text and column.lower() in TIMES[1:]) else "")
@@ -204,6 +205,7 @@ class Grouping:
     def rows(self, table: Any) -> Iterator[tuple[Any, NDArray[np.int64]]]:
         """Yield the value of each group in a table (null as None), and the rows of its documents in order."""
         values = table.column(self.column).combine_chunks()
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         values = _periods(values, self.period) if self.period else values
         coded = values.dictionary_encode(null_encoding="encode")
         codes, names = np.asarray(coded.indices), coded.dictionary.to_pylist()
