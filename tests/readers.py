@@ -13,8 +13,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +101,7 @@ class Format:
     beside
         Word lists and the like.
     id_of
-        The document's id; the number of its row or line, where the format has no ids.
+        The document's id; its number from 0, where the format has no ids.
     by_entry
         Whether the quarantine takes the one count, and not the document.
     has_metadata
@@ -316,16 +314,6 @@ def _entry_table(header: Sequence[str], suffix: str) -> Content:
     return content
 
 
-@cache
-def _entries_before() -> list[int]:
-    return [0, *accumulate(len(document.counts) for document in documents(MOST))]
-
-
-def _first_line(document: Document) -> int:
-    """Return the first line of a document in a matrix, from 0: two lines of header, then one for each earlier word."""
-    return 2 + _entries_before()[document.number]
-
-
 def _place(document: Document) -> int:
     return document.number
 
@@ -364,7 +352,7 @@ _ENTRIES: dict[str, Any] = {"by_entry": True}
 _RATINGS: dict[str, Any] = {"by_entry": True, "id_of": _from_one}
 _VOCAB: dict[str, Any] = {"beside": {"vocab.txt": _LIST}}
 _DOCWORD: dict[str, Any] = {"beside": {"vocab.t.txt": _LIST}, "id_of": _from_one, **_NUMBERS}
-_MARKET: dict[str, Any] = {**_VOCAB, "id_of": _first_line, **_NUMBERS}
+_MARKET: dict[str, Any] = {**_VOCAB, "id_of": _place, **_NUMBERS}
 _CELLS: dict[str, Any] = {"options": ("metadata=year",), **_YEARS, **_ENDED}
 _BAGS: dict[str, Any] = {**_VOCAB, **_YEARS, **_ENDED, "takes_folder": True}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -159,3 +162,28 @@ def put_parquet(path: Path, columns: Any, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
     return path
+
+
+def in_tar(files: Mapping[str, bytes], mode: Any = "w:gz", prefix: str = "") -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode, format=tarfile.PAX_FORMAT) as archive:
+        folder = tarfile.TarInfo(f"{prefix}en")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        link = tarfile.TarInfo(f"{prefix}link.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+        for name, data in files.items():
+            entry = tarfile.TarInfo(prefix + name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def in_zip(files: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        archive.writestr("en/", b"")
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return stream.getvalue()

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
 from streaming_jsmf.documents import shares as share_files
+from streaming_jsmf.documents.model_shares import ModelShares
+from streaming_jsmf.reporting.read_documents import groups_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.test_transform import K, N, save_model, shares_of, write_named
@@ -93,6 +95,83 @@ def test_dates_are_grouped_by_periods(
     )
     with pytest.raises(InputError, match="'created' holds '24-02-2015'; months are made of dates"):
         shares_by(model, tmp_path / "s", "created:month")
+
+
+def shares_with(model: Path, folder: Path, name: str, values: pa.Array) -> Path:
+    """Topic shares of 90 documents with one more column of metadata."""
+    corpus = write_named(folder / "c", planted(90, N, K, length=30, seed=3).counts, words(N))
+    first = 0
+    for path in sorted(corpus.glob("part*.parquet")):
+        table = pq.read_table(path)
+        pq.write_table(table.append_column(name, values.slice(first, len(table))), path)
+        first += len(table)
+    transform(model, corpus, folder / "s.parquet", execution=Execution("synchronous"))
+    return folder / "s.parquet"
+
+
+NO_DATES = [
+    *("1990-24-03", "1990-02-30", "1900-02-29", "1990-04-31", "1990-12-312", "0000-01-01"),
+    *("1990-03-24T25:00", "1990-03-24 23:60", "1990-03-24 12:00:61"),
+]
+
+
+@pytest.mark.parametrize(
+    ("unit", "period"),
+    [("year", "2000"), ("quarter", "2000-Q1"), ("month", "2000-02"), ("day", "2000-02-29")],
+)
+def test_dates_that_do_not_exist_are_no_dates(
+    unit: str, period: str, model: Path, tmp_path: Path, invoke: Command
+) -> None:
+    days = ["2000-02-29", *NO_DATES, "2000-02-29 23:59:60", "2000-00-00"]
+    dates = pa.array([days[row % len(days)] for row in range(90)])
+    shares = shares_with(model, tmp_path, "date", dates)
+    undated = sum(day in NO_DATES or (unit != "year" and day == days[-1]) for day in dates.to_pylist())
+    frame = shares_by(model, shares, f"date:{unit}", 0)
+    assert frame.iloc[:, 0].tolist() == [period, None]
+    assert frame["documents"].tolist() == [90 - undated, undated]
+    over_time = json.loads(invoke("over-time", model, shares, "--by", f"date:{unit}", "--json").out)
+    assert {row[f"{unit} of date"] for row in over_time} == {period}
+
+
+def test_texts_like_periods_that_do_not_exist_are_no_times(
+    model: Path, tmp_path: Path, invoke: Command
+) -> None:
+    shares = shares_with(model, tmp_path, "when", pa.array(["1990-11", "1990-24"] * 45))
+    refused(invoke("over-time", model, shares, "--by", "when"), 2, "'when' holds '1990-24'")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ({"name": "a"}, None),
+        (["a"], None),
+        ([("a", 1)], pa.map_(pa.string(), pa.int32())),
+        (b"\xff", None),
+        (b"\xff", pa.dictionary(pa.int8(), pa.binary())),
+        (b"\xff", pa.binary(1)),
+        (b"\xff" * 16, pa.uuid()),
+    ],
+)
+def test_groups_are_not_made_of_objects(
+    value: object, kind: pa.DataType, model: Path, tmp_path: Path, invoke: Command
+) -> None:
+    shares = shares_with(model, tmp_path, "date", pa.array([value] * 90, kind))
+    message = "column date holds objects; groups are made of texts, numbers and dates"
+    for verb in ("documents", "over-time"):
+        refused(invoke(verb, model, shares, "--by", "date"), 2, message)
+    of_report = ModelShares.open(model, shares).of_shown
+    with pytest.raises(InputError, match=message):
+        groups_of(of_report, "date")
+    found = groups_of(of_report, None)
+    assert found is not None
+    assert found.column == "year", "without --by, a report takes another column"
+
+
+def test_groups_of_categories(model: Path, tmp_path: Path) -> None:
+    kinds = pa.array(["a", "b", None] * 30).dictionary_encode()
+    frame = shares_by(model, shares_with(model, tmp_path, "kind", kinds), "kind", 0)
+    assert frame["kind"].tolist() == ["a", "b", None]
+    assert frame["documents"].tolist() == [30] * 3
 
 
 def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:

@@ -158,8 +158,8 @@ def test_a_missing_path_suggests_similar_names(
 def test_messages_name_options_on_the_command_line_and_keywords_in_python(
     tmp_path: Path, invoke: Command
 ) -> None:
-    texts = write_texts(tmp_path / "texts.jsonl", dict.fromkeys(range(5), "some words of a text"))
-    assert invoke("ingest", texts, tmp_path / "c", "--preset", "papers").code == 0
+    texts = write_texts(tmp_path / "texts.jsonl", {i: f"alpha beta gamma delta word{i}" for i in range(30)})
+    assert invoke("ingest", texts, tmp_path / "c", "--preset", "papers", "--min-df", "1").code == 0
     with pytest.raises(InputError, match="overwrite=True to replace"):
         ingest(texts, tmp_path / "c")
     refused(invoke("ingest", texts, tmp_path / "c"), 2, "--overwrite to replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import re
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.ingestion.readers import limits, matrices, text_files
@@ -32,10 +35,22 @@ from tests.readers import (
     documents,
     pack,
 )
-from tests.sources import Read, message, small
+from tests.sources import Read, message, put, small
 
 QUIET = ("--preset", "papers", "--quiet", *KEEP_ALL)
 QUARANTINE = ("--on-bad-record", "quarantine")
+
+
+def parquet(columns: dict[str, pa.Array]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def npz(matrix: Any) -> bytes:
+    sink = io.BytesIO()
+    sp.save_npz(sink, sp.csr_matrix(matrix))
+    return sink.getvalue()
 
 
 @pytest.fixture
@@ -341,6 +356,52 @@ def test_unreadable_files_among_others_are_quarantined(kind: Format, ingest: Com
     assert bags(tmp_path / "out") == expected(kind, docs)
     found = [(Path(bad["file"]), bad["row"]) for bad in quarantined(tmp_path / "out")]
     assert sorted(found) == [(path, None) for path in empty]
+
+
+_HEAD = b"%%MatrixMarket matrix coordinate integer general\n"
+_TEXTS = pa.array([b"ant", b"", b"\xff", b"cat"])
+_NPZ = np.array([[1, 0], [0, 0], [-1, 0], [0, 1]])
+
+#: By reader: two files without ids. The first one has four records, of which the second is empty and the third bad
+#: (where a bad record is a part of a document: the third has another one), and blank lines where they are no records.
+WITHOUT_IDS: dict[str, tuple[str, bytes, bytes]] = {
+    "text": (".csv", b'text,a\n"ant\nbee",1\n\n,2\n\xff,3\ncat,4\n\n', b"text,a\ndog,5\n"),
+    "text-json": (
+        ".jsonl",
+        b'{"text": "ant"}\n\n{"text": ""}\n\n{"te\n{"text": "cat"}\n\n\n',
+        b'{"text": "dog"}\n',
+    ),
+    "text-parquet": (
+        ".parquet",
+        parquet({"text": _TEXTS.view(pa.string())}),
+        parquet({"text": pa.array(["dog"])}),
+    ),
+    "lines": (".txt", b"\nant\n\n?!\n\xff\ncat\n\n", b"dog\n"),
+    "baskets": (".baskets", b"ant\n\n\xff\ncat\n", b"dog\n"),
+    "npz": (".npz", npz(_NPZ), npz(_NPZ[:1])),
+    "matrix-market": (".mtx", _HEAD + b"4 2 4\n1 1 1\n3 1 1\n3 2 0\n4 2 1\n", _HEAD + b"1 2 1\n1 1 1\n"),
+    "docword": (".txt", b"4\n2\n4\n1 1 1\n3 1 1\n3 2 0\n4 2 1\n", b"1\n2\n1\n1 1 1\n"),
+}
+
+
+@pytest.mark.parametrize("unit", [8, 8 << 20])
+@pytest.mark.parametrize("name", WITHOUT_IDS)
+def test_documents_without_ids_have_the_numbers_of_their_records(
+    name: str, unit: int, invoke: Command, tmp_path: Path
+) -> None:
+    """Records are counted from 0 over all files (from 1 for docword, as in its files), bad and empty ones as well."""
+    suffix, first, second = WITHOUT_IDS[name]
+    folder, reader = tmp_path / "in", name.partition("-")[0] if name.startswith("text") else name
+    stem = "docword." * (name == "docword")
+    put(folder / f"{stem}a{suffix}", first)
+    put(folder / f"{stem}b{suffix}", second)
+    for words in ("vocab.txt", "vocab.a.txt", "vocab.b.txt"):
+        put(folder / words, "ant\ncat\n")
+    command = ("ingest", folder, tmp_path / "c", "--reader", reader, *QUIET, *QUARANTINE)
+    with small(unit=unit):
+        assert invoke(*command, "--scheduler", "synchronous").code == 0
+    parts = name in ("matrix-market", "docword")
+    assert list(bags(tmp_path / "c")) == {"docword": [1, 2, 3, 4, 5]}.get(name, [0, 1, *[2] * parts, 3, 4])
 
 
 @named([f for f in FORMATS if f.beside])

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
-from streaming_jsmf.storage.paths import is_url, open_file, require_regular, sha256_of, state_of
+from streaming_jsmf.storage.paths import is_url, open_file, sha256_of, state_of
+from streaming_jsmf.storage.regular import require_regular
 
 #: What to do about a damaged or missing shard.
 RESTORE = "restore it or build the corpus again"
@@ -55,8 +56,8 @@ def open_parquet(path: str, name: str, advice: str = RESTORE) -> Iterator[Any]:
             with open_file(path) as stream:
                 yield pq.ParquetFile(stream, page_checksum_verification=True)
         else:
-            require_regular(Path(path))
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            regular = require_regular(Path(path), StoreError)
+            with pq.ParquetFile(regular, page_checksum_verification=True) as file:
                 yield file
     except FileNotFoundError as error:
         raise StoreError(f"{name} is missing; {advice}") from error

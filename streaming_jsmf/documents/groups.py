@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.footer import is_string
-from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.shares import SharesFile, is_text
 from streaming_jsmf.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -30,8 +29,10 @@ TIMES = ("year", "date", "time", "timestamp", "published", "created")
 #: Periods of dates, and how many of year, month and day they need.
 PERIODS = {"year": 1, "quarter": 2, "month": 2, "day": 3}
 
-#: The start of a text with a date, from the year on; what is missing is empty.
-_DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})(?:[-/.](?P<day>[0-9]{1,2}))?)?(?:[^0-9]|$)"
+#: The start of a text with a date, from the year on, and the time after it; what is missing is empty.
+_TIME = r"(?:[T ](?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?"
+_DAY = r"(?:[-/.](?P<day>[0-9]{1,9})" + _TIME + ")?"
+_DATE = r"^(?P<year>[0-9]{4})(?:[-/.](?P<month>[0-9]{1,2})" + _DAY + r")?(?:[^0-9]|$)"
 
 #: Maximum number of groups times topics, since their sums are in memory.
 MOST_SUMS = 20_000_000
@@ -154,11 +155,18 @@ class Groups:
 
 def is_time(value: Any) -> bool:
     """Whether a value of a column is a number, a time, or a text such as 1999, 1999-Q4 or 1999-12-31."""
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int | float | datetime.date) or bool(
-        re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
-    )
+    if isinstance(value, bool | int | float | datetime.date):
+        return not isinstance(value, bool)
+    is_period = re.fullmatch(r"[0-9]{4}(-Q[1-4]|-[0-9]{2}(-[0-9]{2})?)?", str(value))
+    return is_period is not None and not _periods(pa.array([str(value)]), "year").null_count
+
+
+def has_groups(kind: Any) -> bool:
+    """Whether values of an Arrow type form groups; lists, mappings, bytes and extension types do not."""
+    types = pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return not (types.is_nested(kind) or binary or isinstance(kind, pa.BaseExtensionType))
 
 
 @dataclass(frozen=True)
@@ -181,12 +189,11 @@ class Grouping:
         if first is None:
             return cls(column, pa.null())
         kind = first.schema.field(column).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if pa.types.is_nested(kind):
+        if not has_groups(kind):
             raise InputError(
-                f"column {column!r} of {shares.path} holds {kind}; give one of numbers, texts or dates"
+                f"column {column!r} of {shares.path} holds {kind}; groups are made of texts, numbers and dates"
             )
-        text = is_string(kind)
+        text = is_text(kind)
         dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         wanted = period or ("year" if dated or (text and column.lower() in TIMES[1:]) else "")
         if not wanted or pa.types.is_integer(kind):
@@ -209,13 +216,12 @@ class Grouping:
 
     def rows(self, table: Any) -> Iterator[tuple[Any, NDArray[np.int64]]]:
         """Yield the value of each group in a table (null and NaN as None), and the rows of its documents in order."""
-        values = table.column(self.column)
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
+        values = table.column(self.column).combine_chunks()
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
         values = _periods(values, self.period) if self.period else values
-        coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        coded = values.dictionary_encode(null_encoding="encode")
         codes, names = np.asarray(coded.indices), coded.dictionary.to_pylist()
         order = np.argsort(codes, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
@@ -224,16 +230,29 @@ class Grouping:
 
 
 def _periods(values: Any, unit: str) -> Any:
-    """The period of each date of a column, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null if it has none."""
+    """The period of each date of an array, such as 1999, 1999-Q4, 1999-12 or 1999-12-31; null if there is none.
+
+    A month or day that is 0 is not known. Dates and times that do not exist, such as 1999-02-30, are no dates.
+    """
     found = pc.extract_regex(values.cast(pa.string()), _DATE)
-    names = ("year", "month", "day")[: PERIODS[unit]]
-    parts = [pc.utf8_lpad(pc.struct_field(found, name), 2, "0") for name in names]
-    known = pc.if_else(pc.equal(parts[-1], "00"), None, parts[-1])
+    year, month, day, hour, minute, second = (
+        np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).fill_null(0))
+        for part in found.flatten()
+    )
+    first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
+    length = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    # Seconds may be leap seconds.
+    known = (month <= 12) & (day <= length) & (hour < 24) & (minute < 60) & (second <= 60)
+    known &= np.all([year, month, day][: PERIODS[unit]], axis=0)
     if unit == "quarter":
-        month = known.cast(pa.int64())
-        quarter = pc.add(pc.divide(pc.subtract(month, 1), 3), 1).cast(pa.string())
-        return pc.binary_join_element_wise(parts[0], quarter, "-Q")
-    return pc.binary_join_element_wise(*parts[:-1], known, "-")
+        texts = [_padded(year, 4), pc.binary_join_element_wise("Q", _padded((month + 2) // 3, 1), "")]
+    else:
+        texts = [_padded(year, 4), _padded(month, 2), _padded(day, 2)][: PERIODS[unit]]
+    return pc.if_else(known, pc.binary_join_element_wise(*texts, "-"), None)
+
+
+def _padded(numbers: Integers, width: int) -> Any:
+    return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
 
 
 def by_group(shares: SharesFile, by: str | None) -> Groups:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ftplib
 import logging
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from streaming_jsmf.errors import InputError, first_line, option
 from streaming_jsmf.storage.paths import inside, sha256_of
+from streaming_jsmf.storage.regular import require_regular
 
 TIMEOUT = 30  # seconds without data; pooch's default for http, missing for ftp
 _CHUNK = 1 << 20  # bytes
@@ -48,14 +48,10 @@ def file_inside(directory: Path, name: str, most: int | None = None) -> Path:
         raise InputError(
             f"{path} is a link to a file outside {directory}; replace it with a copy of the file"
         )
-    try:
-        found = path.stat()
-    except OSError:  # reading the file will raise a clearer error
-        return path
-    if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"{path} is not a regular file; replace it with one")
-    if most is not None and found.st_size > most:
-        raise InputError(f"{path} has {found.st_size} bytes, and {most} are allowed; shorten the file")
+    if require_regular(path).is_dir():
+        raise InputError(f"{path} is a directory, not a regular file; replace it with one")
+    if most is not None and path.exists() and (size := path.stat().st_size) > most:
+        raise InputError(f"{path} has {size} bytes, and {most} are allowed; shorten the file")
     return path
 
 

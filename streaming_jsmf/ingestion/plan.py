@@ -42,6 +42,7 @@ from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attribut
 from streaming_jsmf.storage.paths import (
     StorePath,
     exists,
+    is_chain,
     is_file,
     is_url,
     join,
@@ -310,6 +311,8 @@ def _files_at(path: str) -> Sequence[str]:
         path.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
+    if is_chain(path):
+        return _files_at(path.rpartition("::")[2])  # the archive
     if not is_url(path) and Path(path).is_dir():
         return list_files(path)
     return (path,)

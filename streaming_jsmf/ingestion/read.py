@@ -154,7 +154,7 @@ def read_group(ingest: Ingest, group: Group) -> Record:
 def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iterator[tuple[int, SourceBatch]]:
     """Yield all batches of a group by unit; updates ``seen`` after each unit."""
     for number, unit in group.numbered():
-        bad, rows = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
+        bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         if ingest.buckets:
             scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
             batches = ingest.source.gather(scattered, number, bad)
@@ -162,9 +162,11 @@ def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iter
             batches = ingest.source.read(unit, bad)
         for batch in batches:
             if batch.n_documents:
-                rows = int(batch.rows[-1]) + 1
+                n_records += batch.n_documents
                 yield number, batch
-        seen.rows.append(max([rows, *(r.row + 1 for r in bad.records if r.row is not None)]))
+        if ingest.source.refuses_documents:
+            n_records += sum(record.row is not None for record in bad.records)
+        seen.rows.append(n_records)
         seen.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
 
 

@@ -21,6 +21,7 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS, check_options, default_curation
 from streaming_jsmf.ingestion.tokens.stop_words import is_path
 from streaming_jsmf.storage.paths import AnyPath, normalise
+from streaming_jsmf.storage.regular import require_regular
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
 
 
@@ -122,7 +123,7 @@ def read_spec(path: AnyPath) -> bytes:
     """Read the file of a spec; ``InputError`` if it cannot be read."""
     where = Path(normalise(path))
     try:
-        return where.read_bytes()
+        return require_regular(where).read_bytes()
     except FileNotFoundError as error:
         raise missing_source(str(where)) from error
     except OSError as error:

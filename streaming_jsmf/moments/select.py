@@ -43,7 +43,7 @@ class Labels:
     def __post_init__(self) -> None:
         if not isinstance(self.expression, str):
             raise InputError(
-                f"--partitions is {self.expression!r}; give one string, such as '1990..1999,2005'"
+                f"{option.partitions} is {self.expression!r}; give one string, such as '1990..1999,2005'"
             )
         names, ranges = set(), []
         for part in (piece.strip() for piece in self.expression.split(",")):

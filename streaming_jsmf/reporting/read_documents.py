@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_jsmf.corpus.format import open_corpus
-from streaming_jsmf.documents.groups import TIMES, Groups, by_group, short_text
+from streaming_jsmf.documents.groups import TIMES, Groups, by_group, has_groups, short_text
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.queries import largest, least_explained
 from streaming_jsmf.documents.shares import SharesFile
@@ -67,5 +67,6 @@ def _time_column(shares: SharesFile) -> str | None:
     first = next(iter(shares.tables(shares.columns)), None)
     schema = pa.schema([]) if first is None else first.schema
     typed = [field.name for field in schema if pa.types.is_temporal(field.type)]
-    named = [name for known in TIMES for name in schema.names if name.lower() == known]
+    plain = [field.name for field in schema if has_groups(field.type)]
+    named = [name for known in TIMES for name in plain if name.lower() == known]
     return next(iter([*named, *typed]), None)

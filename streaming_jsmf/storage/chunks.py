@@ -23,7 +23,8 @@ from zarr.storage import FsspecStore, LocalStore
 
 from streaming_jsmf.errors import StoreError, first_line
 from streaming_jsmf.storage.objects import reaching
-from streaming_jsmf.storage.paths import StorePath, require_regular
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.regular import require_regular
 
 
 def chunk_name(array: zarr.Array[Any], number: int) -> str:
@@ -37,7 +38,7 @@ def read_chunk(array: zarr.Array[Any], place: StorePath, number: int, out: NDArr
         return False
     path = place / chunk_name(array, number)
     try:
-        require_regular(path)
+        require_regular(path, StoreError)
         with path.open("rb", buffering=0) as file:
             view = _bytes(out)
             while len(view) and (count := file.readinto(view)):
@@ -99,7 +100,7 @@ class LocalFiles(LocalStore):
     ) -> Buffer | None:
         """Read a file; None if it is missing."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            require_regular(self.root / key)
+            require_regular(self.root / key, StoreError)
         return await super().get(key, prototype, byte_range)
 
 

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +39,7 @@ from streaming_jsmf.storage.objects import (
     state_of_object,
     url_file_system,
 )
+from streaming_jsmf.storage.regular import is_no_directory, require_regular
 from streaming_jsmf.validation import stays_inside
 
 #: User-supplied path: a local path, or a URL as a string.
@@ -174,6 +174,9 @@ def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
     if (local := _on_disk(path)) is not None:
         # fsspec would interpret a local path with :: as a chain.
         return LocalFileSystem(), str(local)
+    archive = _on_disk(str(path).rpartition("::")[2]) if is_chain(str(path)) else None
+    if archive is not None:
+        require_regular(archive)
     fs, inner = url_file_system(path)
     fs.invalidate_cache()
     return fs, inner
@@ -182,13 +185,6 @@ def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
 def is_chain(path: AnyPath) -> bool:
     """Whether a file is inside another one, such as ``zip://a.csv::b.zip``."""
     return is_url(path) and "::" in str(path)
-
-
-def require_regular(path: Path) -> None:
-    """Raise ``StoreError`` for a FIFO, a socket or a device, also behind a link: reading one may never end."""
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise StoreError(f"{path}: is not a regular file and is not read; remove or replace it")
 
 
 @contextmanager
@@ -200,11 +196,10 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
     """
     local = _on_disk(path)
     if local is not None:
-        require_regular(local)
-        with local.open("rb") as stream:
+        with require_regular(local, StoreError).open("rb") as stream:
             yield stream
     else:
-        fs, inner = url_file_system(path)
+        fs, inner = file_system(path)
         with fs.open(inner, "rb") as stream:
             yield stream
 
@@ -214,8 +209,7 @@ def read_bytes(path: AnyPath | UPath) -> bytes:
     if (local := _on_disk(path)) is None:
         # With start=0, because some packages request the size first if no range is given.
         return bytes(asked("cat_file", path, start=0))
-    require_regular(local)
-    return local.read_bytes()
+    return require_regular(local, StoreError).read_bytes()
 
 
 def sha256_of(path: AnyPath) -> str:
@@ -255,13 +249,13 @@ def similar_names(path: AnyPath | UPath) -> str:
 
 def is_file(path: AnyPath) -> bool:
     local = _on_disk(path)
-    return bool(asked("isfile", path)) if local is None else local.is_file()
+    return bool(asked("isfile", path)) if local is None else is_no_directory(local)
 
 
 def file_size(path: AnyPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
-    return int(asked("info", path)["size"]) if local is None else local.stat().st_size
+    return int(asked("info", path)["size"]) if local is None else require_regular(local).stat().st_size
 
 
 def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:
@@ -280,7 +274,7 @@ def file_names(directory: AnyPath) -> list[str]:
     """Return the sorted names of the files directly in a directory; empty if it does not exist."""
     folder = _on_disk(directory)
     if folder is not None:
-        return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+        return sorted(p.name for p in folder.iterdir() if is_no_directory(p)) if folder.is_dir() else []
     if not asked("isdir", directory):
         return []
     entries = asked("ls", directory, detail=True)

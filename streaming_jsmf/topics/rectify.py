@@ -169,8 +169,8 @@ def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectifica
     c = _cooccurrence(moments, "dc")
     if np.count_nonzero(c) == np.count_nonzero(np.diagonal(c)):
         raise InputError(
-            f"{moments.path}: --rectify dc completes the diagonal from pairs of different words, and no document has "
-            "two different words; use --rectify enn"
+            f"{moments.path}: {option.rectify('dc')} completes the diagonal from pairs of different words, and no "
+            f"document has two different words; use {option.rectify('enn')}"
         )
     return diagonal_completion(c, n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report)
 

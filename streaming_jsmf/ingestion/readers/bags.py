@@ -27,14 +27,8 @@ from streaming_jsmf.corpus.records import (
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import (
-    RecordFiles,
-    drop_bad_rows,
-    group_units,
-    of_first_readable,
-    open_parquet_source,
-    size_of,
-)
+from streaming_jsmf.ingestion.readers.files import is_archive, of_first_readable, open_parquet_source, size_of
+from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, group_units
 from streaming_jsmf.ingestion.readers.text_records import common_kinds, conformed, fits
 from streaming_jsmf.ingestion.readers.values import require_columns, utf8_faults, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
@@ -114,6 +108,8 @@ class BagSource(RecordFiles, Source):
         Raises InputError if no shard has the columns, and StoreError if a corpus with a manifest is damaged.
         """
         root = normalise(root)
+        if is_archive(root):
+            raise InputError(f"{root}: bags of words are not read from archives; unpack it")
         if exists(join(root, MANIFEST_NAME)):
             corpus = open_corpus(root)
             shards = tuple(corpus.shard_path(shard) for shard in corpus.shards)

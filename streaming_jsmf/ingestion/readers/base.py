@@ -62,7 +62,8 @@ class SourceBatch:
     codes : (nonzeros,) int32 indices into ``dictionary``, or into the source's vocabulary if that is None. Distinct
         within a document, in any order.
     counts : (nonzeros,) int32 or float32; positive and finite.
-    rows : (m,) int64; number of each record within its unit, from 0, counting bad records.
+    rows : (m,) int64; with ids, the row or line of each record within its unit, from 0, for messages. Without ids, the
+        number of the record within its unit, from 0, counting bad records: added over the units, it becomes the id.
     document_id : Arrow array of m int64 or strings without nulls; None if the source has no ids.
     metadata : Arrow arrays of length m by column name; types, and names of other columns than strings, are the same in
         all batches of a source. Columns of strings get their type at the end, when all values are known; they are null
@@ -141,6 +142,7 @@ class Reader(ABC):
     patterns : Globs of the files it reads in a directory; empty if it takes the directory itself.
     stop_words : Default list of stop words; none unless its words are English.
     rereads : Whether reading again is as cheap as reading a copy.
+    refuses_documents : Whether a bad record is a whole document, which is counted, rather than a part of one.
     """
 
     root: str
@@ -153,6 +155,7 @@ class Reader(ABC):
     patterns: ClassVar[tuple[str, ...]] = ()
     stop_words: ClassVar[str] = NONE
     rereads: ClassVar[bool] = False
+    refuses_documents: ClassVar[bool] = True
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: Any, tokenizer: Tokenizer) -> Self:

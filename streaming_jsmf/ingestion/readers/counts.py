@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
@@ -87,7 +86,10 @@ class CountFiles(Source):
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Counts grouped by document, as arrays of equal length; ``document`` and ``word`` are int64 from 0."""
+    """Counts grouped by document, as arrays of equal length; ``document`` and ``word`` are int64 from 0.
+
+    ``line`` is that of the entry, for messages.
+    """
 
     document: NDArray[Any]
     word: NDArray[Any]
@@ -135,22 +137,16 @@ def too_large(total: float, word: str) -> str:
 
 
 def bags_of_entries(
-    blocks: Iterable[tuple[Entries, int, int]],
-    n_words: int,
-    bad: BadRecords,
-    *,
-    numbered: bool,
-    most_empty: int,
+    blocks: Iterable[tuple[Entries, int]], n_words: int, bad: BadRecords, *, first: int, most_empty: int
 ) -> Iterator[SourceBatch]:
     """Yield the bags of entries in ascending order of documents, including those of documents without entries.
 
-    Each block comes with the number of documents that are complete after it, and the line that follows it.
-    ``numbered``: the numbers of documents are their ids. Raises UnreadableError if more than ``most_empty`` documents
-    have no entries.
+    Each block comes with the number of documents that are complete after it. ``rows`` count the documents from
+    ``first``. Raises UnreadableError if more than ``most_empty`` documents have no entries.
     """
     held: Entries | None = None  # of documents that may continue in the next block
     start = empty = 0
-    for entries, stop, end in blocks:
+    for entries, stop in blocks:
         together = merge_entries(entries if held is None else held.followed_by(entries), n_words)
         del entries
         cut = int(np.searchsorted(together.document, stop))
@@ -161,29 +157,24 @@ def bags_of_entries(
                 f"{empty} documents up to number {stop} have no counts, more than {most_empty} for its size; correct "
                 "the numbers or leave such documents out"
             )
-        next_line = int(held.line[0]) if len(held.line) else end
-        yield from _bags(complete, range(start, stop), next_line, bad, numbered)
+        yield from _bags(complete, range(start, stop), bad, first)
         start = stop
 
 
-def _bags(
-    entries: Entries, documents: range, end: int, bad: BadRecords, numbered: bool
-) -> Iterator[SourceBatch]:
-    """Yield the bags of a range of documents; ``end`` is the line after their entries."""
+def _bags(entries: Entries, documents: range, bad: BadRecords, first: int) -> Iterator[SourceBatch]:
+    """Yield the bags of a range of documents."""
     large = entries.count > LARGEST_COUNT
     for i in np.flatnonzero(large):
         bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
     kept = entries.take(~large)
-    lines = np.append(kept.line, end)
     # There may be millions of empty documents in a row.
-    for first in documents[:: limits.BATCH_VALUES]:
-        numbers = np.arange(first, min(first + limits.BATCH_VALUES, documents.stop) + 1)
+    for start in documents[:: limits.BATCH_VALUES]:
+        numbers = np.arange(start, min(start + limits.BATCH_VALUES, documents.stop) + 1)
         bounds = np.searchsorted(kept.document, numbers)
         inside = kept.take(slice(bounds[0], bounds[-1]))
         yield SourceBatch(
             indptr=bounds - bounds[0],
             codes=inside.word.astype(np.int32),
             counts=narrow_counts(inside.count),
-            rows=lines[bounds[:-1]],
-            document_id=pa.array(numbers[1:]) if numbered else None,
+            rows=numbers[:-1] + first,
         )

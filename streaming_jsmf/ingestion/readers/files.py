@@ -8,21 +8,18 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, DamagedError, Reader, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.values import as_json
+from streaming_jsmf.ingestion.readers.base import DamagedError, UnreadableError
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_size,
@@ -34,17 +31,51 @@ from streaming_jsmf.storage.paths import (
     normalise,
     open_file,
 )
+from streaming_jsmf.storage.regular import require_regular
 
 _WILDCARDS = "*?["
 
+#: How the names of files begin that describe a data set, and their suffixes.
+_ABOUT = ("readme", "license", "licence", "citation")
+_ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
+
 T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
-_MOST_ROWS = 100_000
 
 
 def list_files(source: AnyPath) -> tuple[str, ...]:
-    """Return the sorted paths of the files of a source; see ``find_files``."""
-    return tuple(find_files(source))
+    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``."""
+    return with_members(find_files(source))
+
+
+def with_members(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return paths of files, with the files in each zip archive in its place (see ``in_zip``).
+
+    An archive without files, or one that cannot be read, stays as it is; reading it reports the reason. Raises
+    InputError if an archive has an archive, or two files of one name.
+    """
+    return tuple(part for path in paths for part in _members_of(path) or [path])
+
+
+def _members_of(path: str) -> list[str]:
+    if is_chain(path) or not path.lower().endswith(".zip"):
+        return []
+    names = sorted(names_in_zip(path))
+    for name, following in zip_longest(names, names[1:]):
+        if name == following:
+            raise InputError(f"{path} has two files {name!r}; unpack it and rename one of them")
+        if is_archive(name):
+            raise InputError(f"{path} has the archive {name!r}; archives in archives are not read: unpack it")
+    return [in_zip(name, path) for name in names]
+
+
+def in_zip(name: str, archive: str) -> str:
+    """Return the path of a file in a zip archive. Raises InputError if a path cannot name it."""
+    if "::" in name or ("::" in archive and not is_url(archive)):
+        raise InputError(
+            f"{archive}: its file {name!r} cannot be read, because the path has ::; move the archive or unpack it"
+        )
+    return f"zip://{name}::{archive}"
 
 
 def find_files(source: AnyPath) -> dict[str, str]:
@@ -57,6 +88,8 @@ def find_files(source: AnyPath) -> dict[str, str]:
     root = normalise(source)
     try:
         fs, inner = file_system(root)
+        if not is_url(root):
+            require_regular(Path(inner))
         if fs.isfile(inner):
             return {root: inner.rsplit("/", 1)[-1]}
         # A directory name may contain a glob character.
@@ -77,6 +110,9 @@ def find_files(source: AnyPath) -> dict[str, str]:
         if not fs.exists(inner):
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
+    if not is_url(root):
+        for path in kept:
+            require_regular(Path(path))
     return kept
 
 
@@ -86,15 +122,26 @@ def is_hidden(name: str) -> bool:
 
 
 def is_archive(path: str) -> bool:
-    name = path.lower()
-    return name.endswith((".zip", ".tgz", ".tar")) or ".tar." in name.rsplit("/", 1)[-1]
+    return file_name(path).suffix in (".zip", ".tgz") or bare_suffix(path) == ".tar"
+
+
+def is_about(path: str) -> bool:
+    """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
+    return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
+
+
+def is_word_list(path: str) -> bool:
+    return file_name(path).name.startswith("vocab") or file_name(path).name.endswith(".vocab.txt")
 
 
 def names_in_zip(path: str) -> list[str]:
-    """Return the names in a zip archive that are not hidden; none if it is no zip archive or cannot be read."""
-    if path.lower().endswith(".zip"):
-        with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-            return [name for name in archive.namelist() if not is_hidden(name)]
+    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
+    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+        return [
+            member.filename
+            for member in archive.infolist()
+            if not (member.is_dir() or is_hidden(member.filename))
+        ]
     return []
 
 
@@ -169,15 +216,10 @@ def _arrow(codec: str) -> Callable[[Any], io.BufferedReader]:
     return lambda raw: io.BufferedReader(_ArrowStream(raw, codec), _ArrowStream._PIECE)
 
 
-def _first_member(raw: Any) -> IO[bytes]:
-    archive = zipfile.ZipFile(raw)
-    first = next((member for member in archive.infolist() if not member.is_dir()), None)
-    if first is None:
+def _no_members(raw: Any) -> IO[bytes]:
+    """Raise the reason why ``with_members`` finds no files in an archive."""
+    with zipfile.ZipFile(raw):
         raise zipfile.BadZipFile("the archive holds no file")
-    try:
-        return archive.open(first)
-    except (RuntimeError, NotImplementedError) as error:  # a password; another method
-        raise zipfile.BadZipFile(first_line(error)) from error
 
 
 #: Decompressors by suffix; all read ahead by a bounded amount.
@@ -189,7 +231,7 @@ _CODECS: dict[str, Callable[[Any], Any]] = {
     ".lzma": lzma.LZMAFile,
     ".zst": _arrow("zstd"),
     ".lz4": _arrow("lz4"),
-    ".zip": _first_member,
+    ".zip": _no_members,
 }
 #: Errors that a damaged or truncated stream raises with any codec; Arrow's errors are OSErrors.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -202,13 +244,18 @@ def bare_suffix(path: str) -> str:
 
 
 def is_compressed(path: str) -> bool:
-    return file_name(path).suffix in _CODECS
+    return is_chain(path) or file_name(path).suffix in _CODECS
 
 
 def file_name(path: str) -> Path:
-    """Return the lower-case file name; in a chained URL (``zip://a.csv::/b.zip``), of the first link with a path."""
-    links = path.lower().split("::") if is_chain(path) else [path.lower()]
-    return Path(next((link for link in links if "://" in link), links[0]))
+    """Return the lower-case file name; in a chained URL, of ``first_link``."""
+    return Path(first_link(path).lower())
+
+
+def first_link(path: str) -> str:
+    """Return the path of a file, within the archive if it is in one: the first link with a path of a chained URL."""
+    links = path.split("::") if is_chain(path) else [path]
+    return next((link for link in links if "://" in link), links[0])
 
 
 def size_of(path: str) -> int:
@@ -286,103 +333,12 @@ def of_first_readable(files: Sequence[str], read: Callable[[str], T], hint: str)
 def compressed(*patterns: str) -> tuple[str, ...]:
     """Return the globs with and without each compression suffix."""
     return tuple(
-        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", ".gz", ".bz2", ".xz", ".zst")
+        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", *_CODECS) if suffix != ".tgz"
     )
 
 
 TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.txt"))
 
 
-class RecordFiles(Reader):
-    """Base of readers whose files are Parquet (by suffix) or lines."""
-
-    def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """Return whether each line of the file is a record, so that it can be split at any line."""
-        return True
-
-    def parts(self, path: str) -> Sequence[Unit]:
-        """Return runs of row groups, byte ranges of lines, or a file as a whole that cannot be split."""
-        if is_parquet(path):
-            with open_parquet_source(path) as file:
-                groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-                return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
-        size, step = size_of(path), limits.UNIT_BYTES
-        if not self.splittable(path) or is_compressed(path) or size <= step:
-            return [Unit(path, size=size)]
-        return [
-            Unit(path, start, min(start + step, size), min(step, size - start))
-            for start in range(0, size, step)
-        ]
-
-    def first_row(self, unit: Unit) -> int:
-        """Return the row (Parquet) or line at which the unit starts; reads the lines before it."""
-        if is_parquet(unit.path):
-            with open_parquet_source(unit.path) as file:
-                return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))
-        if not unit.start:
-            return 0
-        lines, left = 1, unit.start - 1
-        with open_stream(unit.path) as stream:
-            while left and (block := stream.read(min(left, 1 << 20))):
-                lines += block.count(b"\n")
-                left -= len(block)
-        return lines
-
-    def place(self, unit: Unit, row: int) -> str:
-        if not is_parquet(unit.path):
-            return f"{unit.path}, line {self.first_row(unit) + row + 1}"
-        with open_parquet_source(unit.path) as file:
-            for g in range(unit.start, unit.stop):
-                rows = file.metadata.row_group(g).num_rows
-                if row < rows:
-                    return f"{unit.path}, row group {g}, row {row} from 0"
-                row -= rows
-        return unit.path
-
-
 def is_parquet(path: str) -> bool:
     return bare_suffix(path) in PARQUET_SUFFIXES
-
-
-def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
-    """Group consecutive row groups until their weights reach ``target``; weights are bytes, or shares of ``size``."""
-    units, start, weight = [], 0, 0
-    for g, of_group in enumerate(weights):
-        weight += of_group
-        if weight >= target or g == len(weights) - 1:
-            held = weight if size is None else int(size * weight / max(sum(weights), 1))
-            units.append(Unit(path, start, g + 1, held))
-            start, weight = g + 1, 0
-    return units or [Unit(path)]
-
-
-def drop_bad_rows(
-    batch: Any,
-    reasons: Mapping[int, str],
-    first: int,
-    bad: BadRecords,
-    as_record: Callable[[Any, int], bytes | None] = as_json,
-) -> tuple[Any, NDArray[np.int64]]:
-    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
-    rows = np.arange(first, first + batch.num_rows)
-    if not reasons:
-        return batch, rows
-    for row in sorted(reasons):
-        bad.refuse(first + row, reasons[row], as_record(batch, row))
-    keep = np.ones(batch.num_rows, bool)
-    keep[list(reasons)] = False
-    return batch.filter(pa.array(keep)), rows[keep]
-
-
-def parquet_batches(file: Any, unit: Unit, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """Yield non-empty record batches of about ``BATCH_BYTES`` of a unit, with the number of their first row."""
-    row = 0
-    for g in range(unit.start, unit.stop):
-        group = file.metadata.row_group(g)
-        # The footer counts encoded bytes, in which repeated values are stored once; hence the upper bound on rows.
-        share = limits.BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)
-        size = max(1, min(_MOST_ROWS, int(share)))
-        for batch in file.iter_batches(size, row_groups=[g], columns=list(columns), use_threads=False):
-            if batch.num_rows:
-                yield row, batch
-                row += batch.num_rows

@@ -24,10 +24,13 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
+    file_name,
+    in_zip,
+    is_about,
     is_archive,
     is_parquet,
+    is_word_list,
     list_files,
-    names_in_zip,
     of_first_readable,
     open_parquet_source,
     open_stream,
@@ -36,6 +39,7 @@ from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
+from streaming_jsmf.ingestion.readers.text_files import names_in_archive
 from streaming_jsmf.ingestion.readers.text_records import check_codecs
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
@@ -55,8 +59,6 @@ _OFFICE = {
         (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, one file each"
     ),
 }
-#: How the names of files begin that describe a data set, such as the README.md of the Hugging Face Hub.
-_ABOUT = ("readme", "license", "licence", "citation")
 #: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 _RATINGS, _TITLES = "ratings.csv", "movies.csv"
@@ -179,11 +181,12 @@ def guess_source(
         reader, given["path"] = "ratings", _RATINGS
     if "path" in given and "::" not in root:
         path = str(given["path"])
-        root = f"zip://{path}::{root}" if root.lower().endswith(".zip") else join(root, path)
+        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
     chosen = reader or guess_reader(root, given)
-    if chosen not in _OF_TABLES or _is_archive(root):
+    files = list_files(root) if chosen in _OF_TABLES else ()
+    table = _Table([path for path in files if bare_suffix(path) in _RECORDS], given)
+    if not table.files:
         return Guess(chosen)
-    table = _Table([path for path in list_files(root) if bare_suffix(path) in _RECORDS], given)
     found: dict[str, str] = {}
     if table.delimiter is not None and "delimiter" not in given:
         usual = CSV_SUFFIXES.get(bare_suffix(table.files[0]), ",") if chosen == "text" else ","
@@ -205,40 +208,32 @@ def guess_source(
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
     """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
     root = normalise(location)
-    if _is_archive(root):
-        if tables := [name for name in names_in_zip(root) if bare_suffix(name) in _RECORDS]:
-            raise InputError(
-                f"{root} holds {listed(tables)}, and one text per file is read from archives; unpack it, or name one "
-                f"with {option.read({'path': tables[0]})}"
-            )
-        return "text-files"
+    if is_archive(root):
+        names = names_in_archive(root)
+        if not any(bare_suffix(name) in _RECORDS or _name(name).startswith("docword") for name in names):
+            return "text-files"
+        if not root.lower().endswith(".zip"):
+            raise InputError(f"{root} has {listed(names)}; tables are not read from tar archives: unpack it")
     if _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)
-    files = [path for path in list_files(root) if not _name(path).startswith("vocab")]
+    files = [path for path in list_files(root) if not is_word_list(path)]
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
     suffixes = {bare_suffix(path) for path in files}
     if suffixes & _RECORDS:
-        files = [path for path in files if not _name(path).startswith(_ABOUT)]
+        files = [path for path in files if not is_about(path)]
         suffixes = {bare_suffix(path) for path in files}
     if files and _is_folder(root) and not suffixes & (_RECORDS | _OFFICE.keys()):
         return "text-files"
     for suffix in sorted(suffixes & _OFFICE.keys()):
         raise InputError(f"{root}: {suffix} files are not read; {_OFFICE[suffix]}")
     if len(suffixes) != 1:
-        found = (
-            ", ".join(suffix or "files without a suffix" for suffix in sorted(suffixes))
-            or "no files but a word list"
-        )
-        raise InputError(f"{root} contains {found}; {_ask()}, or name the files")
+        found = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
+        by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
+        raise InputError(f"{root} contains {found}; {_ask()}, or name the files{by_name}")
     suffix = suffixes.pop()
     return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
-
-
-def _is_archive(root: str) -> bool:
-    """Whether a path is that of an archive, not of a compressed table such as ``x.csv.zip`` or one in an archive."""
-    return is_archive(root) and bare_suffix(root) not in _RECORDS
 
 
 def _is_folder(root: str) -> bool:
@@ -246,7 +241,13 @@ def _is_folder(root: str) -> bool:
 
 
 def _name(path: str) -> str:
-    return path.rsplit("/", 1)[-1].lower()
+    return file_name(path).name
+
+
+def _shown(files: Sequence[str], suffix: str) -> str:
+    """Return a suffix and the files that have it, for messages."""
+    names = [_name(path) for path in files if bare_suffix(path) == suffix]
+    return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
 
 
 def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:

@@ -30,6 +30,7 @@ from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
 from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, checked_indptr, row_units
 from streaming_jsmf.storage.paths import is_url
+from streaming_jsmf.storage.regular import require_regular
 from streaming_jsmf.validation import Strict
 
 #: Script of the trial read.
@@ -107,6 +108,7 @@ def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
             source = stack.enter_context(open_raw(path)) if is_url(path) else path
             stack.enter_context(read_as("HDF5"))
             if not is_url(path):
+                require_regular(Path(path))
                 _require_end(path, os.stat(path).st_mtime_ns, options)  # noqa: PTH116
             yield _Cells(path, stack.enter_context(h5py.File(source, "r")), options)
     except FileNotFoundError as error:

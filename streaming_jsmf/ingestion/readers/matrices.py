@@ -27,7 +27,7 @@ from streaming_jsmf.ingestion.readers.counts import (
     row_cuts,
     too_large,
 )
-from streaming_jsmf.ingestion.readers.files import open_raw, read_as, size_of
+from streaming_jsmf.ingestion.readers.files import first_link, open_raw, read_as, size_of
 from streaming_jsmf.validation import Strict
 
 #: Batches of values per task.
@@ -116,7 +116,7 @@ class NpzSource(CountFiles):
     patterns = ("*.npz",)
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        return (PurePosixPath(path).stem + ".vocab.txt", *super().usual_word_lists(path))
+        return (PurePosixPath(first_link(path)).stem + ".vocab.txt", *super().usual_word_lists(path))
 
     def parts(self, path: str) -> Sequence[Unit]:
         """Split a file by rows if it is not compressed. Reads its ``indptr``, 16 bytes per document."""

@@ -24,11 +24,10 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries
-from streaming_jsmf.ingestion.readers.files import compressed, is_compressed, open_stream
+from streaming_jsmf.ingestion.readers.files import compressed, first_link, is_compressed, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     header_line,
     line_blocks,
-    n_lines,
     parse_each_line,
     parse_lines,
 )
@@ -61,7 +60,7 @@ class Header:
     n_documents, n_words, n_entries : Largest document and word, and number of lines.
     size_line : Line of the header, from 0, that gives ``n_entries``.
     order, words_said : For messages: how to correct the order of documents, and how the header gives ``n_words``.
-    numbered : Whether the numbers of documents are their ids.
+    first : Id of the first document.
     """
 
     document: int
@@ -73,7 +72,7 @@ class Header:
     size_line: int
     order: str
     words_said: str
-    numbered: bool
+    first: int
 
     @property
     def types(self) -> list[Any]:
@@ -88,8 +87,10 @@ class NumberFiles(CountFiles):
     """Base of readers of number lines: each file is a unit, read once in blocks; a record is a line.
 
     Under "quarantine" a bad line is left out and the rest of its document kept. A document without lines is an empty
-    bag; ``rows`` are the lines, from 0, at which documents start.
+    bag.
     """
+
+    refuses_documents = False
 
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, line {row + 1}"
@@ -106,13 +107,13 @@ class NumberFiles(CountFiles):
             if header.n_words != n_words:
                 raise UnreadableError(f"{header.words_said}, the word list {listed} has {n_words} words")
             blocks = _entries(stream, header, bad)
-            yield from bags_of_entries(
-                blocks, n_words, bad, numbered=header.numbered, most_empty=_most_empty(unit)
-            )
+            yield from bags_of_entries(blocks, n_words, bad, first=header.first, most_empty=_most_empty(unit))
 
 
 class DocwordOptions(Strict):
-    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``."""
+    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``
+    or ``vocab.txt``.
+    """
 
     vocabulary: str | None = None
 
@@ -120,7 +121,7 @@ class DocwordOptions(Strict):
 class DocwordSource(NumberFiles):
     """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
 
-    ``document_id`` is the number of the document. All files have the same words.
+    ``document_id`` is the number of the document, which counts on from file to file. All files have the same words.
     """
 
     reader = "docword"
@@ -129,8 +130,8 @@ class DocwordSource(NumberFiles):
     stop_words = ENGLISH
 
     def usual_word_lists(self, path: str) -> Sequence[str]:
-        named = _DOCWORD_NAME.fullmatch(path.rsplit("/", 1)[-1])
-        return [f"vocab.{named[1]}.txt" if named else "vocab.txt"]
+        named = _DOCWORD_NAME.fullmatch(first_link(path).rsplit("/", 1)[-1])
+        return [*([f"vocab.{named[1]}.txt"] if named else []), "vocab.txt"]
 
     def header(self, stream: Any) -> Header:
         sizes: list[int] = []
@@ -149,7 +150,7 @@ class DocwordSource(NumberFiles):
             size_line=2,
             order="lines must be grouped by document, with rising numbers: sort them",
             words_said=f"line 2 says W = {sizes[1]}",
-            numbered=True,
+            first=1,
         )
 
 
@@ -203,7 +204,7 @@ class MatrixMarketSource(NumberFiles):
             order="entries must be grouped by document: write the file sorted by document, or, if the "
             f"{other} are the documents, set the option documents to {other!r}",
             words_said=f"the matrix has {sizes[word]} {other} for words (see the option documents)",
-            numbered=False,
+            first=0,
         )
 
 
@@ -221,27 +222,26 @@ def _most_empty(unit: Unit) -> int:
     return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
-def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int, int]]:
+def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int]]:
     """Yield the good lines after a header, as ``bags_of_entries`` takes them; the others go to ``bad``."""
-    end, reached, n_found = header.size_line + 1, 0, 0
+    reached = n_found = 0
     none = np.empty(0, np.int64)
     nothing = Entries(none, none, none.astype(header.count_type or np.int64), none)
     try:
-        for first, block in line_blocks(stream, end):
+        for first, block in line_blocks(stream, header.size_line + 1):
             entries, reached, n_lines_of_block = _good_entries(block, first, reached, header, bad)
             n_found += n_lines_of_block
-            end = first + n_lines(block)
             if len(entries.document):
-                yield entries, reached - 1, end
+                yield entries, reached - 1
     except DamagedError as error:
         # Nothing is known about further documents, not even that they are empty.
-        yield nothing, reached, end
+        yield nothing, reached
         bad.refuse(error.line, str(error), error.record)
         return
     if n_found != header.n_entries:
         found = f"the file has {n_found} lines of counts"
         bad.refuse(header.size_line, f"the header says NNZ = {header.n_entries}, {found}")
-    yield nothing, header.n_documents, end
+    yield nothing, header.n_documents
 
 
 def _good_entries(

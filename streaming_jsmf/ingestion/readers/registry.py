@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -15,7 +16,15 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
-from streaming_jsmf.ingestion.readers.files import file_name, is_archive, list_files
+from streaming_jsmf.ingestion.readers.files import (
+    file_name,
+    in_zip,
+    is_about,
+    is_archive,
+    is_word_list,
+    list_files,
+    with_members,
+)
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
@@ -24,10 +33,13 @@ from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
+from streaming_jsmf.ingestion.readers.values import listed as named
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, is_url, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, join, normalise
 from streaming_jsmf.validation import Strict, explain
+
+logger = logging.getLogger(__name__)
 
 #: Options that name a file; they are not part of the settings of a corpus.
 PATH_OPTIONS = ("vocabulary", "names")
@@ -143,35 +155,38 @@ def _find(
 ) -> tuple[str, tuple[str, ...]]:
     """Return the root and the files that the reader reads there, except those in ``beside``, such as word lists."""
     if path is not None:
-        zipped = root.lower().endswith(".zip")
-        if zipped and not is_url(root) and "::" in root:
-            raise InputError(
-                f"{root}: a file within an archive cannot be read where the path has ::; move the archive"
-            )
-        root = f"zip://{path}::{root}" if zipped else join(root, path)
+        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
     if not reader.patterns:
         # The files of a spec may be a single archive.
         archives = [name for name in names or () if is_archive(name)]
         only_archive = len(archives) == 1 and not is_archive(root)
         return join(root, archives[0]) if only_archive else root, tuple(join(root, n) for n in names or ())
-    if path is not None or (not is_chain(root) and is_file(root)):
+    if path is not None:
         return root, (root,)
-    listed = list_files(root)
     if names is not None:
-        listed = tuple(join(root, name) for name in sorted(names))
+        listed = with_members(join(root, name) for name in sorted(names))
+    else:
+        listed = list_files(root)
+        if not is_chain(root) and is_file(root) and len(listed) == 1:
+            return root, listed  # of any name, as the user named it
     excluded = tuple(f"/{name}" for name in beside)
-    taken = tuple(path for path in listed if _matches(path, reader.patterns) and not path.endswith(excluded))
+    listed = tuple(
+        path for path in listed if not (is_word_list(path) or is_about(path) or path.endswith(excluded))
+    )
+    taken = tuple(path for path in listed if _matches(path, reader.patterns))
     if not taken:
         raise InputError(
             f"none of the {len(listed)} files at {root} is {' or '.join(reader.patterns[:4])}; "
             f"name the files or choose another reader with {option.reader('NAME')}"
         )
+    if others := sorted({*listed} - {*taken}):
+        names_of_others = named(file_name(path).name for path in others)
+        logger.info("not read, because the reader %s takes other files: %s", reader.reader, names_of_others)
     return root, taken
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:
-    name = file_name(path).name
-    return not name.startswith("vocab") and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    return any(fnmatch.fnmatch(file_name(path).name, pattern) for pattern in patterns)
 
 
 assert set(READERS) == set(get_args(ReaderName))

@@ -30,16 +30,13 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import (
     PARQUET_PATTERNS,
     STREAM_ERRORS,
-    RecordFiles,
     bare_suffix,
     compressed,
     describe,
-    drop_bad_rows,
     is_parquet,
     of_first_readable,
     open_parquet_source,
     open_stream,
-    parquet_batches,
 )
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
@@ -52,6 +49,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     text_of,
     too_long,
 )
+from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, parquet_batches
 from streaming_jsmf.ingestion.readers.text_records import (
     FolderColumns,
     Record,
@@ -132,7 +130,7 @@ class TextSource(RecordFiles, Source):
             batches = self._read_parquet(unit, bad)
         else:
             read = self._read_json if bare_suffix(unit.path) in JSON_SUFFIXES else self._read_csv
-            batches = bag_records(read(unit, bad), self.columns, self.tokenizer)
+            batches = bag_records(read(unit, bad), self.columns, self.tokenizer, bad)
         return FolderColumns(self.root, self.options).added(batches, unit.path)
 
     def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:

@@ -7,7 +7,8 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import Annotated, Any
@@ -116,18 +117,18 @@ class TextFilesSource(Source):
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         columns = TextColumns("text", "name", pa.string(), metadata)
-        return bag_records(self._records(unit, groups, bad), columns, self.tokenizer)
+        return bag_records(self._records(unit, groups, bad), columns, self.tokenizer, bad)
 
     def _records(self, unit: Unit, groups: Sequence[str], bad: BadRecords) -> Iterator[Record]:
         row = -1
-        files = _archived(self.root) if is_archive(self.root) else self._plain(unit)
+        files = _archived(self.root, self._takes) if is_archive(self.root) else self._plain(unit)
         try:
             for name, data in files:
-                if not fnmatch(name, self.options.members):
+                if not self._takes(name):
                     continue
                 row += 1
                 try:
-                    text = self._text(data)
+                    text = self._text(name, data)
                 except BadValue as error:
                     bad.refuse(row, f"{name}: {error}", data if isinstance(data, bytes) else None)
                     continue
@@ -141,17 +142,20 @@ class TextFilesSource(Source):
         if row < 0:
             bad.refuse(None, f"no file in it matches {self.options.members!r}")
 
-    def _text(self, data: bytes | str) -> str:
+    def _text(self, name: str, data: bytes | str) -> str:
         if isinstance(data, str):
             raise BadValue(data)
         if is_binary(data):
-            raise BadValue("it is not plain text; export PDF, Word and similar files as text")
+            what = "unpack it" if is_archive(name) else "export PDF, Word and similar files as text"
+            raise BadValue(f"it is not plain text; {what}")
         return decode_file(data, self.options.encoding)
 
     def _files(self) -> list[tuple[str, str]]:
         """Return path and name of each file of a folder."""
-        files = find_files(self.root).items()
-        return [(path, name) for path, name in files if fnmatch(name, self.options.members)]
+        return [(path, name) for path, name in find_files(self.root).items() if self._takes(name)]
+
+    def _takes(self, name: str) -> bool:
+        return fnmatch(name, self.options.members)
 
     def _plain(self, unit: Unit) -> Iterator[_File]:
         for path, name in self._files()[unit.start : unit.stop]:
@@ -164,22 +168,36 @@ class TextFilesSource(Source):
                 yield name, _bounded(data)
 
 
-def _archived(path: str) -> Iterator[_File]:
-    """Yield the regular files of an archive in order, one in memory at a time; DamagedError if it ends early."""
+def names_in_archive(path: str) -> list[str]:
+    """Return the names of the files in an archive, up to the place where it is damaged; reads a tar archive whole."""
+    names = []
+    with suppress(UnreadableError):
+        for name, _ in _archived(path, lambda _: False):
+            names.append(name)
+    return names
+
+
+def _archived(path: str, takes: Callable[[str], bool]) -> Iterator[_File]:
+    """Yield the regular files of an archive in order, one in memory at a time; DamagedError if it ends early.
+
+    Only the files whose names it ``takes`` are read; the others are empty.
+    """
     if path.lower().endswith(".zip"):
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
             for member in archive.infolist():
-                if not (member.is_dir() or is_hidden(_printable(member.filename))):
-                    yield _printable(member.filename), _zipped(archive, member)
+                name = _printable(member.filename)
+                if not (member.is_dir() or is_hidden(name)):
+                    yield name, _zipped(archive, member) if takes(name) else b""
         return
     # Decompressed by suffix, or else by tarfile, which inspects the content.
     with open_stream(path) as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_CheckedTarInfo) as tar:
                 for entry in tar:
-                    if entry.isfile() and not is_hidden(_printable(entry.name)):
+                    name = _printable(entry.name)
+                    if entry.isfile() and not is_hidden(name):
                         opened: Any = tar.extractfile(entry)
-                        yield _printable(entry.name), _bounded(opened.read(limits.LARGEST_FILE + 1))
+                        yield name, _bounded(opened.read(limits.LARGEST_FILE + 1)) if takes(name) else b""
                 # Only padding may follow the end mark; other data means that damage created a false mark. Reading to
                 # the end also verifies the checksum of the compression.
                 padding: Any = tar.fileobj

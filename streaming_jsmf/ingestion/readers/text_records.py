@@ -34,6 +34,7 @@ from streaming_jsmf.ingestion.readers.values import (
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import Strict
 
 RESERVED_NAMES = ("ids", "counts", "document_id")
@@ -208,6 +209,9 @@ class FolderColumns:
         """The columns of a file that the options keep."""
         asked, source = self.options.metadata, re.sub(r"/[^/]*[*?[].*", "", self.root)
         below = path.removeprefix(source) if path.startswith(source) else ""
+        if is_chain(path) and not is_chain(self.root):
+            member, _, archive = path.partition("::")
+            below = f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
         pairs = (folder.partition("=") for folder in below.split("/")[:-1])
         values = {
             name: unquote(value) for name, equals, value in pairs if equals and name not in RESERVED_NAMES
@@ -306,10 +310,13 @@ def bag_tokens(
 Record = tuple[int, str, Any, Mapping[str, Any]]
 
 
-def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Tokenize) -> Iterator[SourceBatch]:
+def bag_records(
+    records: Iterable[Record], columns: TextColumns, tokenize: Tokenize, bad: BadRecords
+) -> Iterator[SourceBatch]:
     """Collect single records into batches of about ``BATCH_BYTES`` of text; missing metadata are null.
 
-    Columns that ``columns`` lacks follow in order of appearance. Raises InputError if there are too many of them.
+    Columns that ``columns`` lacks follow in order of appearance. Without ids, records are counted, with those that the
+    iterator has added to ``bad``. Raises InputError if there are too many columns.
     """
     # Values by column, because a list of many records slows the garbage collector.
     rows: list[int] = []
@@ -328,7 +335,7 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
             {name: as_texts(values) for name, values in held.items()},
         )
 
-    for row, text, identity, metadata in records:
+    for n_before, (row, text, identity, metadata) in enumerate(records):
         for name, value in metadata.items():
             if name not in held:
                 held[name] = []
@@ -336,7 +343,7 @@ def bag_records(records: Iterable[Record], columns: TextColumns, tokenize: Token
             held[name] += [None] * (len(rows) - len(held[name]))
             held[name].append(value)
             size += len(value) if isinstance(value, str) else 0
-        rows.append(row)
+        rows.append(row if columns.id else n_before + len(bad.records))
         texts.append(text)
         ids.append(identity)
         size += len(text) + _RECORD_BYTES
@@ -352,4 +359,4 @@ def bag_lines(
 ) -> Iterator[SourceBatch]:
     """Read lines as texts without ids and metadata; see ``lines.read_lines``."""
     records: Iterator[Record] = ((row, text, None, {}) for row, text in read_lines(unit, parse, bad))
-    return bag_records(records, TextColumns("text", None, None, {}), tokenize)
+    return bag_records(records, TextColumns("text", None, None, {}), tokenize, bad)

@@ -18,12 +18,12 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
-    RecordFiles,
     is_compressed,
     is_parquet,
     open_parquet_source,
 )
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.record_files import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch, read_table
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.storage.regular import require_regular
 
 ENGLISH = "english"
 NONE = "none"
@@ -53,7 +54,7 @@ def load_stop_words(choice: str) -> frozenset[str]:
     if not is_path(choice):
         return frozenset().union(*(_of_language(part) for part in _parts(choice)))
     try:
-        return _parse(Path(choice).expanduser().read_text(encoding="utf-8"))
+        return _parse(require_regular(Path(choice).expanduser()).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else first_line(error)
         raise InputError(
