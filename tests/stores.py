@@ -1,4 +1,4 @@
-"""Growing and shrinking moments stores: two small corpora with the same topics, scanned in one thread."""
+"""Moments stores that grow and shrink, of two small corpora scanned in one thread; and topic shares of tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.documents.share_files import open_shares, write_parquet
+from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.changes import Changes
@@ -47,6 +50,14 @@ def changed(
 
 def digests(store: Path) -> dict[str, str]:
     return read_store(store).digests(third_moment=True)
+
+
+def write_shares(path: Path, table: pa.Table, like: Path) -> None:
+    """Write topic shares with other columns of metadata than those at ``like``."""
+    known = open_shares(like)
+    columns = tuple(name for name in table.column_names if name not in known.about.columns)
+    made = SharesFile(path, known.about, columns, lambda names: iter([table.select(list(names))]))
+    write_parquet(path, made, known.about, table.schema)
 
 
 def rename_words(corpus: Path, words: Sequence[str]) -> Path:
