@@ -1,15 +1,19 @@
-"""Growing and shrinking moments stores: two small corpora with the same topics, scanned in one thread."""
+"""Moments stores that grow and shrink, of two small corpora scanned in one thread; and topic shares of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.documents.share_files import open_shares, write_parquet
+from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.changes import Changes
@@ -47,6 +51,15 @@ def changed(
 
 def digests(store: Path) -> dict[str, str]:
     return read_store(store).digests(third_moment=True)
+
+
+def write_shares(path: Path, table: pa.Table, like: Path) -> None:
+    """Write topic shares with other rows and columns of metadata than those at ``like``."""
+    known = open_shares(like).about
+    about = replace(known, totals=replace(known.all_totals, documents=table.num_rows))
+    columns = tuple(name for name in table.column_names if name not in about.columns)
+    made = SharesFile(path, about, columns, lambda names: iter([table.select(list(names))]))
+    write_parquet(path, made, about, table.schema)
 
 
 def rename_words(corpus: Path, words: Sequence[str]) -> Path:

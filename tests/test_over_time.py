@@ -25,7 +25,7 @@ from tests.corpora import planted, words
 from tests.html_pages import page_at, probabilities_of, values_of
 from tests.outcomes import Command, refused
 from tests.report_pages import UNDATED, YEARS, edited_model
-from tests.shares import write_shares
+from tests.stores import write_shares
 
 Floats = NDArray[np.float64]
 K, N, M = 4, 60, 240
@@ -200,8 +200,8 @@ def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
 ) -> None:
     model, given = edited
     page = tmp_path / "page.html"
-    table = pq.read_table(given).append_column(name, COLUMNS[name])
-    shares = write_shares(table, tmp_path / "shares.parquet", given)
+    table = pq.read_table(given).add_column(1, name, COLUMNS[name])
+    write_shares(shares := tmp_path / "shares.parquet", table, given)
     by = f"{name}:year" if name == "text date" else name
     verbs = (
         ("documents", model.path, shares, "--by", by, "--csv"),
@@ -249,7 +249,8 @@ def test_a_change_without_an_error_is_in_the_report_as_in_over_time(
     model, given = edited
     table = pq.read_table(given).slice(0, 3)
     place = table.schema.get_field_index("year")
-    write_shares(table.set_column(place, "year", pa.array([1, 2, 3])), tmp_path / "three.parquet", given)
+    dated = table.set_column(place, "year", pa.array([1, 2, 3]))
+    write_shares(tmp_path / "three.parquet", dated, given)
     frame = sj.over_time(model, tmp_path / "three.parquet", "year")
     assert frame["change"].notna().all()
     assert frame["change_error"].isna().all()

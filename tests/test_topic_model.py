@@ -26,7 +26,7 @@ from streaming_jsmf.topics.store import read_model
 from tests.corpora import planted, words
 from tests.html_pages import parse, values_of
 from tests.outcomes import Command, refused
-from tests.shares import write_shares
+from tests.stores import write_shares
 from tests.test_in_memory import TEXTS
 
 K, N = 6, 90
@@ -44,7 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sj.transform(folder / "model", corpus, folder / "shares.parquet")
     table = pq.read_table(folder / "shares.parquet")
     years = pa.array([1990 + row % 3 for row in range(len(table))])
-    write_shares(table.append_column("year", years), folder / "years.parquet", folder / "shares.parquet")
+    dated = table.add_column(1, "year", years)
+    write_shares(folder / "years.parquet", dated, folder / "shares.parquet")
     return folder
 
 

@@ -171,7 +171,9 @@ def _row_groups(hashes: Mapping[str, str | None], columns: Sequence[str]) -> Ite
             if sha256 is not None:
                 require_hash(path, hash_of_shard(path, partial(_hash_of, sha256)), sha256, AGAIN)
             for number in range(file.num_row_groups):
-                yield file.read_row_group(number, columns=list(columns), use_threads=False)
+                table = file.read_row_group(number, columns=list(columns), use_threads=False)
+                # Answers made of these rows are not shares.
+                yield table.replace_schema_metadata(None)
 
 
 def _opened(path: str | Path) -> AbstractContextManager[Any]:
