@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -254,6 +255,14 @@ class IngestRequest(Settings):
     on_bad_record: OnBadRecord = _reading("fail", rare=True)
     files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = declared(Curation)
+        for key in self.curation.keys() - known.keys():
+            near = ", ".join(get_close_matches(str(key), known, 3)) or ", ".join(known)
+            raise InputError(f"curation has the unknown key {key!r}; did you mean one of {near}?")
+        Curation(**{key: value for key, value in self.curation.items() if value is not None})
 
 
 #: Options of a source that a given model fixes: all but those that say how the source is read.

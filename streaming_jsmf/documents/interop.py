@@ -19,10 +19,11 @@ from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, write_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.corpus.vocabulary import word_ids
+from streaming_jsmf.corpus.write import corpus_target
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
+from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, model_path, read_model
 
 _MATRIX = "give documents x words, of scipy or NumPy"
@@ -62,7 +63,7 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
     names = column_words(words, counts.shape[1], "words")
     if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
         raise InputError("the matrix has a negative or non-finite count; correct it")
-    return write_corpus(matrix_blocks(counts), names, _free_path(path))
+    return write_corpus(matrix_blocks(counts), names, corpus_target(path))
 
 
 def corpus_to_matrix(corpus: AnyPath | Corpus) -> tuple[csr_array[Any], list[str]]:
@@ -105,7 +106,7 @@ def corpus_from_gensim(
     if not ids.size:
         raise InputError("the dictionary has no words; give the one that the documents were made with")
     words = [str(dictionary[int(number)]) for number in ids]
-    return write_corpus(_bags(iter(documents), ids), words, _free_path(path))
+    return write_corpus(_bags(iter(documents), ids), words, corpus_target(path))
 
 
 def _bags(
@@ -205,10 +206,3 @@ def model_to_pyldavis(
         "vocab": [str(word) for word in arrays["word"]],
         "term_frequency": np.asarray(arrays["term_count"], np.float64),
     }
-
-
-def _free_path(path: str | Path) -> Path:
-    place = local_path(normalise(path, "a corpus"), "a corpus")
-    if place.exists():
-        raise InputError(f"{place}: exists already; give another path for the corpus")
-    return place

@@ -31,6 +31,7 @@ from streaming_jsmf.documents.shares import (
     AGAIN,
     DAMAGED,
     DOCUMENT_ID,
+    FORMAT_VERSION,
     KIND,
     SHARES,
     TOPICS,
@@ -80,8 +81,8 @@ _MEANINGS = {
 def open_shares(path: Path) -> SharesFile:
     """Open the output of ``transform`` without reading shares.
 
-    Raises ``InputError`` as ``require_shares`` and for another format version, ``StoreError`` if a file is missing or
-    damaged.
+    Raises ``InputError`` if something else is there or it has another format version, ``StoreError`` if a file is
+    missing or damaged.
     """
     fields = _stored(path)
     about = About.from_fields(fields, path)
@@ -91,15 +92,19 @@ def open_shares(path: Path) -> SharesFile:
         raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
 
 
-def require_shares(path: Path) -> None:
-    """Raise ``InputError`` unless a path has topic shares, of any version, that are not CSV."""
-    _stored(path)
+def stored_about(path: Path) -> About | None:
+    """Return the metadata of topic shares without opening their parts; None if they have another format version.
+
+    Raises ``InputError`` if something else is there, ``StoreError`` if the metadata are damaged.
+    """
+    fields = _stored(path)
+    return About.from_fields(fields, path) if fields.get("format_version") == FORMAT_VERSION else None
 
 
 def is_shares(path: Path) -> bool:
-    """Whether a path has what ``require_shares`` accepts."""
+    """Whether a path has topic shares, of any version, that are not CSV."""
     try:
-        require_shares(path)
+        _stored(path)
     except InputError:
         return False
     return True

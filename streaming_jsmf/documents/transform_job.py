@@ -32,8 +32,8 @@ from streaming_jsmf.documents.share_files import (
     TOPIC,
     RowGroupWriter,
     open_shares,
-    require_shares,
     shares_schema,
+    stored_about,
     unfinished_shares,
     write_directory,
     write_parquet,
@@ -166,14 +166,8 @@ def wanted_shares(target: Path, request: Mapping[str, Any], *, overwrite: bool) 
         if is_csv(target):
             require_csv(target)
             return request
-        require_shares(target)
-        try:
-            about = open_shares(target).about
-        except InputError:  # of another format version
-            if overwrite:
-                return {}
-            raise
-        return {name: getattr(about, name) for name in request}
+        about = stored_about(target)
+        return {} if about is None else {name: getattr(about, name) for name in request}
 
     def is_intact() -> bool:
         shares = None if is_csv(target) else open_shares(target)
@@ -226,7 +220,11 @@ def transform_documents(
         about = replace(request.about, totals=totals)
         result = _assemble(work, about, schema, parts, hashes, request.columns)
         if is_csv(target):
-            same_contents(target, sha256_of(result), lambda: None, overwrite=overwrite).find()
+            try:
+                same_contents(target, sha256_of(result), lambda: None, overwrite=overwrite).find()
+            except InputError:
+                work.remove()
+                raise
         commit(result)
     return totals
 

@@ -89,7 +89,8 @@ class Wanted:
             stored = self.stored()
         except StoreError as error:
             if not self.overwrite:
-                raise
+                advice = f"restore it, or {option.overwrite(True)} to make it again"
+                raise StoreError(f"{finding(error)}; {advice}") from error
             require_replaceable(self.target)
             logger.warning("%s; %s is made again", finding(error), self.target)
             return Found.OTHER

@@ -38,11 +38,13 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 class Operations:
     """Records the file operations of a command below ``root``.
 
-    Kills the process before operation ``kill_at``; copies the folder before each operation from ``copy_from`` on.
+    Kills the process before operation ``kill_at``, or interrupts it before ``interrupt_at`` as Ctrl-C does; copies the
+    folder before each operation from ``copy_from`` on.
     """
 
     root: str
     kill_at: int | None
+    interrupt_at: int | None
     copy_from: int | None
     copies: Path
     told: list[str] = field(default_factory=list)
@@ -72,6 +74,10 @@ class Operations:
             if unborn is not None:
                 _open_and_leave(os.fspath(unborn), flags)
             os.kill(os.getpid(), signal.SIGKILL)
+        if number == self.interrupt_at:
+            self.told.append(what)
+            self.is_copying = False
+            signal.raise_signal(signal.SIGINT)
         if self.copy_from is not None and number >= self.copy_from:
             copy = shutil.copytree(self.root, self.copies / str(number), symlinks=True)
             if unborn is not None:
@@ -119,7 +125,8 @@ def _run(line: list[str]) -> int:
 
 def _child(request: dict[str, Any]) -> None:
     copies = Path(request["copies"])
-    operations = Operations(request["root"], request["kill_at"], request["copy_from"], copies)
+    signals = request["kill_at"], request["interrupt_at"]
+    operations = Operations(request["root"], *signals, request["copy_from"], copies)
     with _output_in(request["log"]):
         sys.addaudithook(operations.hook)
         code = _run(request["command"])

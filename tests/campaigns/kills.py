@@ -176,15 +176,17 @@ class Server:
         line: tuple[str, ...],
         kill_at: int | None = None,
         *,
+        interrupt_at: int | None = None,
         copy_from: int | None = None,
         here: bool = False,
         finalise: bool = False,
     ) -> int:
         """Exit code of a command; negative if it was killed.
 
-        It is killed before operation ``kill_at``; the folder is copied before each operation from ``copy_from`` on.
-        ``here`` runs it in the server itself, so that later children find everything loaded. ``finalise`` finalizes the
-        interpreter and its threads, as a normal process does; otherwise the child exits at once.
+        It is killed before operation ``kill_at``, or interrupted before ``interrupt_at``; the folder is copied before
+        each operation from ``copy_from`` on. ``here`` runs it in the server itself, so that later children find
+        everything loaded. ``finalise`` finalizes the interpreter and its threads, as a normal process does; otherwise
+        the child exits at once.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -193,6 +195,7 @@ class Server:
             "folder": str(self.folder),
             "root": str(self.folder) + "/",
             "kill_at": kill_at,
+            "interrupt_at": interrupt_at,
             "copy_from": copy_from,
             "copies": str(self.copies),
             "here": here,

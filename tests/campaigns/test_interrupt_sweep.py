@@ -69,7 +69,6 @@ SWEEPS = [
 FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
-REPEATED = re.compile(r" exists|already|is not in the store")
 NOTHING = re.compile(r"there is no |no corpus in ")
 COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
 
@@ -171,8 +170,7 @@ def fault_of_info(case: Case, served: Server) -> str:
 
 def fault_of_rerun(case: Case, clean: Undisturbed, served: Server) -> str:
     code, said = served.run(case.command), served.log.read_text(encoding="utf-8")
-    # A command interrupted after its last commit is complete, so running it again is rejected.
-    if code and not (code == 2 and REPEATED.search(said)):
+    if code:
         return f"exit code {code}: {said[-2000:]}"
     return ", ".join(difference(clean.contents, contents(served.folder)))
 

@@ -84,6 +84,26 @@ def test_a_command_is_finished_by_itself_wherever_it_is_killed(
         shutil.rmtree(served.copies)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_command_that_is_interrupted_late_is_finished_by_itself(
+    case: Case, served: Server, request: pytest.FixtureRequest
+) -> None:
+    clean = undisturbed(case, served)
+    numbers = list(range(clean.first, len(clean.operations)))
+    if not request.config.getoption("--every-kill"):
+        others = numbers[:-LAST]
+        drawn = random.Random(f"{SEED} {case} interrupts").sample(others, min(DRAWN, len(others)))
+        numbers = sorted(drawn) + numbers[-LAST:]
+    wrong = {}
+    for number in numbers:
+        served.place(clean.start)
+        code = served.run(case.command, interrupt_at=number)
+        # An interrupt while files are removed behind the commit may be ignored with the errors of the removal.
+        wrong[number] = left_after(case, clean, served) if code in (0, 130) else f"exit code {code}"
+    assert not any(wrong.values()), named(wrong, clean)
+
+
 @pytest.mark.parametrize(
     "name",
     [name if name == DAMAGED_BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in DAMAGED],
@@ -94,8 +114,6 @@ def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Serv
     served.place(clean.start)
     assert served.run(case.command, kill_at=len(clean.operations) - 1) == -9
     late = shutil.copytree(served.folder, served.base / "late")
-    # Because of the remaining lock, the same command takes the result for its own.
-    assert list(late.glob(".*.lock.json"))
     fresh = clean.contents.keys() - contents(clean.start).keys()
     made = sorted(
         path for path in fresh if path.endswith(".parquet") or ("/c/" in path and clean.contents[path])

@@ -234,11 +234,26 @@ def _load_callable(name: str) -> Analyzer:
     return found
 
 
-@cache
 def code_of(name: str) -> str | None:
-    """Return the sha256 of the file of a user's tokenizer when it was imported; None if there is no such file."""
+    """Return the sha256 of the file of a user's tokenizer; None if there is none.
+
+    Raises ``InputError`` if the file has changed since this process imported it.
+    """
+    imported, module = _imported_code(name), name.partition(":")[0]
+    if imported != _sha256_of_module(module):
+        path = sys.modules[module].__file__
+        raise InputError(f"{path} has changed since it was imported; start a new Python process")
+    return imported
+
+
+@cache
+def _imported_code(name: str) -> str | None:
     _analyzer(name)
-    path = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
+    return _sha256_of_module(name.partition(":")[0])
+
+
+def _sha256_of_module(name: str) -> str | None:
+    path = getattr(sys.modules.get(name), "__file__", None)
     try:
         return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
