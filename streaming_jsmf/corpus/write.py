@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, write_bytes
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, store_path, write_bytes
 from streaming_jsmf.storage.replace import put_in_place, require_outside
 
 
@@ -132,6 +132,7 @@ def free_target(target: AnyPath, *, overwrite: bool = False, resumed: bool = Fal
         raise InputError(
             f"cannot write a corpus to {path}: a rename there is not atomic; write locally, then copy"
         )
+    store_path(path, "a corpus")
     if overwrite and Path(path).exists():
         read_manifest(path)
         require_outside(Path(path))

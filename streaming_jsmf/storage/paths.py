@@ -15,11 +15,13 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from io import BufferedIOBase
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -83,14 +85,17 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
 
     Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
-    if isinstance(path, Path):
-        return _possible(Path(_local(str(path))) if path.parts[:1] == ("~",) else path, str(path))
     text = _text_of(path, what)
-    if is_url(text):
+    if is_url(text) and not isinstance(path, Path):
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    return _possible(Path(_local(text)), text)
+    place = _possible(
+        Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else _local(text)), text
+    )
+    if not place.name:
+        raise InputError(f"{text}: {what} cannot be the root directory; give a path below it")
+    return place
 
 
 def require_suffix(path: StorePath, what: str, known: Sequence[str]) -> None:
@@ -127,23 +132,46 @@ def _text_of(path: AnyPath | UPath, what: str) -> str:
 def _local(text: str) -> str:
     """Strip a local scheme and expand ``~``; raise ``InputError`` for names that are not UTF-8."""
     try:
+        os.fsencode(text).decode()
         text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{text}: the name is not UTF-8; rename it") from error
+    except UnicodeError as error:
+        raise _not_encodable(text) from error
     scheme, _, rest = text.partition("://")
     # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
     return os.path.expanduser(unquote(rest) if scheme in _LOCAL_SCHEMES else text)  # noqa: PTH111
 
 
+def _not_encodable(text: str) -> InputError:
+    encoding = sys.getfilesystemencoding()
+    if encoding == "utf-8":
+        return InputError(f"{text}: the name is not UTF-8; rename it")
+    return InputError(
+        f"{text}: this locale encodes the names of files in {encoding.upper()}; set LC_ALL=C.UTF-8"
+    )
+
+
 def _possible(path: Path, given: str) -> Path:
-    """Return ``path``; raise ``InputError`` if no file can have this name: it is too long or contains NUL."""
+    """Return ``path`` so that it has a name of its own, except for the root directory.
+
+    Raises ``InputError`` if no file can have this name: it is too long, contains NUL or follows a loop of links.
+    """
     try:
-        path.lstat()
+        path.stat()
+    except UnicodeEncodeError as error:
+        raise _not_encodable(given) from error
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             shown = repr(given) if len(given) <= 60 else f"{given[:60]!r}... ({len(given):,} characters)"
             raise InputError(f"no file or directory can be named {shown}; {CHECK_OR_LIST}") from error
-    return path
+        if error.errno == errno.ELOOP:
+            raise InputError(
+                f"{given}: a symbolic link in this path leads back to itself; correct it"
+            ) from error
+    if path.name in ("", ".."):
+        return Path(os.path.realpath(path))
+    # A store is replaced by renaming it, and a path through it would lead nowhere in the meantime.
+    through = ".." in dropwhile(lambda part: part == "..", path.parts)
+    return Path(os.path.realpath(path.parent), path.name) if through else path
 
 
 def _on_disk(path: AnyPath | UPath) -> Path | None:
@@ -227,6 +255,8 @@ def similar_names(path: AnyPath | UPath) -> str:
     local = _on_disk(path)
     if local is None or local.exists() or not local.parent.is_dir():
         return ""
+    if local.is_symlink():
+        return f"it is a symbolic link to {local.readlink()}, which does not exist"
     near = get_close_matches(local.name, (found.name for found in local.parent.iterdir()), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 

@@ -56,7 +56,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.paths import AnyPath, normalise
+from streaming_jsmf.storage.paths import AnyPath
 
 #: Increased whenever the same arguments would give different documents.
 ALGORITHM_VERSION = 1
@@ -103,9 +103,8 @@ def simulate_lda(
     """
     settings = with_prior(SimulationSettings.of(options), alpha)
     execution = settings_of("execution", Execution, execution, options)
-    path = Path(normalise(target))
+    path = free_target(target, overwrite=overwrite, resumed=True)
     simulation = plan(settings, Workspace.beside(path, "simulation"))
-    free_target(target, overwrite=overwrite, resumed=True)
     if overwrite and path.exists() and SIMULATED not in read_manifest(path).settings:
         raise InputError(f"{path}: simulate did not make this corpus; give another path, or remove it")
     execution.require_memory(
