@@ -10,26 +10,23 @@ identifies unfinished writes of ours.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import shutil
-import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from io import BufferedIOBase
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.names import LOCAL_SCHEMES, local_name, possible
 from streaming_jsmf.storage.objects import in_threads, open_url, reaching, url_file_system
 from streaming_jsmf.validation import stays_inside
 
@@ -45,11 +42,6 @@ ROOT = "zarr.json"
 #: Without a ``ROOT`` next to it, marks an unfinished write of ours to an object store.
 MARK = ".unfinished"
 
-#: Advice where a text may have been given instead of a path.
-CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
-
-_LOCAL_SCHEMES = ("file", "local")
-
 Place = TypeVar("Place", Path, StorePath)
 
 
@@ -57,13 +49,13 @@ def is_url(path: AnyPath | UPath) -> bool:
     """Whether ``path`` is accessed through fsspec rather than on the local disk."""
     scheme, separator, _ = str(path).partition("://")
     # A text that contains an address is not a URL.
-    return bool(separator) and len(scheme.split()) < 2 and scheme not in _LOCAL_SCHEMES
+    return bool(separator) and len(scheme.split()) < 2 and scheme not in LOCAL_SCHEMES
 
 
 def normalise(path: AnyPath, what: str = "a source") -> str:
     """Return an absolute local path, or a URL without trailing slash, which any process can open."""
-    text = _local(_text_of(path, what))
-    return text.rstrip("/") if is_url(text) else str(_possible(Path(text).absolute(), text))
+    text = local_name(_text_of(path, what))
+    return text.rstrip("/") if is_url(text) else str(possible(Path(text).absolute(), text))
 
 
 def join(root: str, name: str) -> str:
@@ -90,8 +82,8 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    place = _possible(
-        Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else _local(text)), text
+    place = possible(
+        Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text)), text
     )
     if not place.name:
         raise InputError(f"{text}: {what} cannot be the root directory; give a path below it")
@@ -129,56 +121,11 @@ def _text_of(path: AnyPath | UPath, what: str) -> str:
     return text
 
 
-def _local(text: str) -> str:
-    """Strip a local scheme and expand ``~``; raise ``InputError`` for names that are not UTF-8."""
-    try:
-        os.fsencode(text).decode()
-        text.encode()
-    except UnicodeError as error:
-        raise _not_encodable(text) from error
-    scheme, _, rest = text.partition("://")
-    # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
-    return os.path.expanduser(unquote(rest) if scheme in _LOCAL_SCHEMES else text)  # noqa: PTH111
-
-
-def _not_encodable(text: str) -> InputError:
-    encoding = sys.getfilesystemencoding()
-    if encoding == "utf-8":
-        return InputError(f"{text}: the name is not UTF-8; rename it")
-    return InputError(
-        f"{text}: this locale encodes the names of files in {encoding.upper()}; set LC_ALL=C.UTF-8"
-    )
-
-
-def _possible(path: Path, given: str) -> Path:
-    """Return ``path`` so that it has a name of its own, except for the root directory.
-
-    Raises ``InputError`` if no file can have this name: it is too long, contains NUL or follows a loop of links.
-    """
-    try:
-        path.stat()
-    except UnicodeEncodeError as error:
-        raise _not_encodable(given) from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
-            shown = repr(given) if len(given) <= 60 else f"{given[:60]!r}... ({len(given):,} characters)"
-            raise InputError(f"no file or directory can be named {shown}; {CHECK_OR_LIST}") from error
-        if error.errno == errno.ELOOP:
-            raise InputError(
-                f"{given}: a symbolic link in this path leads back to itself; correct it"
-            ) from error
-    if path.name in ("", ".."):
-        return Path(os.path.realpath(path))
-    # A store is replaced by renaming it, and a path through it would lead nowhere in the meantime.
-    through = ".." in dropwhile(lambda part: part == "..", path.parts)
-    return Path(os.path.realpath(path.parent), path.name) if through else path
-
-
 def _on_disk(path: AnyPath | UPath) -> Path | None:
     """Return the local path; None for a URL."""
     if isinstance(path, Path):
         return path
-    return None if is_url(path) else Path(_local(str(path)))
+    return None if is_url(path) else Path(local_name(str(path)))
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:

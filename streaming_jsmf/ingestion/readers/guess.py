@@ -227,11 +227,10 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     for suffix in sorted(suffixes & _OFFICE.keys()):
         raise InputError(f"{root}: {suffix} files are not read; {_OFFICE[suffix]}")
     if len(suffixes) != 1:
-        found = (
-            ", ".join(suffix or "files without a suffix" for suffix in sorted(suffixes))
-            or "no files but a word list"
+        found = ", ".join(suffix or "files without a suffix" for suffix in sorted(suffixes))
+        raise InputError(
+            f"{root} contains {found or 'no files but a word list'}; {_ask()}, or name the files"
         )
-        raise InputError(f"{root} contains {found}; {_ask()}, or name the files")
     suffix = suffixes.pop()
     return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
 
@@ -292,8 +291,8 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
     name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
     if name is None or name == "text":
         return Guess("text", found, _describe(found))
-    between = f" of fields separated by {found['delimiter']!r}" if found else ""
-    note = f"the texts are taken from the column {name!r}{between}; {option.text('NAME')} names another"
+    column = f"{name!r} of fields separated by {found['delimiter']!r}" if found else repr(name)
+    note = f"the texts are taken from the column {column}; {option.text('NAME')} names another"
     return Guess("text", {**found, "text": name}, note)
 
 
@@ -397,6 +396,5 @@ def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str
         except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
 
-    return [
-        name.strip() for name in of_first_readable(files, read, f"give a file with a header, or {_ask()}")
-    ]
+    header = of_first_readable(files, read, f"give a file with a header, or {_ask()}")
+    return [name.strip() for name in header]
