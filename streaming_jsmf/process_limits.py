@@ -35,10 +35,14 @@ def is_limited() -> bool:
 def reserve_less() -> None:
     """Keep libraries from reserving threads and address space that they do not use; results do not change.
 
+    Numba has no threads here, and cannot do without compilation: its settings of both would only be in the way.
+
     By default OpenBLAS starts a thread and reserves 40 MiB per core, which no command uses. Under a limit, the 1 GiB of
     Arrow and the 64 MiB per thread of glibc matter as well.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name in ("NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT"):
+        os.environ.pop(name, None)
     if not is_limited():
         return
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

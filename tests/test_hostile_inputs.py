@@ -23,7 +23,7 @@ from streaming_jsmf.linalg import compiled
 from tests.corpora import planted, write_corpus, write_lists
 from tests.outcomes import Command
 from tests.outcomes import refused as one_line
-from tests.processes import SOURCE
+from tests.processes import SOURCE, ended, finished
 from tests.readers import BY_NAME, documents
 
 READ = ("--scheduler", "synchronous", "--min-tokens", "0", "--min-distinct-words", "0")
@@ -252,6 +252,20 @@ def test_functions_are_compiled_without_a_cache(caplog: pytest.LogCaptureFixture
     assert [function(1) for function in made] == [2, 2]
     [record] = caplog.records
     assert "NUMBA_CACHE_DIR" in record.getMessage()
+
+
+@pytest.mark.parametrize("setting", ["NUMBA_DISABLE_JIT=1", "NUMBA_NUM_THREADS=0"])
+def test_settings_of_numba_that_leave_nothing_to_compute_with(setting: str, tmp_path: Path) -> None:
+    name, value = setting.split("=")
+    write_corpus(tmp_path / "c", planted(200, 30, 3).counts)
+    fit = (sys.executable, "-m", "streaming_jsmf", "fit", "c", "m", "--topics", "3")
+    finished(fit, folder=tmp_path, **{name: value})
+    in_python = (
+        "import streaming_jsmf as sj\ntry: sj.fit('c', 'n', 3)\nexcept sj.InputError as error: print(error)"
+    )
+    done = ended((sys.executable, "-c", in_python), folder=tmp_path, **{name: value})
+    assert done.out.count("\n") == 1, done
+    assert name in done.out
 
 
 #: Root may write everywhere, but for what it may do as root.

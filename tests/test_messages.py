@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from streaming_jsmf.errors import Option, option, options_named
 from streaming_jsmf.moments.changes import Changes
 from tests.corpora import write_texts
 from tests.outcomes import Command, refused
+from tests.processes import ended
 
 PACKAGE = Path(streaming_jsmf.__file__).parent
 #: An option in a message, and a complete command, which may have any.
@@ -153,6 +155,21 @@ def test_a_missing_path_suggests_similar_names(
     monkeypatch.chdir(tmp_path)
     refused(invoke(*arguments), 2, said.format(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "news.csv"]
+
+
+def test_a_locale_that_cannot_name_a_file_is_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "m\u00f6").mkdir()
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = ended((sys.executable, "-m", "streaming_jsmf", "topics", "m\u00f6"), folder=tmp_path, **ascii_only)
+    refused(done, 2, "names of files in ASCII; set LC_ALL=C.UTF-8")
+    open_it = (
+        "import pathlib, streaming_jsmf as sj\n"
+        "for place in ('m\\xf6', pathlib.Path('m\\xf6')):\n"
+        "    try: sj.open_model(place)\n"
+        "    except sj.InputError as error: print(ascii(str(error)))\n"
+    )
+    done = ended((sys.executable, "-c", open_it), folder=tmp_path, **ascii_only)
+    assert done.out.count("names of files in ASCII; set LC_ALL=C.UTF-8") == 2, done
 
 
 def test_messages_name_options_on_the_command_line_and_keywords_in_python(

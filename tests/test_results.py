@@ -340,6 +340,7 @@ def test_only_tables_of_ours_are_replaced(folder: Path, invoke: Command) -> None
     line = ("documents", "model", "s.parquet", "--topic", "1", "--overwrite", "--out")
     before = states(folder)
     shard = next((folder / "a").glob("*.parquet"))
+    assert shard.is_file()
     for target in ("s.parquet", shard, "mine.parquet", "mine.csv"):
         refused(refusal(invoke(*line, target)), 2, f"{target}: is not a table that this command wrote")
     assert states(folder) == before

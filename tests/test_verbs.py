@@ -166,6 +166,53 @@ def test_an_output_is_replaced_only_if_it_is_the_verbs_own(verb: str, places: di
     assert [path.name for path in places["out"].iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize("verb", REPLACED)
+@pytest.mark.parametrize("place", ["/", ".", "..", "loop", "loop/x"])
+def test_an_output_without_a_name_of_its_own_is_refused(
+    place: str, verb: str, places: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    Path("loop").symlink_to("loop")
+    line = arguments(verb, {**places, "out": place})
+    if verb == "choose-k" and place in (".", ".."):
+        assert invoked(*line).code == 0  # its output is a directory that may hold other files
+        return
+    said = {"/": "root directory", ".": f"{tmp_path}/in", "..": str(tmp_path)}.get(place, "back to itself")
+    refused(invoked(*line).without_progress(), 2, said)
+    assert [path.name for path in tmp_path.rglob("*")] == ["in", "loop"]
+
+
+@pytest.mark.parametrize("verb", REPLACED)
+def test_an_output_is_replaced_by_a_path_through_itself(
+    verb: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    if verb == "report":
+        places["out"] = tmp_path / "out.html"
+    first, other = arguments(verb, places), OTHER.get(verb, "").split()
+    assert invoked(*first).code == 0
+    (tmp_path / "beside").mkdir()
+    for through in ("out", "beside"):
+        again = arguments(verb, {**places, "out": tmp_path / through / ".." / places["out"].name})
+        done = invoked(*again, *other, "--overwrite")
+        assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(("verb", "name"), READS)
+def test_links_that_lead_nowhere_are_named(
+    verb: str, name: str, places: dict[str, Any], tmp_path: Path
+) -> None:
+    for link, target, said in (
+        ("loop", "loop", "back to itself"),
+        ("broken", "none", str(tmp_path / "broken")),
+    ):
+        (tmp_path / link).symlink_to(target)
+        places[name] = tmp_path / link
+        done = invoked(*arguments(verb, places)).without_progress()
+        refused(done, 2, said)
+        assert "did you mean" not in done.err
+
+
 @pytest.mark.parametrize("verb", OTHER)
 def test_an_output_of_other_settings_is_kept_unless_it_may_be_replaced(
     verb: str, places: dict[str, Any]

@@ -98,4 +98,19 @@ def test_more_workers_than_cores_are_no_more_threads_of_the_inference(
     assert {*pools} == {CORES}
     with pytest.raises(sj.InputError, match="workers is 0; give a whole number of at least 1"):
         sj.infer(folder / "m.moments", tmp_path / "n", K, workers=0)
-    assert sj.infer(folder / "m.moments", tmp_path / "n", K, workers=np.int64(1))
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.int32, np.uint8])
+def test_integers_of_numpy_are_integers(kind: Any, folder: Path, tmp_path: Path) -> None:
+    moments, how = folder / "m.moments", {"workers": kind(1), "polish": False}
+    model = sj.infer(moments, tmp_path / "i", kind(K), workers=kind(1), max_iterations=kind(20))
+    assert model.arrays["anchors"].size == K
+    assert sj.fit(folder / "c", tmp_path / "f", kind(K), **how).n_topics == K
+    assert len(sj.fit(folder / "c", tmp_path / "several", [kind(2), kind(K)], **how).models) == 2
+    assert len(sj.choose_k(moments, np.array([2, K], kind), out=tmp_path / "k").models) == 2
+    with pytest.raises(sj.InputError, match="a single number of topics"):
+        sj.choose_k(moments, kind(K))
+    with pytest.raises(sj.InputError, match="the second argument is where the model goes"):
+        sj.fit(folder / "c", kind(K))
+    with pytest.raises(sj.InputError, match="n_topics is 0; give a whole number"):
+        sj.infer(moments, tmp_path / "none", kind(0))

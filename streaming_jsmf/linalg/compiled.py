@@ -8,7 +8,14 @@ from functools import cache
 from multiprocessing import parent_process
 from typing import Any
 
-from numba import njit
+from streaming_jsmf.errors import InputError, first_line
+
+try:
+    from numba import config, njit
+except ValueError as error:
+    raise InputError(f"numba cannot be loaded ({first_line(error)}); unset NUMBA_NUM_THREADS") from error
+if config.DISABLE_JIT:
+    raise InputError("NUMBA_DISABLE_JIT is set, and without compilation nothing can be computed; unset it")
 
 logger = logging.getLogger(__name__)
 

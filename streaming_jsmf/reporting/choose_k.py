@@ -36,7 +36,7 @@ from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
 from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.anchor_words import require_feasible
-from streaming_jsmf.topics.fit import fit
+from streaming_jsmf.topics.fit import fit, numbers_of_topics
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import COMPARISON, Model, model_targets, read_model
 
@@ -94,10 +94,11 @@ def choose_k(
         Whether to replace models of the same K and the moments store if their settings differ. Other files in the
         directory stay.
     """
-    if isinstance(topics, int) or len(set(topics)) < 2:
+    numbers = sorted(set(numbers_of_topics(topics)))
+    if len(numbers) < 2:
         raise InputError("a single number of topics is given; give several to compare, such as 5,10,20,50")
     wanted = ComparisonRequest.of(options)
-    numbers, place = sorted(set(topics)), store_path(source, "a corpus or a moments store")
+    place = store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = settings_of("execution", Execution, execution, options)
     model_targets(target, numbers)  # raises before any work

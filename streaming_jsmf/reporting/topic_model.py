@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -378,7 +379,7 @@ def fit(
     >>> model = fit(["the cat sat on the mat", ...], n_topics=20)  # doctest: +SKIP
     >>> model = fit("news.csv", "news", 20, text="body", id="url", metadata=["date"])  # doctest: +SKIP
     """
-    if isinstance(path, int | Sequence) and not isinstance(path, str):
+    if isinstance(path, Integral | Sequence) and not isinstance(path, str):
         raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
     several = isinstance(n_topics, Iterable) and not isinstance(n_topics, str)
     temporary = path is None

@@ -10,7 +10,6 @@ identifies unfinished writes of ours.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -22,12 +21,12 @@ from difflib import get_close_matches
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
+from streaming_jsmf.storage.names import LOCAL_SCHEMES, local_name, possible
 from streaming_jsmf.storage.objects import (
     asked,
     in_threads,
@@ -54,11 +53,6 @@ ROOT = "zarr.json"
 #: Without a ``ROOT`` next to it, marks an unfinished write of ours to an object store.
 MARK = ".unfinished"
 
-#: Advice where a text may have been given instead of a path.
-CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
-
-_LOCAL_SCHEMES = ("file", "local")
-
 Place = TypeVar("Place", Path, StorePath)
 
 
@@ -66,13 +60,13 @@ def is_url(path: AnyPath | UPath) -> bool:
     """Whether ``path`` is accessed through fsspec rather than on the local disk."""
     scheme, separator, _ = str(path).partition("://")
     # A text that contains an address is not a URL.
-    return bool(separator) and len(scheme.split()) < 2 and scheme not in _LOCAL_SCHEMES
+    return bool(separator) and len(scheme.split()) < 2 and scheme not in LOCAL_SCHEMES
 
 
 def normalise(path: AnyPath, what: str = "a source") -> str:
     """Return an absolute local path, or a URL without trailing slash, which any process can open."""
-    text = _local(_text_of(path, what))
-    return text.rstrip("/") if is_url(text) else str(_possible(Path(text).absolute(), text))
+    text = local_name(_text_of(path, what))
+    return text.rstrip("/") if is_url(text) else str(possible(Path(text).absolute(), text))
 
 
 def join(root: str, name: str) -> str:
@@ -94,14 +88,17 @@ def store_path(path: AnyPath | UPath, what: str = "a store") -> StorePath:
 
     Raises ``InputError`` if a URL cannot be opened, does not respond or names only a bucket, or if it is not a path.
     """
-    if isinstance(path, Path):
-        return _possible(Path(_local(str(path))) if path.parts[:1] == ("~",) else path, str(path))
     text = _text_of(path, what)
-    if is_url(text):
+    if is_url(text) and not isinstance(path, Path):
         return open_url(path if isinstance(path, UPath) else text.rstrip("/"), what)
     if text.startswith("file:") and not text.startswith("file://"):
         raise InputError(f"{text}: {what} must be a path or a URL; write file:///...")
-    return _possible(Path(_local(text)), text)
+    place = possible(
+        Path(text if isinstance(path, Path) and path.parts[:1] != ("~",) else local_name(text)), text
+    )
+    if not place.name:
+        raise InputError(f"{text}: {what} cannot be the root directory; give a path below it")
+    return place
 
 
 def require_suffix(path: StorePath, what: str, known: Sequence[str]) -> None:
@@ -135,35 +132,11 @@ def _text_of(path: AnyPath | UPath, what: str) -> str:
     return text
 
 
-def _local(text: str) -> str:
-    """Strip a local scheme and expand ``~``; raise ``InputError`` for names that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{text}: the name is not UTF-8; rename it") from error
-    scheme, _, rest = text.partition("://")
-    # Unlike ``Path.expanduser``, this leaves names such as ~draft.csv as they are.
-    return os.path.expanduser(unquote(rest) if scheme in _LOCAL_SCHEMES else text)  # noqa: PTH111
-
-
-def _possible(path: Path, given: str) -> Path:
-    """Return ``path``; raise ``InputError`` if no file can have this name: too long, with NUL, or not UTF-8."""
-    try:
-        path.lstat()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{given!a}: the name is not UTF-8; rename it") from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
-            shown = repr(given) if len(given) <= 60 else f"{given[:60]!r}... ({len(given):,} characters)"
-            raise InputError(f"no file or directory can be named {shown}; {CHECK_OR_LIST}") from error
-    return path
-
-
 def _on_disk(path: AnyPath | UPath) -> Path | None:
     """Return the local path; None for a URL."""
     if isinstance(path, Path):
         return path
-    return None if is_url(path) else Path(_local(str(path)))
+    return None if is_url(path) else Path(local_name(str(path)))
 
 
 def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
@@ -243,6 +216,8 @@ def similar_names(path: AnyPath | UPath) -> str:
     local = _on_disk(path)
     if local is None or local.exists() or not local.parent.is_dir():
         return ""
+    if local.is_symlink():
+        return f"it is a symbolic link to {local.readlink()}, which does not exist"
     near = get_close_matches(local.name, (found.name for found in local.parent.iterdir()), 3)
     return f"did you mean {' or '.join(sorted(near))}?" if near else ""
 

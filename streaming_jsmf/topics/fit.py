@@ -103,7 +103,9 @@ def fit(
     """
     if path is None:
         raise InputError("path is None; give the path of the models")
-    topics = _numbers(n_topics, infer_settings)
+    if n_topics is None:
+        n_topics = DEFAULT_TOPICS if infer_settings is None else infer_settings.n_topics
+    topics = numbers_of_topics(n_topics)
     base = engine_settings_of(topics[0], infer_settings, options, name="infer_settings", shared=("seed",))
     scan_settings = settings_of("scan_settings", ScanSettings, scan_settings, options)
     polish_settings = _polish_settings(polish, base, options)
@@ -187,11 +189,8 @@ def _replaceable(target: StorePath, models: Iterable[StorePath], moments: StoreP
     return not any(node_exists(path / EDITS) for path in existing)
 
 
-def _numbers(
-    given: int | Sequence[int] | None, settings: InferSettings | StodSettings | None
-) -> tuple[int, ...]:
-    if given is None:
-        return (DEFAULT_TOPICS if settings is None else settings.n_topics,)
+def numbers_of_topics(given: int | Sequence[int]) -> tuple[int, ...]:
+    """One number of topics or several; raise ``InputError`` if they are not integers, of Python or NumPy."""
     found = np.atleast_1d(np.asarray(given))
     if found.ndim > 1 or not np.issubdtype(found.dtype, np.integer):
         raise InputError(f"{option.n_topics} is {given!r}; give a whole number, or several")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def infer(
     Raises ``InputError`` if ``model`` was made by another call (without ``overwrite``), or the scan or the corpus does
     not support K topics; ``StoreError`` if the moments store is incomplete or damaged.
     """
-    if isinstance(settings, int):
-        settings = engine_settings_of(settings, None, options)
+    if isinstance(settings, int | Integral):
+        settings = engine_settings_of(int(settings), None, options)
     else:
         settings = engine_settings_of(0, settings, options)
     threads = Execution(workers=workers).threads_here

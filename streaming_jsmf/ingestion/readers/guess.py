@@ -293,8 +293,8 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
     name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
     if name is None or name == "text":
         return Guess("text", found, _describe(found))
-    between = f" of fields separated by {found['delimiter']!r}" if found else ""
-    note = f"the texts are taken from the column {name!r}{between}; {option.text('NAME')} names another"
+    column = f"{name!r} of fields separated by {found['delimiter']!r}" if found else repr(name)
+    note = f"the texts are taken from the column {column}; {option.text('NAME')} names another"
     return Guess("text", {**found, "text": name}, note)
 
 
@@ -398,6 +398,5 @@ def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str
         except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
 
-    return [
-        name.strip() for name in of_first_readable(files, read, f"give a file with a header, or {_ask()}")
-    ]
+    header = of_first_readable(files, read, f"give a file with a header, or {_ask()}")
+    return [name.strip() for name in header]
