@@ -336,7 +336,7 @@ def test_a_location_is_not_spooled_again(tmp_path: Path) -> None:
 
 def test_only_tables_of_ours_are_replaced(folder: Path, invoke: Command) -> None:
     pq.write_table(pa.table({"document_id": [1]}), folder / "mine.parquet")
-    (folder / "mine.csv").write_text("document_id,share\n1,2\n")
+    (folder / "mine.csv").write_text("document_id,score\n1,2\n")
     line = ("documents", "model", "s.parquet", "--topic", "1", "--overwrite", "--out")
     before = states(folder)
     shard = next((folder / "a").glob("*.parquet"))
