@@ -22,6 +22,7 @@ from streaming_jsmf.corpus.records import (
 from streaming_jsmf.corpus.write import CorpusWriter
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.validation import is_utf8
 
 
 def matrix_blocks(X: Any) -> Iterator[csr_array[Any]]:
@@ -55,11 +56,13 @@ def write_corpus(
 
     Integers become int32 and other numbers float32. Documents are numbered from ``first``. The bytes do not depend on
     the blocks. Raises ``InputError`` if a count is too large, a block does not have one column per word, words are
-    repeated or empty, or no document has a word.
+    repeated, empty or not UTF-8, or no document has a word.
     """
     word, times = next(iter(Counter(words).most_common(1)), ("", 0))
     if times > 1:
         raise InputError(f"the words have {word!r} {times} times; give each column its own word")
+    if wrong := next((word for word in words if not is_utf8(word)), None):
+        raise InputError(f"the word {wrong!a} is not UTF-8; give each column a word of characters")
     with CorpusWriter(path, words) as writer:
         for block in blocks:
             if block.shape[1] != len(words):

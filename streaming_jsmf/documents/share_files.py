@@ -26,6 +26,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.documents.shares import (
     DAMAGED,
@@ -148,7 +149,7 @@ def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str])
         else:
             kinds[name] = kind
     columns = [
-        *((escaped_cell(name), kind) for name, kind in kinds.items()),
+        *((escaped_cell(free_name(name, names)), kind) for name, kind in kinds.items()),
         *((name, pa.float32()) for name in names),
     ]
     with pa_csv.CSVWriter(path, pa.schema(columns)) as file:
