@@ -191,7 +191,7 @@ def test_words_and_counts_of_no_text_are_refused(tmp_path: Path) -> None:
         sj.ingest(TEXTS, tmp_path / "c", vocabulary=words)
     with pytest.raises(sj.InputError, match="phrases of UTF-8 characters"):
         sj.ingest(TEXTS, tmp_path / "c", phrases=["ant x\udcff"])
-    with pytest.raises(sj.InputError, match="non-finite or complex count"):
+    with pytest.raises(sj.InputError, match="non-finite count, or a complex"):
         sj.corpus_from_matrix(matrix * 1j, ["a", "b"], tmp_path / "c")
     assert not [*tmp_path.iterdir()]
 

@@ -61,7 +61,7 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
         raise InputError(f"the matrix has {counts.ndim} dimension; {_MATRIX}")
     names = column_words(words, counts.shape[1], "words")
     if np.iscomplexobj(counts) or not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
-        raise InputError("the matrix has a negative, non-finite or complex count; correct it")
+        raise InputError("the matrix has a negative or non-finite count, or a complex one; correct it")
     return write_corpus(matrix_blocks(counts), names, _free_path(path))
 
 

@@ -200,8 +200,9 @@ def to_lists(values: NDArray[Any]) -> Any:
 def with_result(table: Any, name: str, values: Any) -> Any:
     """Append a column of results to a table; a metadata column of the same name gets another one."""
     names = table.column_names
-    renamed = [free_name(other, names) if other == name else other for other in names]
-    return table.rename_columns(renamed).append_column(name, values)
+    if name in names:
+        table = table.rename_columns([free_name(name, names) if other == name else other for other in names])
+    return table.append_column(name, values)
 
 
 class Least:
