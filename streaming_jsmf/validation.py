@@ -17,6 +17,14 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a string has no lone surrogates, which stand for undecodable bytes."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def stays_inside(name: str) -> bool:
     """Whether an untrusted relative name stays below its directory."""
     plain = not (name.startswith("~") or any(character in name for character in "\\:\0"))

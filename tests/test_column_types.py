@@ -125,6 +125,54 @@ def ingested(source: Any, path: Path, **options: Any) -> Any:
     return pa.concat_tables(pq.read_table(corpus.shard_path(shard)) for shard in corpus.shards)
 
 
+def _folders(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Write a folder whose name has one of the columns."""
+    folder = path / f"topics={rows[0]['topics']}"
+    folder.mkdir(parents=True)
+    _csv(folder / "t", [{name: value for name, value in row.items() if name != "topics"} for row in rows])
+    return path
+
+
+def _frame(path: Path, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ARG001
+    return pd.DataFrame(rows)
+
+
+RENAMED = {"ids": "ids_", "counts": "counts_", "topics": "topics__", "topic_shares": "topic_shares_"}
+
+
+@pytest.mark.parametrize("kind", [*SOURCES, "folders", "frame"])
+def test_columns_with_the_names_of_results_are_renamed(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In every reader, with one line each; topic shares are computed and can be grouped."""
+    renamed = {**RENAMED, "topic": "topic_"}
+    if kind == "bags":  # whose ids and counts are no metadata
+        del renamed["ids"], renamed["counts"]
+    values = {name: f"of {name}" for name in (*renamed, "topics_")}
+    rows = [{"id": f"{i}", "text": text, **values} for i, text in enumerate(TEXTS)]
+    write = {**SOURCES, "folders": _folders, "frame": _frame}[kind]
+    with caplog.at_level(logging.INFO):
+        table = ingested(write(tmp_path / "s", rows), tmp_path / "c")
+    for name, new in renamed.items():
+        assert table.column(new).to_pylist() == [values[name]] * 240
+        line = f"{name}: the column is stored as {new}, because results have a column of its name"
+        assert caplog.messages.count(line) == 1
+    assert table.column("topics_").to_pylist() == [values["topics_"]] * 240
+    assert len(set(table.column_names)) == len(table.column_names)
+    if kind == "csv":
+        sj.fit(tmp_path / "c", tmp_path / "m", 2, polish=False)
+        sj.transform(tmp_path / "m", tmp_path / "c", tmp_path / "s.parquet")
+        found = sj.shares_by(tmp_path / "m", tmp_path / "s.parquet", "topics__")
+        assert set(found["topics__"]) == {"of topics"}
+
+
+def test_a_second_column_of_ids_is_renamed(tmp_path: Path) -> None:
+    rows = [{"text": text, "document_id": i, "key": f"k{i}"} for i, text in enumerate(TEXTS)]
+    table = ingested(rows, tmp_path / "c", id="key")
+    assert table.column("document_id").to_pylist() == [f"k{i}" for i in range(240)]
+    assert table.column("document_id_").to_pylist() == list(range(240))
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_strings_of_numbers_and_dates_become_typed(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

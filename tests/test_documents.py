@@ -174,6 +174,36 @@ def test_groups_of_categories(model: Path, tmp_path: Path) -> None:
     assert frame["documents"].tolist() == [30] * 3
 
 
+#: Columns of answers, and a question that has them.
+ANSWERS: tuple[tuple[str, tuple[object, ...]], ...] = (
+    *((name, ("documents", "--by", name)) for name in ("label", "share", "documents", "standard_error")),
+    *((name, ("over-time", "--by", name)) for name in ("low", "high", "change", "change_error", "label")),
+    ("share", ("documents", "--topic", "1")),
+    ("distance", ("documents", "--similar", "d3")),
+    ("gain", ("documents", "--outliers", "c")),
+)
+
+
+@pytest.mark.parametrize(("column", "command"), ANSWERS)
+def test_metadata_with_the_name_of_a_column_of_the_answer(
+    column: str,
+    command: tuple[object, ...],
+    model: Path,
+    tmp_path: Path,
+    invoke: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both columns are in the answer; that of the documents has another name."""
+    monkeypatch.chdir(tmp_path)
+    shares = shares_with(model, tmp_path, column, pa.array([1990 + row % 3 for row in range(90)]))
+    verb, *options = command
+    said = invoke(verb, model, shares, *options, "--json")
+    assert said.code == 0, said.err
+    rows = json.loads(said.out)
+    assert {row[f"{column}_"] for row in rows} <= {1990, 1991, 1992}
+    assert all(column in row for row in rows)
+
+
 def test_shares_by_a_column(model: Path, shares: Path, theta: NDArray[np.float64]) -> None:
     frame = shares_by(model, shares, "year")
     # The year of document 5 is not known: its group is the last.

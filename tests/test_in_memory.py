@@ -128,6 +128,17 @@ def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_pat
         (pd.Series(["a text", 3]), "int, str; give texts only"),
         (["a text", "a \udce9"], r"a text has '\\udce9', which stands for a byte"),
         (pd.DataFrame({"text": ["\ud800"]}), r"a text has '\\ud800'"),
+        (pd.DataFrame({"text": TEXTS, "m": ["x\udcff"] * 150}), r"'\\udcff'.*, as in 'x\\udcff'; decode"),
+        (pd.DataFrame({"text": TEXTS, "m\udcff": [1] * 150}), r"'\\udcff'.*, as in 'm\\udcff'; decode"),
+        ([{"text": "a", "m": {"k\ud800": 1}}], r"a text has '\\ud800'"),
+        (
+            pa.table({"text": ["a"], "m": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}),
+            "a type that cannot be stored .*; make it numbers, texts or dates",
+        ),
+        (
+            pd.DataFrame({"text": TEXTS, "id": np.arange(150, dtype=np.uint64) + np.uint64(2**63)}),
+            "row 0 from 0: id is above 9223372036854775807.*; write ids as strings",
+        ),
         (17, "of type int; give a path, texts, rows or a table"),
         ({"text": TEXTS}, "of type dict"),
         (
@@ -141,6 +152,47 @@ def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_pat
 def test_unusable_sources_are_refused_in_one_line(source: Any, line: str, tmp_path: Path) -> None:
     with pytest.raises(sj.InputError, match=line):
         sj.ingest(source, tmp_path / "c")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("values", "stored"),
+    [
+        (np.arange(150) * 1j, [f"{i}j" for i in range(150)]),
+        ([2**70 + i for i in range(150)], [str(2**70 + i) for i in range(150)]),
+        ([-(2**63) - 1, 1] * 75, [str(-(2**63) - 1), "1"] * 75),
+        (np.arange(150, dtype=np.uint64) + np.uint64(2**63), [2**63 + i for i in range(150)]),
+    ],
+    ids=["complex", "large", "small", "uint64"],
+)
+@pytest.mark.parametrize("kind", ["frame", "rows", "dask"])
+def test_numbers_that_are_no_column_of_arrow_are_strings(
+    kind: str, values: Any, stored: list[Any], tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"text": TEXTS, "n": values})
+    source: Any = frame if kind == "frame" else frame.to_dict("records")
+    if kind == "dask":
+        source = dask.dataframe.from_pandas(frame, npartitions=2)
+    sj.ingest(source, tmp_path / "c", id=None, min_df=1)
+    found = pq.read_table(next((tmp_path / "c").rglob("part-*.parquet"))).column("n").to_pylist()
+    assert [str(value) for value in found] == [str(value) for value in stored]
+
+
+def test_words_and_counts_of_no_text_are_refused(tmp_path: Path) -> None:
+    matrix, words = np.ones((3, 2)), ["ant", "x\udcff"]
+    line = r"the word 'x\\udcff' is not UTF-8; give"
+    with pytest.raises(sj.InputError, match=line):
+        sj.corpus_from_matrix(matrix, words, tmp_path / "c")
+    with pytest.raises(sj.InputError, match=line):
+        sj.corpus_from_gensim([[(0, 1)]], dict(enumerate(words)), tmp_path / "c")
+    with pytest.raises(sj.InputError, match=line):
+        sj.LRJSMF(n_topics=2, max_topics=2).fit(pd.DataFrame(matrix, columns=words))
+    with pytest.raises(sj.InputError, match="empty, repeated or not UTF-8"):
+        sj.ingest(TEXTS, tmp_path / "c", vocabulary=words)
+    with pytest.raises(sj.InputError, match="phrases of UTF-8 characters"):
+        sj.ingest(TEXTS, tmp_path / "c", phrases=["ant x\udcff"])
+    with pytest.raises(sj.InputError, match="non-finite count, or a complex"):
+        sj.corpus_from_matrix(matrix * 1j, ["a", "b"], tmp_path / "c")
     assert not [*tmp_path.iterdir()]
 
 

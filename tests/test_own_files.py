@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import json
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -18,7 +20,7 @@ from streaming_jsmf.ingestion.readers.guess import Guess, guess_source
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.topics.fit import fit
 from tests.outcomes import Command, Outcome, refused
-from tests.sources import put
+from tests.sources import put, small
 from tests.test_own_texts import words_of, write_documents
 
 DOCUMENTS = [text.replace("moon", "café") for text in write_documents(120)]
@@ -131,6 +133,58 @@ def test_a_folder_in_several_encodings(ingested: Command, tmp_path: Path) -> Non
     assert read_manifest(tmp_path / "c").settings["read_encoding"] == "utf-8,cp1252"
     assert ingested(folder, "--on-bad-record", "quarantine", "--overwrite").code == 0
     assert open_corpus(tmp_path / "c").n_documents < len(DOCUMENTS)
+
+
+def marked(path: Path, text: str, encoding: str) -> Path:
+    data = text.encode(encoding)
+    return put(path, gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize(
+    ("name", "reader", "options"),
+    [
+        ("t.jsonl", "text", ()),
+        ("t.jsonl.gz", "text", ("--encoding", "cp1252")),
+        ("t.json", "text", ()),
+        ("t.csv", "text", ("--encoding", "cp1252")),
+        ("t.txt", "lines", ()),
+        ("t.txt.gz", "lines", ("--encoding", "cp1252,utf-8")),
+        ("t.baskets", "baskets", ()),
+        ("triples.tsv", "triples", ()),
+    ],
+)
+def test_a_byte_order_mark_gives_the_encoding(
+    name: str, reader: str, options: tuple[str, ...], encoding: str, ingested: Command, tmp_path: Path
+) -> None:
+    """Also of files that are split into parts, and against the option."""
+    rows = [{"text": text, "n": i} for i, text in enumerate(DOCUMENTS)]
+    text = "\n".join(DOCUMENTS) + "\n"
+    if name == "t.csv":
+        text = "text\n" + text
+    elif name == "t.json":
+        text = json.dumps(rows, ensure_ascii=False)
+    elif name.startswith("t.jsonl"):
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    elif name == "triples.tsv":
+        words = [(i, word) for i, one in enumerate(DOCUMENTS) for word in one.split()]
+        text = "document\tword\tcount\n" + "".join(f"{i}\t{word}\t1\n" for i, word in words)
+    plain = marked(tmp_path / "plain" / name, text, "utf-8")
+    assert ingested(plain, "--reader", reader).code == 0
+    expected = open_corpus(tmp_path / "c").fingerprint
+    path = marked(tmp_path / name, text, encoding)
+    for size in (8 << 20, 500):
+        with small(unit=size):
+            done = ingested(path, "--reader", reader, *options, "--overwrite")
+        assert done.code == 0, done.err
+        assert open_corpus(tmp_path / "c").fingerprint == expected
+
+
+def test_damaged_utf_16(ingested: Command, tmp_path: Path) -> None:
+    data = '{"text": "ant bee"}\n{"text": "cat"}\n'.encode("utf-16")
+    refused(ingested(put(tmp_path / "a.jsonl", data[:-3])), 2, "a.jsonl", "it is not UTF-16")
+    spoilt = data.replace("cat".encode("utf-16-le"), b"c\0\0\xd8t\0")
+    refused(ingested(put(tmp_path / "b.jsonl", spoilt)), 2, "b.jsonl", "it is not UTF-16")
 
 
 def test_one_document_per_line(ingested: Command, tmp_path: Path) -> None:

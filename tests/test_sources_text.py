@@ -208,7 +208,7 @@ def test_parquet_files_with_more_columns_or_no_rows(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
-def test_missing_and_reserved_columns(tmp_path, kind):
+def test_missing_columns(tmp_path, kind):
     row, path = {"text": "a", "ids": 1, "a\nb": 2, "id": "x"}, tmp_path / f"a.{kind}"
     if kind == "parquet":
         put_parquet(path, pa.Table.from_pylist([row]))
@@ -220,7 +220,6 @@ def test_missing_and_reserved_columns(tmp_path, kind):
         assert str(path) in found
         assert "there is no column" in found
         assert r"'a\nb'" in found
-    assert "'ids'" in message(lambda: texts(path))
     read = Read(texts(path, metadata=("a\nb",)))
     assert (read.ids, [str(v) for v in read.metadata["a\nb"]]) == (["x"], ["2"])
 
@@ -328,7 +327,7 @@ BAD_JSON = {
     '{"text": ["a"], "id": 1}': "text is of type list, not a string",
     **dict.fromkeys(('{"text": "a"}', '{"text": "a", "id": null}'), "id is null"),
     '{"text": "a", "id": "x"}': "id is 'x', but int64",
-    '{"text": "a", "id": 9223372036854775808}': "id is '9223372036854775808', but int64",
+    '{"text": "a", "id": 9223372036854775808}': "id 9223372036854775808 does not fit 64 bits; write",
     '{"text": "a", "id": true}': "id is 'True', but int64",
     '{"text": "a\\ud800", "id": 1}': f"text {NO_CHARACTER}",
     '{"text": "a", "id": 1, "s": "\\udc80"}': f"s {NO_CHARACTER}",
@@ -351,10 +350,7 @@ def test_bad_json_records(tmp_path, line):
 BAD_OPTIONS = [
     ("text", {"encoding": "utf-16"}, "encoding: "),
     ("baskets", {"separator": ""}, "separator: "),
-    *(
-        ("text-files", {"name_pattern": text}, "name_pattern: ")
-        for text in ("(", "(?P<label>x)", "(?P<ids>x)")
-    ),
+    *(("text-files", {"name_pattern": text}, "name_pattern: ") for text in ("(", "(?P<label>x)")),
     *(("triples", {"delimiter": text}, "delimiter: ") for text in ("", "\n")),
     *(("triples", {"quote": text}, "quote is one") for text in ("''", ",")),
     *(("ratings", {"max_rating": limit}, "max_rating: ") for limit in (0, 4.7)),
@@ -738,7 +734,7 @@ def test_tables_in_zip_archives_are_named(tmp_path):
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_names_of_folders_are_metadata(tmp_path, kind):
     """As Hive, Spark and pandas write partitions; a column of the file takes precedence."""
-    for folder in ("year=1999/who=a%20b", "year=__HIVE_DEFAULT_PARTITION__/ids=3/plain/=x"):
+    for folder in ("year=1999/who=a%20b", "year=__HIVE_DEFAULT_PARTITION__/plain/=x"):
         path = tmp_path / "run=1" / folder / f"0.{kind}"
         if kind == "parquet":
             put_parquet(path, {"text": [folder[:6]], "k": ["v"]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,19 @@ from streaming_jsmf.errors import InputError
 BATCH_NONZEROS = 1_000_000
 ID_COLUMNS = ("document_id", "doc_id")
 
+#: Columns of corpora and of topic shares that are not metadata.
+OWN_COLUMNS = ("ids", "counts", "document_id", "topics", "topic_shares", "topic")
+
 Counts = NDArray[np.int32] | NDArray[np.float32]
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
 SMALLEST_COUNT = float(np.finfo(np.float32).tiny)  # smaller counts become 0 or lose precision in float32
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken: the given one, with as many ``_`` behind it as that needs."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 class RecordError(InputError):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.manifest import ShardEntry, as_number
-from streaming_jsmf.corpus.records import BATCH_NONZEROS, Documents
+from streaming_jsmf.corpus.records import BATCH_NONZEROS, OWN_COLUMNS, Documents
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import sha256_of
@@ -105,7 +105,7 @@ class ShardWriter:
             self._file = None
 
     def _check_schema(self, documents: Documents) -> None:
-        clash = {"ids", "counts", "document_id"} & set(documents.metadata)
+        clash = {*OWN_COLUMNS} & set(documents.metadata)
         if clash:
             raise InputError(f"metadata column {min(clash)!r} has a reserved name; rename it")
         schema = _schema(documents)

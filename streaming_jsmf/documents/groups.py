@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.documents.shares import SharesFile, is_text
 from streaming_jsmf.errors import InputError
 
@@ -137,7 +138,10 @@ class Groups:
         return risen[:number], fallen[:number]
 
     def table(self, topics: Sequence[int], labels: Sequence[str]) -> Any:
-        """An Arrow table with a row per group and topic; ``topics`` are the numbers of the K topics."""
+        """An Arrow table with a row per group and topic; ``topics`` are the numbers of the K topics.
+
+        A column with the name of a result gets another name.
+        """
         n_topics, n_groups = len(topics), len(self.values)
         errors = self.errors.ravel()
         columns = {
@@ -149,7 +153,7 @@ class Groups:
         }
         if self.column:
             repeated = [value for value in self.values for _ in range(n_topics)]
-            columns = {self.column: pa.array(repeated, self.kind), **columns}
+            columns = {free_name(self.column, columns): pa.array(repeated, self.kind), **columns}
         return pa.table(columns)
 
 

@@ -61,8 +61,8 @@ def corpus_from_matrix(matrix: Any, words: Any, path: str | Path) -> Corpus:
     if counts.ndim != 2:
         raise InputError(f"the matrix has {counts.ndim} dimension; {_MATRIX}")
     names = column_words(words, counts.shape[1], "words")
-    if not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
-        raise InputError("the matrix has a negative or non-finite count; correct it")
+    if np.iscomplexobj(counts) or not (np.isfinite(counts.data).all() and (counts.data >= 0).all()):
+        raise InputError("the matrix has a negative or non-finite count, or a complex one; correct it")
     return write_corpus(matrix_blocks(counts), names, corpus_target(path))
 
 

@@ -18,6 +18,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, is_time
 from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
+from streaming_jsmf.documents.shares import with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics
@@ -120,11 +121,11 @@ class TopicsOverTime:
             CHANGE_ERROR: np.tile(change_error, len(share)),
         }
         for name, values in columns.items():
-            found = found.append_column(name, pa.array(values, mask=np.isnan(values)))
+            found = with_result(found, name, pa.array(values, mask=np.isnan(values)))
         if self.words is None:
             return found
         words = [", ".join(self.words[when].get(topic, ())) for when in periods.values for topic in topics]
-        return found.append_column(WORDS, [words])
+        return with_result(found, WORDS, [words])
 
 
 def period_words(

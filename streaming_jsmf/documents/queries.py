@@ -15,7 +15,7 @@ from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
 from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
-from streaming_jsmf.documents.shares import DOCUMENT_ID, Least, SharesFile
+from streaming_jsmf.documents.shares import DOCUMENT_ID, Least, SharesFile, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
 from streaming_jsmf.storage.paths import AnyPath
@@ -152,7 +152,7 @@ def largest(shares: SharesFile, number: int) -> list[Any]:
     kept = [Least(number) for _ in range(shares.about.n_topics)]
     for theta, table in shares.dense(shares.columns):
         for topic, least in enumerate(kept):
-            least.add(-theta[:, topic], table.append_column(SHARE, pa.array(theta[:, topic])))
+            least.add(-theta[:, topic], with_result(table, SHARE, pa.array(theta[:, topic])))
     return [least.result(SHARE) for least in kept]
 
 
@@ -168,7 +168,7 @@ def nearest(shares: SharesFile, document: str, number: int) -> Any:
     for theta, table in shares.dense(shares.columns):
         differences = np.sqrt(theta) - root
         distance = np.sqrt(0.5 * np.einsum("mk,mk->m", differences, differences))
-        found = table.append_column(DISTANCE, pa.array(distance))
+        found = with_result(table, DISTANCE, pa.array(distance))
         others = np.arange(before, before + len(distance)) != row
         before += len(distance)
         kept.add(distance[others], found.filter(pa.array(others)))
@@ -196,7 +196,7 @@ def least_explained(shares: ModelShares, corpus: Corpus, number: int) -> Any:
     for counts, theta, table in shares.documents(corpus, columns):
         gain = gains(counts, theta, topics.word_topic, unigram)
         rows = np.flatnonzero(np.diff(counts.indptr) >= max(fewest, 1))
-        least.add(gain[rows], table.select(columns).take(pa.array(rows)).append_column(GAIN, [gain[rows]]))
+        least.add(gain[rows], with_result(table.select(columns).take(pa.array(rows)), GAIN, [gain[rows]]))
     return least.result(GAIN)
 
 

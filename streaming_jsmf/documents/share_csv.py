@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.display import escaped_cell
 from streaming_jsmf.documents.shares import DOCUMENT_ID, SHARES, About, SharesFile, is_text, not_shares
 from streaming_jsmf.errors import InputError
@@ -63,7 +64,7 @@ def write_csv(path: Path, shares: SharesFile, schema: Any, names: Sequence[str])
         else:
             kinds[name] = kind
     columns = [
-        *((escaped_cell(name), kind) for name, kind in kinds.items()),
+        *((escaped_cell(free_name(name, names)), kind) for name, kind in kinds.items()),
         *((name, pa.float32()) for name in names),
     ]
     path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.corpus.footer import is_string, open_parquet
-from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
+from streaming_jsmf.corpus.records import Place, document_ids, free_name, id_column, without_views
 from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
@@ -202,6 +202,14 @@ def to_lists(values: NDArray[Any]) -> Any:
     return pa.ListArray.from_arrays(
         pa.array(np.arange(rows + 1, dtype=np.int32) * width), pa.array(values.ravel())
     )
+
+
+def with_result(table: Any, name: str, values: Any) -> Any:
+    """Append a column of results to a table; a metadata column of the same name gets another one."""
+    names = table.column_names
+    if name in names:
+        table = table.rename_columns([free_name(name, names) if other == name else other for other in names])
+    return table.append_column(name, values)
 
 
 class Least:

@@ -237,7 +237,10 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     names, ids = metadata_columns(schema), id_column(schema.names)
     taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
-        raise InputError(f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it")
+        raise InputError(
+            f"{path}: the metadata column {min(taken)!r} has the name of a result; rename it, or ingest the corpus "
+            "again, which does"
+        )
     text = ids is not None and not pa.types.is_integer(schema.field(ids).type)
     fields = [schema.field(name).with_type(without_views(schema.field(name).type)) for name in names]
     return shares_schema(about, pa.string() if text else pa.int64(), fields)

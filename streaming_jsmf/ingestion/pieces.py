@@ -54,6 +54,8 @@ class PieceWriter:
         self.kinds: dict[str, list[str]] = {}
         self.strings: Counter[str] = Counter()
         self.covered: Counter[str] = Counter()
+        #: Names of all metadata columns, in order.
+        self.columns: dict[str, None] = {}
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
@@ -129,6 +131,7 @@ class PieceWriter:
         self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
 
     def _add_kinds(self, batch: SourceBatch) -> None:
+        self.columns |= dict.fromkeys(batch.metadata)
         for name, values in batch.metadata.items():
             if not holds_strings(values.type):
                 continue

@@ -21,9 +21,10 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.assemble import LAYOUT
 from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader
-from streaming_jsmf.ingestion.readers.files import list_files
+from streaming_jsmf.ingestion.readers.files import find_beside, list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
+    PATH_OPTIONS,
     check_options,
     default_curation,
     open_source,
@@ -52,7 +53,7 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.results import UNIDENTIFIED, identity_of_files
-from streaming_jsmf.validation import Strict
+from streaming_jsmf.validation import Strict, is_utf8
 
 logger = logging.getLogger(__name__)
 
@@ -221,17 +222,19 @@ class GivenWords:
 def given_words(given: str | Path | Sequence[str]) -> GivenWords:
     """Return the words of a list, a file of words (text or Parquet), a corpus or a model.
 
-    Raises ``InputError`` if nothing exists at the path or a word is empty or repeated, ``StoreError`` if a store is
-    damaged.
+    Raises ``InputError`` if nothing exists at the path or a word is empty, repeated or not UTF-8, ``StoreError`` if a
+    store is damaged.
     """
     if not isinstance(given, str | Path):
         words = tuple(given) if isinstance(given, Iterable) else ()
         if (
             not words
-            or not all(isinstance(word, str) and word for word in words)
+            or not all(isinstance(word, str) and word and is_utf8(word) for word in words)
             or len({*words}) < len(words)
         ):
-            raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
+            raise InputError(
+                "the vocabulary is empty, or has a word that is empty, repeated or not UTF-8; give distinct words"
+            )
         return GivenWords(words, tuple(filter(is_phrase, words)))
     root = normalise(given)
     if not exists(root):
@@ -297,7 +300,9 @@ def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
     """The identity of the files of a source, or of data in memory, and of a user's tokenizer."""
     if source.sha256 is None:
         files = [file for unit in ingest.units for file in _files_at(unit.path)]
-        found = identity_of_files(files)
+        named = [str(getattr(ingest.source.options, key, None) or "") for key in PATH_OPTIONS]
+        beside = {find_beside(unit.path, [name]) for unit in ingest.units for name in named if name}
+        found = identity_of_files([*files, *filter(None, beside)])
     else:
         found = {"files": source.sha256}
     if isinstance(ingest.source.options, TokenOptions) and ":" in (name := ingest.source.tokenizer.name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, read_bags
@@ -63,7 +64,7 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
 
 
 def with_columns(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
-    """Return the ingest with its partial columns, and the kind of each column of strings that has one.
+    """Return the ingest with its partial columns, new names, and the kind of each column of strings that has one.
 
     A column that the corpus of the vocabulary has as well gets its kind there, if all values have it. Raises
     ``InputError`` if there are too many partial columns.
@@ -78,11 +79,12 @@ def with_columns(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
     n_documents = sum(piece.documents for piece in pieces)
     partial = tuple(name for name, documents in covered.items() if documents < n_documents)
     require_few(partial)
+    renamed = _new_names(dict.fromkeys(name for piece in pieces for name in piece.columns))
     kinds: dict[str, str] = {}
     notes = []
     for name, (found, number) in common.items():
         narrowest = "" if found == set(KINDS) else next((kind for kind in KINDS if kind in found), "")
-        wanted = ingest.known_kinds.get(name, narrowest)
+        wanted = ingest.known_kinds.get(renamed.get(name, name), narrowest)
         if wanted in found:
             kinds[name] = wanted
             notes += [f"{name}: {number:,} values read as {wanted}"] * (number > 0)
@@ -94,7 +96,16 @@ def with_columns(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
             )
     if notes:
         logger.info("%s", listed(notes))
-    return replace(ingest, kinds=kinds, partial=partial)
+    return replace(ingest, kinds=kinds, partial=partial, renamed=renamed)
+
+
+def _new_names(columns: Collection[str]) -> dict[str, str]:
+    """New names of metadata columns whose names corpora or topic shares need; they are logged."""
+    taken = {*OWN_COLUMNS, *columns}
+    renamed = {name: free_name(name, taken) for name in columns if name in OWN_COLUMNS}
+    for name, new in renamed.items():
+        logger.info("%s: the column is stored as %s, because results have a column of its name", name, new)
+    return renamed
 
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBatch]]:
@@ -140,6 +151,7 @@ def read_group(ingest: Ingest, group: Group) -> Record:
             "documents": writer.documents,
             "nonzeros": writer.nonzeros,
             "tokens": writer.tokens,
+            "columns": list(writer.columns),
             "metadata": {
                 name: (kinds, writer.strings[name], writer.covered[name])
                 for name, kinds in writer.kinds.items()

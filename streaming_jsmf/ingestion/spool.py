@@ -26,6 +26,8 @@ from streaming_jsmf.storage.paths import sha256_of
 #: Texts or rows per batch; one batch is in memory at a time.
 BATCH = 10_000
 
+_SHOWN = 60  # characters of a text in a message
+
 #: Arrow's name of the index of a pandas object that has no name.
 _INDEX = "__index_level_0__"
 
@@ -55,9 +57,10 @@ def spool_input(source: Any) -> Iterator[Location]:
         try:
             _write(_tables(source), path)
         except UnicodeEncodeError as error:
-            character = error.object[error.start : error.start + 1]
+            character, text = error.object[error.start : error.start + 1], error.object[:_SHOWN]
             raise InputError(
-                f"a text has {character!a}, which stands for a byte that is not UTF-8; decode it with errors='replace'"
+                f"a text has {character!a}, which stands for a byte that is not UTF-8, as in {text!a}; decode it with "
+                "errors='replace'"
             ) from error
         try:
             yield Location(str(path), sha256_of(path))
@@ -72,7 +75,7 @@ def _write(tables: Iterator[pa.Table], path: Path) -> None:
     first = next(tables, None)
     if first is None or not first.num_columns:
         raise InputError("the source is empty; give texts, or a table with a column of text")
-    writer = pq.ParquetWriter(path, first.schema)
+    writer = _new_file(path, first.schema)
     try:
         for number, table in enumerate(itertools.chain([first], tables)):
             try:
@@ -105,10 +108,19 @@ def _common(before: pa.Schema, added: pa.Schema) -> pa.Schema:
     return pa.schema(fields.values(), before.metadata)
 
 
+def _new_file(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    try:
+        return pq.ParquetWriter(path, schema)
+    except pa.ArrowNotImplementedError as error:
+        raise InputError(
+            f"a column has a type that cannot be stored ({first_line(error)}); make it numbers, texts or dates"
+        ) from error
+
+
 def _written_again(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """Write a file again with other columns, and leave it open for more."""
     before = path.rename(path.with_suffix(".before"))
-    writer = pq.ParquetWriter(path, schema)
+    writer = _new_file(path, schema)
     with pq.ParquetFile(before) as file:
         for batch in file.iter_batches(BATCH):
             writer.write_table(_as(pa.Table.from_batches([batch]), schema))
@@ -166,7 +178,8 @@ def _arrow_tables(source: Any) -> Iterator[pa.Table]:
     """Yield an object that exports Arrow as tables; columns of objects of several types become strings."""
     try:
         reader = pa.RecordBatchReader.from_stream(source)
-    except (ValueError, TypeError):  # of Arrow, or of pandas for a table that Arrow does not take
+    # Of Arrow, or of pandas for a table that Arrow does not take, such as one of complex numbers or large integers.
+    except (ValueError, TypeError, OverflowError, pa.ArrowNotImplementedError):
         if not hasattr(source, "iloc") or not hasattr(source, "columns"):
             column = pa.chunked_array(source)  # such as a series of polars
             yield pa.table({"text": column.cast(without_views(column.type))})

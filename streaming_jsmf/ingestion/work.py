@@ -58,7 +58,7 @@ class Piece:
     """Documents of a group that become shards together; ``number`` counts within the group and ``index`` over all.
 
     ``metadata`` has, for each column of strings, the kinds (``readers.values.KINDS``) of all strings, how many strings
-    there are, and the number of documents in batches with the column.
+    there are, and the number of documents in batches with the column. ``columns`` are all metadata columns.
     """
 
     index: int
@@ -68,6 +68,7 @@ class Piece:
     nonzeros: int
     tokens: float
     metadata: Mapping[str, tuple[Sequence[str], int, int]]
+    columns: Sequence[str] = ()
 
     @property
     def size(self) -> int:
@@ -118,6 +119,7 @@ class Ingest:
         strings.
     kinds : Kinds that metadata columns of strings get in the shards, known after the first pass.
     partial : Metadata columns that some batches lack, in order of appearance, known after the first pass.
+    renamed : New names of metadata columns in the shards, known after the first pass.
     """
 
     source: Any
@@ -133,6 +135,7 @@ class Ingest:
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     partial: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rereads(self) -> bool:

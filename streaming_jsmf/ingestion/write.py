@@ -108,12 +108,14 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
 
 
 def _typed(ingest: Ingest, batch: SourceBatch) -> dict[str, Any]:
-    """The metadata, with partial columns last and strings that are numbers, dates or times converted."""
+    """The metadata, with partial columns last, new names, and strings that are numbers, dates or times converted."""
     columns = {name: column for name, column in batch.metadata.items() if name not in ingest.partial}
     for name in ingest.partial:
         columns[name] = batch.metadata.get(name, pa.nulls(batch.n_documents, pa.string()))
     return {
-        name: as_kind(column, ingest.kinds[name]) if name in ingest.kinds else column
+        ingest.renamed.get(name, name): as_kind(column, ingest.kinds[name])
+        if name in ingest.kinds
+        else column
         for name, column in columns.items()
     }
 

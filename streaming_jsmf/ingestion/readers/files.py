@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import DamagedError, UnreadableError
+from streaming_jsmf.ingestion.readers.values import marked_encoding
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_size,
@@ -212,6 +214,30 @@ class _ArrowStream(io.RawIOBase):
         return len(data)
 
 
+class _Recoded(io.RawIOBase):
+    """UTF-8, with a byte order mark, of a stream in UTF-16 or UTF-32."""
+
+    def __init__(self, raw: Any, codec: str) -> None:
+        self._raw, self._codec, self._ended = raw, codec, False
+        self._decoder = codecs.getincrementaldecoder(codec)()
+        self._held = codecs.BOM_UTF8
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not (self._held or self._ended):
+            data = self._raw.read(_ArrowStream._PIECE)
+            self._ended = not data
+            try:
+                self._held = self._decoder.decode(data, self._ended).encode()
+            except UnicodeDecodeError as error:
+                raise EOFError(f"it is not {self._codec.upper()}") from error
+        data, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
 def _arrow(codec: str) -> Callable[[Any], io.BufferedReader]:
     return lambda raw: io.BufferedReader(_ArrowStream(raw, codec), _ArrowStream._PIECE)
 
@@ -271,16 +297,31 @@ def size_of(path: str) -> int:
 def open_stream(path: str) -> Iterator[IO[bytes]]:
     """Open a binary stream on a file or URL, decompressed by suffix.
 
-    Raises DamagedError if it cannot be opened or, while the caller reads, ends early or is damaged. ``read1`` returns
-    all data before the damage; ``read`` may not.
+    A file with a byte order mark of UTF-16 or UTF-32 is read as UTF-8. Raises DamagedError if it cannot be opened or,
+    while the caller reads, ends early or is damaged. ``read1`` returns all data before the damage; ``read`` may not.
     """
     with open_raw(path) as raw:
-        decompress = _CODECS.get(file_name(path).suffix)
-        if decompress is None:
-            yield raw
-        else:
-            with decompress(raw) as stream:
-                yield stream
+        decompress = _CODECS.get(file_name(path).suffix, nullcontext)
+        with decompress(raw) as stream:
+            codec = _wide_encoding(stream)
+            yield io.BufferedReader(_Recoded(stream, codec)) if codec else stream
+
+
+def is_wide(path: str) -> bool:
+    """Return whether a file has a byte order mark of UTF-16 or UTF-32, so that its lines are not those of its bytes."""
+    with open_raw(path) as stream:
+        return _wide_encoding(stream) is not None
+
+
+def _wide_encoding(stream: Any) -> str | None:
+    """Return the encoding that the mark of UTF-16 or UTF-32 at the start of a stream gives; the stream stays there."""
+    if hasattr(stream, "peek"):
+        start = stream.peek(4)[:4]
+    else:
+        start = stream.read(4)
+        stream.seek(0)
+    codec = marked_encoding(start)
+    return None if codec == "utf-8-sig" else codec
 
 
 @contextmanager

@@ -268,7 +268,7 @@ def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) ->
 
 def _by_columns(table: _Table) -> ReaderName:
     columns = table.columns()
-    if {"ids", "counts"} <= columns.keys():
+    if all(is_list(columns.get(name, pa.null())) for name in ("ids", "counts")):
         return "bag-of-words-parquet"
     if _text_column(columns):
         return "text"

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -241,6 +241,18 @@ def header_line(stream: Any) -> bytes | None:
 def n_lines(data: bytes) -> int:
     """Count the lines of a block; the last one may lack its line end."""
     return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def encoding_of(path: str, encoding: str) -> str:
+    """Return the encoding of the lines of ``open_stream``: UTF-8 if the file has a byte order mark, else the given one.
+
+    A file that cannot be read has the given one.
+    """
+    if encoding != "utf-8":
+        with suppress(UnreadableError), open_stream(path) as stream:
+            if marked_encoding(stream.read(4)):
+                return "utf-8"
+    return encoding
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
     csv_records,
+    encoding_of,
     is_array,
     open_text,
     read_lines,
@@ -69,7 +70,6 @@ from streaming_jsmf.ingestion.readers.values import (
     encoding_hint,
     encoding_name,
     is_text,
-    is_utf8,
     name_encoding,
     require_columns,
     require_utf8,
@@ -78,6 +78,7 @@ from streaming_jsmf.ingestion.readers.values import (
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.validation import is_utf8
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t"}
@@ -165,10 +166,12 @@ class TextSource(RecordFiles, Source):
         return dict.fromkeys(later, pa.string())
 
     def _read_json(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
+        encoding = encoding_of(unit.path, self.options.encoding)
+
         def parse(line: bytes) -> tuple[str, Any, dict[str, Any]] | None:
             if not line.removeprefix(BYTE_ORDER_MARK).strip():
                 return None
-            return _values(_json_object(line, self.options), self.columns)
+            return _values(_json_object(line, self.options, encoding), self.columns)
 
         for row, (text, identity, metadata) in read_lines(unit, parse, bad, records_of(unit.path)):
             yield row, text, identity, metadata
@@ -207,10 +210,12 @@ class LineSource(RecordFiles, Source):
     stop_words = ENGLISH
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
-        return bag_lines(unit, self._text, bad, self.tokenizer)
+        encoding = encoding_of(unit.path, self.options.encoding)
 
-    def _text(self, line: bytes) -> str | None:
-        return text_of(line, self.options.encoding, encoding_hint).strip() or None
+        def text(line: bytes) -> str | None:
+            return text_of(line, encoding, encoding_hint).strip() or None
+
+        return bag_lines(unit, text, bad, self.tokenizer)
 
 
 def _columns_of(path: str, options: TextOptions) -> TextColumns:
@@ -256,7 +261,7 @@ def _bad_rows(batch: Any, columns: TextColumns) -> dict[int, str]:
     if columns.id:
         ids = batch.column(columns.id)
         if pa.types.is_uint64(ids.type):
-            above = f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id"
+            above = f"{columns.id} is above {_LARGEST_ID}, the largest integer of an id; write ids as strings"
             large = np.flatnonzero(np.asarray(ids.fill_null(0)) > _LARGEST_ID)
             reasons |= dict.fromkeys(large.tolist(), above)
         reasons |= dict.fromkeys(np.flatnonzero(np.asarray(ids.is_null())).tolist(), f"{columns.id} is null")
@@ -271,12 +276,12 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
     """Determine the columns of a JSON source, and the type of the ids, from the first records of its first file."""
     kinds: dict[str, set[type]] = {}
     reason = ""
-    split = records_of(path)
+    split, encoding = records_of(path), encoding_of(path, options.encoding)
     try:
         with open_stream(path) as stream:
             for line in islice(split(stream, Unit(path)), SAMPLE_RECORDS):
                 try:
-                    for name, value in _json_object(line, options).items():
+                    for name, value in _json_object(line, options, encoding).items():
                         kinds.setdefault(name, set()).update(() if value is None else (type(value),))
                 except BadValue as error:
                     reason = reason or str(error)
@@ -292,9 +297,9 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
     )
 
 
-def _json_object(line: bytes, options: TextOptions) -> dict[str, Any]:
+def _json_object(line: bytes, options: TextOptions, encoding: str) -> dict[str, Any]:
     try:
-        value = json.loads(text_of(line, options.encoding, encoding_hint))
+        value = json.loads(text_of(line, encoding, encoding_hint))
     except (ValueError, RecursionError) as error:
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
@@ -332,7 +337,9 @@ def _json_text(name: str, value: Any) -> Any:
 def _json_id(name: str, value: Any, kind: Any) -> Any:
     if pa.types.is_string(kind) and value is not None:
         return require_utf8(name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    if value is None or (type(value) is int and -_LARGEST_ID - 1 <= value <= _LARGEST_ID):
+    if type(value) is int and not -_LARGEST_ID - 1 <= value <= _LARGEST_ID:
+        raise BadValue(f"{name} {str(value)[:40]} does not fit 64 bits; write ids as strings")
+    if value is None or type(value) is int:
         return value
     raise BadValue(f"{name} is {str(value)[:40]!r}, but {kind} in the first {SAMPLE_RECORDS} records")
 

@@ -37,7 +37,6 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.text_records import (
-    RESERVED_NAMES,
     Record,
     TextColumns,
     TokenOptions,
@@ -59,9 +58,8 @@ def _compiles(pattern: str) -> str:
         groups = re.compile(pattern).groupindex
     except re.error as error:
         raise ValueError(f"not a regular expression ({error})") from error
-    taken = {"label", *RESERVED_NAMES} & set(groups)
-    if taken:
-        raise ValueError(f"a group is named {min(taken)!r}, which is reserved; give it another name")
+    if "label" in groups:
+        raise ValueError("a group is named 'label', which is the name of the folder; give it another name")
     return pattern
 
 

@@ -26,7 +26,6 @@ from streaming_jsmf.ingestion.readers.values import (
     as_texts,
     decoded,
     holds_strings,
-    is_utf8,
     require_columns,
     require_few,
     value_type,
@@ -35,9 +34,8 @@ from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import is_chain
-from streaming_jsmf.validation import Strict
+from streaming_jsmf.validation import Strict, is_utf8
 
-RESERVED_NAMES = ("ids", "counts", "document_id")
 _ID_NAMES = ("document_id", "doc_id", "id")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
@@ -74,13 +72,18 @@ def _is_delimiter(value: str) -> str:
 
 
 def _number_in(given: Any) -> Any:
-    """Unwrap a number from the command line, which arrives as a list of one string; ValueError if it is no NPMI."""
+    """Unwrap a number from the command line, which arrives as a list of one string; ValueError if it is no NPMI.
+
+    Also ValueError for a phrase that is not UTF-8.
+    """
     number = given
     if isinstance(given, list) and len(given) == 1:
         with suppress(ValueError):
             number = float(given[0])
     if isinstance(number, int | float) and not 0 < number <= 1:
         raise ValueError("give an NPMI above 0 and at most 1, or a list of phrases")
+    if isinstance(given, list | tuple) and not all(is_utf8(str(phrase)) for phrase in given):
+        raise ValueError("give phrases of UTF-8 characters")
     return number
 
 
@@ -172,23 +175,18 @@ class TextColumns:
             return True
         if not self.extensible or name in (self.text, self.id):
             return False
-        if name in RESERVED_NAMES:
-            raise BadValue(f"{name!r} {_reserved()}")
         if not is_utf8(name):
             raise BadValue(f"the name {name!a} is not UTF-8")
         return True
 
 
 def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
-    """Return the id and metadata columns; UnreadableError if a name is missing, duplicated, reserved or not UTF-8."""
+    """Return the id and metadata columns; UnreadableError if a name is missing, duplicated or not UTF-8."""
     asked = () if options.metadata == "all" else options.metadata
     require_columns([options.text, *([options.id] if options.id else []), *asked], names)
     id_name = options.id or next((name for name in _ID_NAMES if name in names), None)
     used = [options.text, *([id_name] if id_name else [])]
     kept = [name for name in names if (options.metadata == "all" or name in asked) and name not in used]
-    for name in RESERVED_NAMES:
-        if name in kept:
-            raise UnreadableError(f"column {name!r} {_reserved()}")
     for name in dict.fromkeys([*used, *kept]):
         problem = "" if is_utf8(name) else f"the name {name!a} is not UTF-8; rename it"
         if names.count(name) > 1:
@@ -213,9 +211,7 @@ class FolderColumns:
             member, _, archive = path.partition("::")
             below = f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
         pairs = (folder.partition("=") for folder in below.split("/")[:-1])
-        values = {
-            name: unquote(value) for name, equals, value in pairs if equals and name not in RESERVED_NAMES
-        }
+        values = {name: unquote(value) for name, equals, value in pairs if equals}
         kept = {name: value for name, value in values.items() if name and (asked == "all" or name in asked)}
         return {name: None if value == _NO_VALUE else value for name, value in kept.items()}
 

@@ -15,6 +15,7 @@ from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+from streaming_jsmf.validation import is_utf8
 
 
 def name_encoding() -> str:
@@ -89,18 +90,9 @@ def encoding_name(encoding: str) -> str:
     return " or ".join(encoding.upper().split(","))
 
 
-def is_utf8(text: str) -> bool:
-    """Return whether a string has no lone surrogates, which stand for undecodable bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def require_utf8(name: str, text: str) -> str:
     """Return the text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
-    if not text.isascii() and not is_utf8(text):
+    if not is_utf8(text):
         raise BadValue(f"{name} holds a byte or an escape that is not a character")
     return text
 
