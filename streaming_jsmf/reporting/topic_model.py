@@ -386,9 +386,7 @@ def fit(
     with ExitStack() as stack:
         if path is None:
             if several:
-                raise InputError(
-                    "models of several numbers of topics need a path, below which they are written"
-                )
+                raise InputError("models of several numbers of topics need a path: the directory of all")
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streaming-jsmf-"))) / "model"
         told = combine(stack.enter_context(progress_shown(progress)), listener)
         found = fitting.fit(source, path, n_topics, overwrite=overwrite, listener=told, **options)
@@ -397,7 +395,6 @@ def fit(
         model = TopicModel(found.models[0])
         for sentence in doubts_of(read_topics(model, probabilities=False)):
             logger.warning("%s", sentence)
-        model._corpus = found.corpus
-        model._temporary = temporary
+        model._corpus, model._temporary = found.corpus, temporary
         weakref.finalize(model, stack.pop_all().close)
     return model

@@ -220,10 +220,9 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     files = [path for path in list_files(root) if not is_word_list(path)]
     if any(_name(path).startswith("docword") for path in files):
         return "docword"
-    suffixes = {bare_suffix(path) for path in files}
-    if suffixes & _RECORDS:
+    if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
-        suffixes = {bare_suffix(path) for path in files}
+    suffixes = {bare_suffix(path) for path in files}
     if files and _is_folder(root) and not suffixes & (_RECORDS | _OFFICE.keys()):
         return "text-files"
     for suffix in sorted(suffixes & _OFFICE.keys()):
@@ -232,8 +231,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         found = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
         by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
         raise InputError(f"{root} contains {found}; {_ask()}, or name the files{by_name}")
-    suffix = suffixes.pop()
-    return _BY_SUFFIX.get(suffix) or _table_reader(files, suffix, read or {})
+    return _BY_SUFFIX.get(suffix := suffixes.pop()) or _table_reader(files, suffix, read or {})
 
 
 def _is_folder(root: str) -> bool:
