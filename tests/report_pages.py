@@ -28,6 +28,7 @@ from streaming_jsmf.reporting.topic_model import TopicModel
 from streaming_jsmf.reporting.topics import Topic, Word
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
+from tests.stores import write_shares
 from tests.test_report_values import saved, shares_beside
 from tests.test_transform import N
 
@@ -46,7 +47,7 @@ def edited_model(folder: Path) -> tuple[TopicModel, Path]:
     table = pq.read_table(shares)
     years = pa.array([YEARS[row % 5] if row % 3 else None for row in range(len(table))])
     dated = table.set_column(table.schema.get_field_index("year"), "year", years)
-    pq.write_table(dated.replace_schema_metadata(table.schema.metadata), shares)
+    write_shares(shares, dated, shares)
     return model, shares
 
 

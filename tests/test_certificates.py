@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.config import InferSettings, ScanSettings
+from streaming_jsmf.errors import options_named
 from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
@@ -146,16 +147,18 @@ def test_a_sound_model_gives_no_warning() -> None:
         ({"topics_found": 7, "discarded": 3}, ("3 components", "7 kept", "--stod-alpha0")),
         ({"duplicates": 2}, ("2 topics repeat others", "fewer topics")),
         ({"largest_step": 1e-3}, ("moved by 0.001 in its last step", "fewer topics")),
-        ({"mass_without_topic": 0.03}, ("3.0% of all tokens", "--engine lr-jsmf")),
+        ({"mass_without_topic": 0.03}, ("3.0% of all tokens", "engine lr-jsmf")),
         ({"alpha0": 50.0, "alpha0_at_end": True}, ("alpha0 is 50", "--stod-alpha0")),
     ],
 )
 def test_each_threshold_has_a_warning_with_advice(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
-    [sentence] = warnings_of({**SOUND, **changes})
+    with options_named():
+        [sentence] = warnings_of({**SOUND, **changes})
     for part in parts:
         assert part in sentence
     assert "\n" not in sentence
-    [of_few] = warnings_of({**SOUND, **changes}, 5)
+    with options_named():
+        [of_few] = warnings_of({**SOUND, **changes}, 5)
     assert of_few == sentence or ("fewer topics" in sentence and "fewer" not in of_few)
 
 

@@ -156,9 +156,14 @@ def test_groups_are_not_made_of_objects(
     value: object, kind: pa.DataType, model: Path, tmp_path: Path, invoke: Command
 ) -> None:
     shares = shares_with(model, tmp_path, "date", pa.array([value] * 90, kind))
-    message = "column date holds objects; groups are made of texts, numbers and dates"
+    message = "column 'date' of .* holds .*; groups are made of texts, numbers and dates"
     for verb in ("documents", "over-time"):
-        refused(invoke(verb, model, shares, "--by", "date"), 2, message)
+        refused(
+            invoke(verb, model, shares, "--by", "date"),
+            2,
+            "column 'date'",
+            "groups are made of texts, numbers",
+        )
     of_report = ModelShares.open(model, shares).of_shown
     with pytest.raises(InputError, match=message):
         groups_of(of_report, "date")
@@ -170,7 +175,8 @@ def test_groups_are_not_made_of_objects(
 def test_groups_of_categories(model: Path, tmp_path: Path) -> None:
     kinds = pa.array(["a", "b", None] * 30).dictionary_encode()
     frame = shares_by(model, shares_with(model, tmp_path, "kind", kinds), "kind", 0)
-    assert frame["kind"].tolist() == ["a", "b", None]
+    assert frame["kind"].tolist()[:2] == ["a", "b"]
+    assert frame["kind"].isna().tolist() == [False, False, True]
     assert frame["documents"].tolist() == [30] * 3
 
 

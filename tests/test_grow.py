@@ -113,7 +113,7 @@ def test_a_shard_counts_once(folder: Path, both: Path, tmp_path: Path) -> None:
     shutil.copy(folder / "b" / "part-00001.parquet", copy / "renamed.parquet")
     shutil.copy(folder / "b" / "vocab.txt", copy)
     for change, named in (
-        ({"add": [folder / "b"]}, folder / "b" / "part-00000.parquet"),
+        ({"add": [folder / "b", copy]}, folder / "b" / "part-00000.parquet"),
         ({"add": [copy]}, copy / "renamed.parquet"),
         ({"merge": [folder / "of-b"]}, folder / "of-b"),
     ):

@@ -134,7 +134,7 @@ def test_what_a_merged_store_refuses(folder: Path, merged: Path, tmp_path: Path)
     for wish, said in (
         ({"add": [folder / "b"]}, f"{folder}/b .*merge=|merge=.*{folder}/b"),
         ({"add": [folder / "c"]}, f"{folder}/c .*merge=|merge=.*{folder}/c"),
-        ({"merge": [folder / "of-b"]}, "already"),
+        ({"merge": [folder / "of-b", folder / "of-b"]}, "already"),
         ({"merge": [merged]}, "already"),
         ({"merge": [tmp_path / "of-overlapping"]}, r"mine\.parquet"),
         ({"merge": [tmp_path / "uniform"]}, "document_weights: .*'capped', .*'uniform'"),

@@ -211,7 +211,7 @@ def test_documents_over_time_and_the_report_agree_where_dates_are_missing(
     outcomes = [invoke(*verb) for verb in verbs]
     if name == "nested":
         for outcome in outcomes:
-            refused(outcome, 2, "column 'nested' of ", "holds list<", "numbers, texts or dates")
+            refused(outcome, 2, "column 'nested' of ", "holds list<", "texts, numbers and dates")
         return
     documents = pd.read_csv(io.StringIO(outcomes[0].out))
     groups = values_of(page_at(page))["groups"]

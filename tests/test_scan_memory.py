@@ -97,8 +97,8 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
         opened[path] += 1
         return parquet_file(path, **options)
 
-    for module in (format_module, footer_module):
-        monkeypatch.setattr(module, "sha256_of", hash_and_count)
+    monkeypatch.setattr(format_module, "sha256_of", hash_and_count)
+    monkeypatch.setattr(footer_module.hash_of_shard, "__defaults__", (hash_and_count,))
     monkeypatch.setattr(footer_module.pq, "ParquetFile", open_and_count)
     execution = Execution("synchronous", memory=None if budget is None else 4000 * MIB)
     scan(corpus, tmp_path / "m", ScanSettings(max_topics=4, scans=1), execution)

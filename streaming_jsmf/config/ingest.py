@@ -259,6 +259,7 @@ class IngestRequest(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         known = declared(Curation)
+        require_kind("curation", self.curation, Mapping)
         for key in self.curation.keys() - known.keys():
             near = ", ".join(get_close_matches(str(key), known, 3)) or ", ".join(known)
             raise InputError(f"curation has the unknown key {key!r}; did you mean one of {near}?")

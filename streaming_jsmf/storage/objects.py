@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 import fsspec
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
+from streaming_jsmf.storage.names import local_name
+from streaming_jsmf.storage.regular import require_regular
 
 #: Threads of ``in_threads``, which wait for I/O rather than compute.
 FILE_THREADS = 16
@@ -59,6 +62,9 @@ def url_file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
     """
     if isinstance(path, UPath):
         return path.fs, path.path
+    _, chained, archive = str(path).rpartition("::")
+    if chained and ("://" not in archive or archive.startswith(("file://", "local://"))):
+        require_regular(Path(local_name(archive)))
     try:
         fs, inner = fsspec.core.url_to_fs(str(path))
     except Exception as error:

@@ -147,9 +147,6 @@ def file_system(path: AnyPath | UPath) -> tuple[Any, str]:
     if (local := _on_disk(path)) is not None:
         # fsspec would interpret a local path with :: as a chain.
         return LocalFileSystem(), str(local)
-    archive = _on_disk(str(path).rpartition("::")[2]) if is_chain(str(path)) else None
-    if archive is not None:
-        require_regular(archive)
     fs, inner = url_file_system(path)
     fs.invalidate_cache()
     return fs, inner
@@ -230,7 +227,11 @@ def is_file(path: AnyPath) -> bool:
 def file_size(path: AnyPath) -> int:
     """Return the size of a file in bytes; raise ``FileNotFoundError`` if it is missing."""
     local = _on_disk(path)
-    return int(asked("info", path)["size"]) if local is None else require_regular(local).stat().st_size
+    return (
+        int(asked("info", path)["size"])
+        if local is None
+        else require_regular(local, StoreError).stat().st_size
+    )
 
 
 def state_of(path: AnyPath | UPath) -> tuple[int | str | None, ...] | None:

@@ -25,7 +25,7 @@ def require_regular(path: Path, error: type[StreamingJSMFError] = InputError) ->
     with suppress(OSError, ValueError):
         if kind := _ENDLESS.get(stat.S_IFMT(path.stat().st_mode)):
             raise error(
-                f"{path} is a {kind}, not a regular file, and is not read; write its content to a file"
+                f"{path} is a {kind}, not a regular file, and is not read; replace it by a regular file"
             )
     return path
 

@@ -137,7 +137,7 @@ def attack(tried: Campaign, root: Path, case: Case, kind: str) -> None:
         file.rename(kept)
     make(file)
     said = tried(f"{name}: {kind}", "ingest", *arguments[:1], root / "made", *arguments[1:], *READ)
-    if said is not None and (said.code != 2 or not (expected in said.err or OUTSIDE in said.err)):
+    if said is not None and (said.code not in (2, 3) or not (expected in said.err or OUTSIDE in said.err)):
         tried.fail(f"{name}: {kind}", f"exit code {said.code}: {said.err}")
     if (root / "made").exists() or (root / "made.partial").exists():
         tried.fail(f"{name}: {kind}", "something is left")
