@@ -32,7 +32,8 @@ def local_name(text: str) -> str:
 def _not_encodable(text: str) -> InputError:
     encoding = sys.getfilesystemencoding()
     if encoding == "utf-8":
-        return InputError(f"{text!a}: the name is not UTF-8; rename it")
+        shown = text.encode(errors="backslashreplace").decode()
+        return InputError(f"{shown}: the name is not UTF-8; rename it")
     return InputError(
         f"{text}: this locale encodes the names of files in {encoding.upper()}; set LC_ALL=C.UTF-8"
     )
