@@ -289,7 +289,7 @@ def test_files_that_cannot_be_identified_are_read_again(
     memory.pipe_file(url, (folder / "texts.jsonl").read_bytes().replace(b"olive", b"melon"))
     again = invoke(*ingest)
     assert again.code == 0, again.err
-    assert f"{url}: whether it has changed is unknown" in again.err
+    assert f"whether {url} has changed is unknown; {folder / 'out'} is made again" in again.err
     assert "melon" in words_of(folder / "out")
 
 

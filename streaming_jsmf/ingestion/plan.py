@@ -53,7 +53,7 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.results import UNIDENTIFIED, identity_of_files
-from streaming_jsmf.validation import Strict, is_utf8
+from streaming_jsmf.validation import Strict
 
 logger = logging.getLogger(__name__)
 
@@ -222,19 +222,17 @@ class GivenWords:
 def given_words(given: str | Path | Sequence[str]) -> GivenWords:
     """Return the words of a list, a file of words (text or Parquet), a corpus or a model.
 
-    Raises ``InputError`` if nothing exists at the path or a word is empty, repeated or not UTF-8, ``StoreError`` if a
-    store is damaged.
+    Raises ``InputError`` if nothing exists at the path or a word is empty or repeated, ``StoreError`` if a store is
+    damaged.
     """
     if not isinstance(given, str | Path):
         words = tuple(given) if isinstance(given, Iterable) else ()
         if (
             not words
-            or not all(isinstance(word, str) and word and is_utf8(word) for word in words)
+            or not all(isinstance(word, str) and word for word in words)
             or len({*words}) < len(words)
         ):
-            raise InputError(
-                "the vocabulary is empty, or has a word that is empty, repeated or not UTF-8; give distinct words"
-            )
+            raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
         return GivenWords(words, tuple(filter(is_phrase, words)))
     root = normalise(given)
     if not exists(root):

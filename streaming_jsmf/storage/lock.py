@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import Place, StorePath
-from streaming_jsmf.storage.replace import clear_leftovers, has_leftovers, real_path
+from streaming_jsmf.storage.replace import OF_A_WRITER, PASSING, clear_leftovers, has_leftovers, real_path
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,6 @@ COMMAND_LENGTH = 200
 
 #: Upper bound for the size of a lock file.
 _MOST_BYTES = 4096
-
-#: Suffixes of lock files and temporary files, and names of such files inside a store.
-_PASSING = r"(new|old|lock\.json|[0-9a-f]{32})"
-_OF_A_WRITER = re.compile(rf"\..+\.{_PASSING}|.+\.partial")
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
@@ -96,10 +92,10 @@ def left_behind(store: StorePath) -> list[Path]:
         return []
     place = real_path(store)
     name = re.escape(place.name)
-    own = re.compile(rf"{name}\.partial|\.{name}(\.partial)?\.{_PASSING}")
+    own = re.compile(rf"{name}\.partial|\.{name}(\.partial)?\.{PASSING}")
     found = [path for path in place.parent.glob("*") if own.fullmatch(path.name)]
     for folder, directories, files in os.walk(place):
-        passing = {each for each in (*directories, *files) if _OF_A_WRITER.fullmatch(each)}
+        passing = {each for each in (*directories, *files) if OF_A_WRITER.fullmatch(each)}
         directories[:] = [each for each in directories if each not in passing]
         found += [Path(folder, each) for each in passing]
     return sorted(found)

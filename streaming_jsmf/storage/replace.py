@@ -33,6 +33,10 @@ from streaming_jsmf.storage.paths import (
 #: Temporary files that are renamed after writing: ours (``paths.write_bytes``) and Zarr's.
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{32}$|\.[0-9a-f]{32}\.partial$")
 
+#: Suffixes of lock files and temporary files, and names of such files and of unfinished work inside a store.
+PASSING = r"(new|old|lock\.json|[0-9a-f]{32})"
+OF_A_WRITER = re.compile(rf"\..+\.{PASSING}|.+\.partial")
+
 #: Files of corpora and of directories of topic shares, relative to their root.
 _OF_A_RESULT = re.compile(
     r"manifest\.json|(vocabulary|quarantine)\.parquet|documents/[^/]+\.parquet|_shares\.json|part-\d+\.parquet"
@@ -101,15 +105,16 @@ def require_replaceable(target: StorePath) -> None:
         return
     require_outside(target)
     for folder, directories, files in os.walk(target):
-        if ROOT in files:
-            # The chunks of an array; groups have members instead.
-            directories[:] = [name for name in directories if name != "c"]
-            files = [name for name in files if name != ROOT]
+        # The chunks of an array; groups have members instead.
+        passed = {ROOT, "c"} if ROOT in files else set()
+        directories[:] = [
+            name for name in directories if name not in passed and not OF_A_WRITER.fullmatch(name)
+        ]
         for name in files:
+            if name in passed or OF_A_WRITER.fullmatch(name):
+                continue
             path = Path(folder, name)
-            if not _OF_A_RESULT.fullmatch(path.relative_to(target).as_posix()) and not _TEMPORARY.search(
-                name
-            ):
+            if not _OF_A_RESULT.fullmatch(path.relative_to(target).as_posix()):
                 raise InputError(
                     f"{path}: is not part of what is replaced and would be deleted; move it away"
                 )

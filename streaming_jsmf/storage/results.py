@@ -83,8 +83,12 @@ class Wanted:
         replaced; ``InputError`` if something else is there, or the target is the working directory; ``StoreError`` if
         its metadata are damaged, so that the request is unknown, and it may not be replaced.
         """
+        return self._compared()[0]
+
+    def _compared(self) -> tuple[Found, str]:
+        """What is found, and why it is made again if that is not on request."""
         if is_free(self.target):
-            return Found.NOTHING
+            return Found.NOTHING, ""
         try:
             stored = self.stored()
         except StoreError as error:
@@ -92,11 +96,10 @@ class Wanted:
                 advice = f"restore it, or {option.overwrite(True)} to make it again"
                 raise StoreError(f"{finding(error)}; {advice}") from error
             require_replaceable(self.target)
-            logger.warning("%s; %s is made again", finding(error), self.target)
-            return Found.OTHER
+            return Found.OTHER, finding(error)
         found, asked = fingerprint(stored), fingerprint(self.request)
         if found == asked:
-            return Found.MADE if self._is_made() else Found.UNFINISHED
+            return self._verified()
         if not self.overwrite:
             advice = f"give another path, or {option.overwrite(True)} to replace it"
             raise SettingsMismatchError(
@@ -105,7 +108,16 @@ class Wanted:
                 f"{self.advice or advice}"
             )
         require_replaceable(self.target)
-        return Found.OTHER
+        return Found.OTHER, ""
+
+    def _verified(self) -> tuple[Found, str]:
+        if unknown := self.request.get(UNIDENTIFIED):
+            return Found.UNFINISHED, f"whether {', '.join(unknown)} has changed is unknown"
+        try:
+            return (Found.MADE if self.is_intact() else Found.UNFINISHED), ""
+        except (StoreError, InputError) as error:
+            require_replaceable(self.target)
+            return Found.UNFINISHED, finding(error)
 
     def is_made(self) -> bool:
         """Whether there is nothing to do. What a killed run has left after its commit is then removed."""
@@ -126,7 +138,10 @@ class Wanted:
             return
         with sole_writer(self.target):
             # Another process may have made it meanwhile.
-            yield self.find()
+            found, why = self._compared()
+            if why:
+                logger.warning("%s; %s is made again", why, self.target)
+            yield found
 
     def _clear(self) -> None:
         """Remove what a killed run of the same request has left after its commit, if the medium can be written."""
@@ -137,21 +152,6 @@ class Wanted:
                 with sole_writer(self.target):
                     if finished:
                         remove_store(work)
-
-    def _is_made(self) -> bool:
-        if unknown := self.request.get(UNIDENTIFIED):
-            logger.warning(
-                "%s: whether it has changed is unknown, so it is read again and %s is made again",
-                ", ".join(unknown),
-                self.target,
-            )
-            return False
-        try:
-            return self.is_intact()
-        except (StoreError, InputError) as error:
-            require_replaceable(self.target)
-            logger.warning("%s; %s is made again", finding(error), self.target)
-            return False
 
 
 def identity_of_files(paths: Iterable[str]) -> dict[str, Any]:
