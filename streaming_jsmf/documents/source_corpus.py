@@ -23,6 +23,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.ingestion.work import Ingest
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.replace import remove_store
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model
@@ -51,6 +52,7 @@ class SourceDocuments:
     def remove(self) -> None:
         """Remove the corpus if it was made of these documents."""
         path = self.planned.folder.target
+        recover(path)  # an earlier removal may have been interrupted
         with suppress(StreamingJSMFError):
             if fingerprint(read_manifest(path).request) == self.identity:
                 remove_store(path)

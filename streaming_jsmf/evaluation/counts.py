@@ -117,7 +117,7 @@ def counts_of(
                     completed = complete_documents(asked, work / "completion", execution, listener)
                     counts = replace(counts, completion=completed)
                 _write_counts(target, counts, model)
-    if not is_free(work):
+    if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
     stored = read_counts(path, model, corpus.fingerprint)
