@@ -222,7 +222,7 @@ def test_stored_perplexity_of_another_model_is_computed_again(
     wanted = EvaluationRequest(corpus=str(corpus_path))
     first = evaluate(model, wanted, SYNCHRONOUS)["metrics"]["perplexity"]
     rewritten(model, lambda about: about["provenance"].update(fingerprint="of another"))
-    assert "give the corpus once more" in evaluate(model)["missing"]["perplexity"]
+    assert "give corpus=CORPUS again" in evaluate(model)["missing"]["perplexity"]
     assert evaluate(model, wanted, SYNCHRONOUS)["metrics"]["perplexity"] == first
 
 

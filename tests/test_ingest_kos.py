@@ -80,10 +80,11 @@ def test_fit_ingests_a_spec_first(tmp_path, docword, monkeypatch):
     assert open_corpus(tmp_path / "m.zarr.corpus").n_words == 5000
     again = fit(spec, tmp_path / "m.zarr", [4], overwrite=True, infer_settings=InferSettings(4, "none"))
     assert open_model(again.models[0]).sizes["topic"] == 4
-    spec.write_text(text.replace('name = "uci_kos"', 'name = "other"'))
     shutil.rmtree(tmp_path / "m.zarr")
-    with pytest.raises(InputError, match=r"m\.zarr\.corpus"):
+    spec.write_text(f"{text}\n# edited\n")
+    with pytest.raises(InputError, match=r"m\.zarr\.corpus: exists already.* \(spec;"):
         fit(spec, tmp_path / "m.zarr", [5])
+    spec.write_text(text.replace('name = "uci_kos"', 'name = "other"'))
     with pytest.raises(InputError, match=r"docword.kos.txt.gz"):
         fit(spec, tmp_path / "m.zarr", [5], overwrite=True)
     # The old one stays until there is a new one.

@@ -9,6 +9,7 @@ bit-identical for all schedulers.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -116,13 +117,13 @@ def polish(
     require_model_or_free(target)
     source = model_path(model)
     opened, start = open_corpus(corpus), read_model(source)
+    made_by = polished_fingerprint(start.fingerprint, opened, settings)
+    request: Mapping[str, Any] = request_of_model(made_by, {**start.settings, "polish": settings.fields()})
     if source == target:
         # A model that this command has polished in place already is not polished again.
         before = str((start.provenance.get("start") or {}).get("fingerprint"))
         if polished_fingerprint(before, opened, settings) == start.fingerprint:
-            return start
-    made_by = polished_fingerprint(start.fingerprint, opened, settings)
-    request = request_of_model(made_by, {**start.settings, "polish": settings.fields()})
+            request = start.request
     with wanted_model(target, request, overwrite=overwrite).writing() as found:
         if found is Found.MADE:
             return read_model(target)
