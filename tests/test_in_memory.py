@@ -187,9 +187,9 @@ def test_words_and_counts_of_no_text_are_refused(tmp_path: Path) -> None:
         sj.corpus_from_gensim([[(0, 1)]], dict(enumerate(words)), tmp_path / "c")
     with pytest.raises(sj.InputError, match=line):
         sj.LRJSMF(n_topics=2, max_topics=2).fit(pd.DataFrame(matrix, columns=words))
-    with pytest.raises(sj.InputError, match="vocabulary is .* UTF-8"):
+    with pytest.raises(sj.InputError, match=r"vocabulary is .* UTF-8"):
         sj.ingest(TEXTS, tmp_path / "c", vocabulary=words)
-    with pytest.raises(sj.InputError, match="phrases is .* UTF-8"):
+    with pytest.raises(sj.InputError, match=r"phrases is .* UTF-8"):
         sj.ingest(TEXTS, tmp_path / "c", phrases=["ant x\udcff"])
     with pytest.raises(sj.InputError, match="non-finite count, or a complex"):
         sj.corpus_from_matrix(matrix * 1j, ["a", "b"], tmp_path / "c")
