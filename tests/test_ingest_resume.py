@@ -215,6 +215,19 @@ def test_an_ingest_killed_again_and_again_ends_with_the_same_bytes(folder: Path,
 
 
 @pytest.mark.slow
+def test_a_killed_ingest_is_not_resumed_with_another_tokenizer(folder: Path, tmp_path: Path) -> None:
+    here, target, partial = tmp_path / "here", tmp_path / "out", tmp_path / "out.partial"
+    shutil.copytree(folder, here)
+    with killed(command(target), lambda: EARLY.reached(partial), folder=here, **SLOW):
+        assert partial.is_dir()
+    (here / "slowly.py").write_text(SLOWLY.replace("text.split()", "text.upper().split()"))
+    refused(ended(command(target), folder=here), 2, "differs in tokenizer; finish it")
+    assert committed(partial, "read")
+    finished(command(target, "--overwrite"), folder=here)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "out"]
+
+
+@pytest.mark.slow
 def test_of_two_at_once_one_is_refused(folder: Path, tmp_path: Path) -> None:
     target, partial = tmp_path / "out", tmp_path / "out.partial"
     with started(command(target), folder=folder, stderr=subprocess.PIPE, **SLOW) as first:

@@ -293,6 +293,25 @@ def test_files_that_cannot_be_identified_are_read_again(
     assert "melon" in words_of(folder / "out")
 
 
+def test_shares_of_files_that_cannot_be_identified_are_not_stale(
+    folder: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.storage.results.state_of", lambda _: None)
+    memory = fsspec.filesystem("memory")
+    url = f"memory://{folder.parent.name}/new.jsonl"
+    memory.pipe_file(url, (folder / "texts.jsonl").read_bytes())
+    transform = ("transform", "fitted", url, "out", *ALONE)
+    for _ in range(2):
+        assert invoke(*transform).code == 0
+    assert not (folder / "out.corpus").exists()
+    kept = contents(folder / "out")
+    memory.pipe_file(url, (folder / "texts.jsonl").read_bytes().replace(b"worda", b"wordb"))
+    refused(refusal(invoke(*transform)), 2, "out: exists already")
+    assert contents(folder / "out") == kept
+    assert invoke(*transform, "--overwrite").code == 0
+    assert contents(folder / "out") != kept
+
+
 def test_unfinished_work_on_unidentified_files_is_not_resumed(tmp_path: Path) -> None:
     work = Workspace(tmp_path / "w", "test", {"a": 1, UNIDENTIFIED: ["http://x"]})
     work.start()

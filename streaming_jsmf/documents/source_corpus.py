@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover
 from streaming_jsmf.storage.replace import remove_store
+from streaming_jsmf.storage.results import UNIDENTIFIED
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model
 
@@ -40,11 +42,13 @@ class SourceDocuments:
 
     @property
     def identity(self) -> str:
-        """Fingerprint of the request of the corpus."""
-        return fingerprint(self.origin.request)
+        """Fingerprint of the request of the corpus, or of the corpus if its source cannot be identified."""
+        unknown = UNIDENTIFIED in self.origin.request
+        return self.corpus[0].fingerprint if unknown else fingerprint(self.origin.request)
 
+    @cached_property
     def corpus(self) -> tuple[Corpus, float]:
-        """Return the corpus, made next to the result, and the number of unknown tokens left out of it."""
+        """The corpus, made next to the result, and the number of unknown tokens left out of it."""
         made = run_ingest(self.planned, self.origin, self.execution.reporting_on("ingest"), self.listener)
         dropped = read_manifest(made.root).dropped
         return made, float(sum(step.tokens for step in dropped if step.step == "vocabulary"))
@@ -54,7 +58,7 @@ class SourceDocuments:
         path = self.planned.folder.target
         recover(path)  # an earlier removal may have been interrupted
         with suppress(StreamingJSMFError):
-            if fingerprint(read_manifest(path).request) == self.identity:
+            if fingerprint(read_manifest(path).request) == fingerprint(self.origin.request):
                 remove_store(path)
 
 

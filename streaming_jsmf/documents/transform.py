@@ -110,7 +110,7 @@ def transform(
         if wanted_shares(target, asked, overwrite=overwrite).is_made():
             documents.remove()
             return open_shares(target)
-        opened, left_out = documents.corpus()
+        opened, left_out = documents.corpus
         request = TransformRequest(
             topics, opened, wanted.top, wanted.method, left_out, columns=columns, documents=documents.identity
         )
@@ -142,6 +142,7 @@ class _CorpusDocuments:
     def identity(self) -> str:
         return self.opened.fingerprint
 
+    @property
     def corpus(self) -> tuple[Corpus, float]:
         return self.opened, 0.0
 
