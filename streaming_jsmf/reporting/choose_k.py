@@ -31,9 +31,9 @@ from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
-from streaming_jsmf.reporting.page import render_comparison
+from streaming_jsmf.reporting.page import render_comparison, require_report
 from streaming_jsmf.storage.arrays import read_attributes
-from streaming_jsmf.storage.paths import StorePath, json_bytes, node_exists, store_path
+from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, node_exists, read_bytes, store_path
 from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.fit import fit, numbers_of_topics
@@ -102,6 +102,10 @@ def choose_k(
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = settings_of("execution", Execution, execution, options)
     model_targets(target, numbers)  # raises before any work
+    page, table = target / "choose-k.html", target / COMPARISON
+    for path, require_own in ((page, require_report), (table, _require_comparison)):
+        if not is_free(path):
+            require_own(path)
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
@@ -112,11 +116,18 @@ def choose_k(
     candidates = _Candidates(moments, opened, reason, wanted.seed, wanted.replicas, execution, listener)
     models = candidates.fit(target, numbers, overwrite)
     choice = choose([candidates.measure(path) for path in models])
-    page, missing = target / "choose-k.html", candidates.missing
-    # Both are derived from the models, and in a directory of our own.
-    write_alone(page, render_comparison(choice, missing).encode(), lambda: None, overwrite=True)
-    write_alone(target / COMPARISON, json_bytes(fields_of(choice, missing)), lambda: None, overwrite=True)
+    missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
+    write_alone(page, shown.encode(), lambda: require_report(page), overwrite=True)
+    data = json_bytes(fields_of(choice, missing))
+    write_alone(table, data, lambda: _require_comparison(table), overwrite=True)
     return Comparison(choice, missing, models, page)
+
+
+def _require_comparison(path: StorePath) -> None:
+    """Raise ``InputError`` unless a file is a comparison, also a damaged one."""
+    data = read_bytes(path)
+    if data and not (b'"format_version"' in data and b'"suggested"' in data):
+        raise InputError(f"{path}: is not a comparison of numbers of topics; move it away")
 
 
 def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | None, str]:

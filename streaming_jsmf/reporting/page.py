@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.display import printable
 from streaming_jsmf.documents.groups import NORMAL, Groups
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.choice import Choice
 from streaming_jsmf.reporting.contents import (
     Contents,
@@ -39,6 +40,7 @@ from streaming_jsmf.reporting.layout import (
     topic_tree,
 )
 from streaming_jsmf.reporting.topics import Topic
+from streaming_jsmf.storage.paths import StorePath, read_bytes
 
 #: The first lines of every page, which identify it as a report.
 FIRST_LINES = "<!doctype html>\n<!-- streaming-jsmf report -->\n"
@@ -121,6 +123,16 @@ def _changes(contents: Contents) -> dict[str, Any]:
 def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
     """Render the page of a choice of K alone; ``missing`` maps measures to the reason why they have no values."""
     return _fill("comparison.html.j2", compared=Comparison.of(choice, missing))
+
+
+def require_report(target: StorePath) -> None:
+    """Raise ``InputError`` unless a file is a page of this package; it is never replaced by one otherwise."""
+    try:
+        is_report = read_bytes(target).startswith(FIRST_LINES.encode())
+    except FileNotFoundError:  # a URL may have only objects below it
+        is_report = False
+    if not is_report:
+        raise InputError(f"{target}: is not a report and is not replaced; give another path, or delete it")
 
 
 def _fill(template: str, **values: Any) -> str:

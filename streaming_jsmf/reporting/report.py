@@ -12,10 +12,10 @@ from typing import Any
 from streaming_jsmf.config import ReportRequest, takes
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.reporting.page import FIRST_LINES, render
+from streaming_jsmf.reporting.page import render, require_report
 from streaming_jsmf.reporting.read_contents import read_contents, read_levels
 from streaming_jsmf.reporting.read_documents import documents_of, groups_of, outliers_of
-from streaming_jsmf.storage.paths import StorePath, is_free, read_bytes, require_suffix, store_path
+from streaming_jsmf.storage.paths import StorePath, is_free, require_suffix, store_path
 from streaming_jsmf.storage.results import write_alone
 from streaming_jsmf.topics.store import AnyModel, model_path, models_at
 
@@ -50,8 +50,8 @@ def report(
     require_suffix(target, "a report", (".html", ".htm"))
     _require_place(source, target)
     if not is_free(target):
-        _require_report(target)
-    write_alone(target, _page(source, options).encode(), lambda: _require_report(target), overwrite=overwrite)
+        require_report(target)
+    write_alone(target, _page(source, options).encode(), lambda: require_report(target), overwrite=overwrite)
     return target
 
 
@@ -136,13 +136,3 @@ def _require_place(model: StorePath, target: StorePath) -> None:
             raise InputError(f"{target.parent}: no such directory; create it, or give another path")
         if isinstance(model, Path) and target.resolve().is_relative_to(model.resolve()):
             raise InputError(f"{target}: lies inside the model; give a path outside of it")
-
-
-def _require_report(target: StorePath) -> None:
-    """Raise ``InputError`` unless a file is a report; it is never replaced by one otherwise."""
-    try:
-        is_report = read_bytes(target).startswith(FIRST_LINES.encode())
-    except FileNotFoundError:  # a URL may have only objects below it
-        is_report = False
-    if not is_report:
-        raise InputError(f"{target}: is not a report and is not replaced; give another path, or delete it")

@@ -76,6 +76,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sj.report(folder / "model", folder / "page.html")
     (folder / "mine").mkdir()
     (folder / "mine" / "thesis.txt").write_text("years")
+    (folder / "pages").mkdir()
+    (folder / "pages" / "choose-k.html").write_text("of others")
     (folder / "mine.csv").write_text("document_id,score\n1,2\n")
     (folder / "notes.jsonl").write_text(json.dumps({"time": 1}) + "\n")
     zarr.create_group(store=folder / "mine.zarr", attributes={"kind": "of others"})
