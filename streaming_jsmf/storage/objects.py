@@ -28,30 +28,9 @@ _UNCACHED = "use_listings_cache"
 
 #: What the packages of file systems call values that change with the contents of a file, the most reliable first; in
 #: lower case and without punctuation.
-_STATES = (
-    *(
-        "etag",
-        "versionid",
-        "version",
-        "generation",
-        "md5hash",
-        "md5checksum",
-        "contentmd5",
-        "md5",
-        "checksum",
-    ),
-    *(
-        "digest",
-        "sha",
-        "blobid",
-        "lastmodified",
-        "modifiedtime",
-        "mtime",
-        "modified",
-        "modify",
-        "updated",
-        "created",
-    ),
+_STATES = tuple(
+    "etag versionid version generation md5hash md5checksum contentmd5 md5 checksum digest sha blobid lastmodified "
+    "modifiedtime mtime modified modify updated created".split()
 )
 
 
