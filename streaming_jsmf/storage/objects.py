@@ -28,10 +28,10 @@ _UNCACHED = "use_listings_cache"
 
 #: What the packages of file systems call values that change with the contents of a file, the most reliable first; in
 #: lower case and without punctuation.
-_STATES = tuple(
-    "etag versionid version generation md5hash md5checksum contentmd5 md5 checksum digest sha blobid lastmodified "
-    "modifiedtime mtime modified modify updated created".split()
-)
+_STATES = (
+    "etag", "versionid", "version", "generation", "md5hash", "md5checksum", "contentmd5", "md5", "checksum", "digest",
+    "sha", "blobid", "lastmodified", "modifiedtime", "mtime", "modified", "modify", "updated", "created",
+)  # fmt: skip
 
 
 def url_file_system(path: str | PathLike[str] | UPath) -> tuple[Any, str]:
