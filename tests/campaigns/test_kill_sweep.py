@@ -45,6 +45,15 @@ def named(wrong: dict[int, str], clean: Undisturbed) -> str:
     return "\n".join(f"killed at {n}, {clean.operations[n]}: {what}" for n, what in wrong.items() if what)
 
 
+def operations_tried(clean: Undisturbed, seed: str, request: pytest.FixtureRequest) -> list[int]:
+    """The numbers of the last operations and some earlier ones, or with --every-kill of all that are tried."""
+    numbers = list(range(clean.first, len(clean.operations)))
+    if request.config.getoption("--every-kill"):
+        return numbers
+    others = numbers[:-LAST]
+    return sorted(random.Random(seed).sample(others, min(DRAWN, len(others)))) + numbers[-LAST:]
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in DEFAULT], ids=str)
 def test_a_command_that_is_killed_late_is_finished_by_itself(case: Case, served: Server) -> None:
     clean = undisturbed(case, served)
@@ -65,11 +74,7 @@ def test_a_command_is_finished_by_itself_wherever_it_is_killed(
     case: Case, served: Server, request: pytest.FixtureRequest
 ) -> None:
     clean = undisturbed(case, served)
-    numbers = list(range(clean.first, len(clean.operations)))
-    if not request.config.getoption("--every-kill"):
-        others = numbers[:-LAST]
-        drawn = random.Random(f"{SEED} {case} some").sample(others, min(DRAWN, len(others)))
-        numbers = sorted(drawn) + numbers[-LAST:]
+    numbers = operations_tried(clean, f"{SEED} {case} some", request)
     served.place(clean.start)
     served.copies.mkdir()
     try:
@@ -91,11 +96,7 @@ def test_a_command_that_is_interrupted_late_is_finished_by_itself(
     case: Case, served: Server, request: pytest.FixtureRequest
 ) -> None:
     clean = undisturbed(case, served)
-    numbers = list(range(clean.first, len(clean.operations)))
-    if not request.config.getoption("--every-kill"):
-        others = numbers[:-LAST]
-        drawn = random.Random(f"{SEED} {case} interrupts").sample(others, min(DRAWN, len(others)))
-        numbers = sorted(drawn) + numbers[-LAST:]
+    numbers = operations_tried(clean, f"{SEED} {case} interrupts", request)
     wrong = {}
     for number in numbers:
         served.place(clean.start)
