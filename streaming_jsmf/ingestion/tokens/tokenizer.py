@@ -235,7 +235,7 @@ def _load_callable(name: str) -> Analyzer:
 
 
 def code_of(name: str) -> str | None:
-    """Return the sha256 of the file of a user's tokenizer; None if there is none.
+    """Return the sha256 of the file of a user's tokenizer; None for a module without a file.
 
     Raises ``InputError`` if the file has changed since this process imported it.
     """
