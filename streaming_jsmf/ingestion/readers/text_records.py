@@ -41,13 +41,6 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
 
 
-def _reserved() -> str:
-    columns = option.metadata("COLUMNS")
-    return (
-        f"has a name that a corpus needs for itself; choose the columns to keep with {columns} or rename it"
-    )
-
-
 def check_codecs(names: str) -> str:
     """Return a comma-separated list of encodings without spaces. Raises ValueError if one cannot be used."""
     stripped = [name.strip() for name in names.split(",")]
