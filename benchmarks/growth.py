@@ -30,9 +30,9 @@ import pyarrow.parquet as pq
 from pipelines.common import options
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, open_moments, scan
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
-from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.rectification.result import positive_half
+from streaming_jsmf.simulation import simulate_lda
 
 #: Number of shards of the first scan; one more is added.
 SHARDS = 10

@@ -26,10 +26,10 @@ from streaming_jsmf.config import InferSettings, SimulationSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
-from streaming_jsmf.ingestion.simulation.documents import batch_documents, make_sampler, simulate_batch
-from streaming_jsmf.ingestion.simulation.truth import truth_of, with_prior
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
+from streaming_jsmf.simulation.documents import batch_documents, make_sampler, simulate_batch
+from streaming_jsmf.simulation.truth import truth_of, with_prior
 
 Floats = NDArray[np.float64]
 N_WORDS, N_TOPICS = 2_000, 20

@@ -27,7 +27,7 @@ from streaming_jsmf import (
     scan,
 )
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
+from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.store import Model
 
 WORDS, TOPICS, LENGTH = 10_000, 50, 100

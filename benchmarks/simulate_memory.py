@@ -22,8 +22,8 @@ from dask.utils import format_bytes
 
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion.simulation.simulate import simulation_memory
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.simulation.simulate import simulation_memory
 
 SAMPLE_SECONDS = 0.1
 

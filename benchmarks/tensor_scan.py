@@ -33,7 +33,6 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.inference.stod.engine import tensor_topics
-from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
@@ -42,6 +41,7 @@ from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.timing import stopwatch
 
 REPEATS = 5

@@ -24,7 +24,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
+from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.store import Model, write_model
 
 VOCABULARY = 20_000

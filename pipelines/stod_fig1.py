@@ -52,8 +52,8 @@ from streaming_jsmf import (
 )
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.simulation import read_truth, simulate_lda
 
 Floats = NDArray[np.float64]
 

@@ -38,8 +38,8 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_product, whitened_tensor
 from streaming_jsmf.inference.stod.power import decompose
 from streaming_jsmf.inference.stod.recovery import recover
-from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.simulation import simulate_lda
 
 #: The paper's sum of the prior and number of Gibbs sweeps; number of sweeps run here.
 ALPHA0, SWEEPS, SWEEPS_RUN = 1.0, 1500, 30

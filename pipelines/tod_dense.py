@@ -28,8 +28,8 @@ from pipelines.common.bags import read_counts
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number
 from pipelines.common.tod import DocumentMoments
-from streaming_jsmf.ingestion.simulation import simulate_lda
 from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.simulation import simulate_lda
 
 ALPHA0 = 1.0
 

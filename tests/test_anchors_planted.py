@@ -13,11 +13,11 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
-from streaming_jsmf.ingestion.simulation.documents import batch_documents, make_sampler, simulate_batch
-from streaming_jsmf.ingestion.simulation.truth import truth_of, with_prior
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
+from streaming_jsmf.simulation.documents import batch_documents, make_sampler, simulate_batch
+from streaming_jsmf.simulation.truth import truth_of, with_prior
 from tests import reference
 from tests.corpora import planted, write_corpus
 

@@ -16,8 +16,8 @@ import pytest
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
 from streaming_jsmf.evaluation.metrics import LINES
-from streaming_jsmf.ingestion.simulation import simulate_lda
-from streaming_jsmf.ingestion.simulation.truth import read_truth
+from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer, infer_each
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import Planted

@@ -11,10 +11,10 @@ import pytest
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.gather import cooccurrence_of, topic_arrays, truth_of
-from streaming_jsmf.ingestion.simulation import simulate_lda
-from streaming_jsmf.ingestion.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.simulation.truth import read_truth, read_truth_words
 from streaming_jsmf.topics.store import Model
 
 WORD_TOPIC = np.array([[0.6, 0.0], [0.4, 0.1], [0.0, 0.9]])

@@ -17,13 +17,13 @@ from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion.simulation import Truth, read_truth, simulate_lda
-from streaming_jsmf.ingestion.simulation import documents as drawing
-from streaming_jsmf.ingestion.simulation import simulate as simulating
-from streaming_jsmf.ingestion.simulation.truth import ANCHOR_PROBABILITY, truth_of, with_prior
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Event, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.simulation import Truth, read_truth, simulate_lda
+from streaming_jsmf.simulation import documents as drawing
+from streaming_jsmf.simulation import simulate as simulating
+from streaming_jsmf.simulation.truth import ANCHOR_PROBABILITY, truth_of, with_prior
 from streaming_jsmf.storage.lock import sole_writer
 from tests.corpora import dense, dense_rows, file_bytes
 from tests.damage import SOME, Damage

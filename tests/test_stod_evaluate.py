@@ -14,8 +14,8 @@ import pytest
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.evaluation.evaluate import evaluate
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.ingestion.simulation import simulate_lda
-from streaming_jsmf.ingestion.simulation.truth import read_truth
+from streaming_jsmf.simulation import simulate_lda
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import read_model
 from tests.outcomes import printed

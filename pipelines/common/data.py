@@ -17,7 +17,7 @@ from streaming_jsmf import StreamingJSMFError, open_corpus
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.simulation import read_truth, simulate_lda
+from streaming_jsmf.simulation import read_truth, simulate_lda
 
 Floats = NDArray[np.float64]
 

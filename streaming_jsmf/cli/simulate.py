@@ -19,7 +19,7 @@ def simulate(corpus: str, **options: Any) -> dict[str, Any]:
     The true topics are written to CORPUS/truth.zarr. The same options give the same bytes with any scheduler and number
     of workers. Run the same command again to resume after an interruption.
     """
-    from streaming_jsmf.ingestion.simulation import simulate_lda
+    from streaming_jsmf.simulation import simulate_lda
 
     made = simulate_lda(corpus, **options)
     numbers = {"documents": made.n_documents, "nonzeros": made.nonzeros}

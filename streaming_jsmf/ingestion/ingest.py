@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
+from streaming_jsmf.corpus.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest

@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.ingestion.pieces import write_table
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -105,13 +105,13 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     return {"documents": documents, FILES: file_hashes(ingest.folder.root, sorted(directory.iterdir()))}
 
 
-def _batches(ingest: Ingest, group: Group) -> Iterator[SourceBatch]:
+def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:
     for unit in group.units:
         # The next pass quarantines bad records.
         yield from ingest.source.read(unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place))
 
 
-def _counts_of(batch: SourceBatch) -> Any:
+def _counts_of(batch: Batch) -> Any:
     size = len(batch.dictionary)
     return pa.table(
         {

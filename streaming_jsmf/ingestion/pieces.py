@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.errors import StoreError, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_bags, hash_values
-from streaming_jsmf.ingestion.readers.base import SourceBatch
+from streaming_jsmf.ingestion.readers.base import Batch
 from streaming_jsmf.ingestion.readers.values import KINDS, holds_strings, kinds_of, n_given
 from streaming_jsmf.linalg.csr import count_columns
 
@@ -59,7 +59,7 @@ class PieceWriter:
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
-    def add(self, unit: int, batch: SourceBatch) -> None:
+    def add(self, unit: int, batch: Batch) -> None:
         """Add a batch of the unit with number ``unit``."""
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
@@ -96,7 +96,7 @@ class PieceWriter:
                 opened.close()
         self._stream = self._file = None
 
-    def _codes(self, batch: SourceBatch) -> NDArray[np.int32]:
+    def _codes(self, batch: Batch) -> NDArray[np.int32]:
         """Map the codes of the batch to codes of the piece, adding new words."""
         words = batch.dictionary.cast(pa.string())
         known = pc.index_in(words, value_set=self._words)
@@ -112,7 +112,7 @@ class PieceWriter:
         codes: NDArray[np.int32] = numbers[batch.codes]
         return codes
 
-    def _add_keys(self, unit: int, batch: SourceBatch, codes: NDArray[Any]) -> None:
+    def _add_keys(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
         keys = np.empty(batch.n_documents, KEY)
         keys["ordinal"] = self.documents + np.arange(batch.n_documents)
         keys["order"] = (self._first_order + keys["ordinal"]).astype(np.uint64)
@@ -130,7 +130,7 @@ class PieceWriter:
         # Empty documents are not repeats of each other.
         self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
 
-    def _add_kinds(self, batch: SourceBatch) -> None:
+    def _add_kinds(self, batch: Batch) -> None:
         self.columns |= dict.fromkeys(batch.metadata)
         for name, values in batch.metadata.items():
             if not holds_strings(values.type):
@@ -145,7 +145,7 @@ class PieceWriter:
             else:
                 self.kinds[name] = [kind for kind in before if kind in known]
 
-    def _write(self, unit: int, batch: SourceBatch, codes: NDArray[Any]) -> None:
+    def _write(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
         offsets = pa.array(np.asarray(batch.indptr, np.int32))
         columns = {
             "codes": pa.ListArray.from_arrays(offsets, pa.array(np.asarray(codes, np.int32))),
@@ -169,7 +169,7 @@ class PieceWriter:
         self._stream.write_batch(record)
 
 
-def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
+def read_bags(stem: Path) -> Iterator[tuple[int, Batch]]:
     """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
     path = stem.with_suffix(".bags")
     # Not memory-mapped: pages of the whole file would count as memory of the process.
@@ -177,7 +177,7 @@ def read_bags(stem: Path) -> Iterator[tuple[int, SourceBatch]]:
         for record in _records(file):
             codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)
-            batch = SourceBatch(
+            batch = Batch(
                 offsets - offsets[0],
                 np.asarray(codes.flatten()),
                 np.asarray(record.column("counts").flatten()),

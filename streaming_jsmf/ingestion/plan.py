@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
+from streaming_jsmf.corpus.assemble import LAYOUT
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
@@ -18,7 +19,6 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
-from streaming_jsmf.ingestion.assemble import LAYOUT
 from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader
 from streaming_jsmf.ingestion.readers.files import find_beside, list_files

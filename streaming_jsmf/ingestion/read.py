@@ -19,7 +19,7 @@ from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, read_bags
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.readers.values import KINDS, listed, require_few
 from streaming_jsmf.ingestion.work import Group, Ingest, Piece, group_units
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -108,7 +108,7 @@ def _new_names(columns: Collection[str]) -> dict[str, str]:
     return renamed
 
 
-def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, SourceBatch]]:
+def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
     """Yield unit number and good documents of a piece, from its bags or again from the source."""
     if not ingest.rereads:
         yield from read_bags(ingest.stem(piece))
@@ -163,7 +163,7 @@ def read_group(ingest: Ingest, group: Group) -> Record:
     return {"pieces": pieces, "rows": seen.rows, "bad": seen.bad, FILES: files}
 
 
-def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iterator[tuple[int, SourceBatch]]:
+def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iterator[tuple[int, Batch]]:
     """Yield all batches of a group by unit; updates ``seen`` after each unit."""
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
@@ -183,7 +183,7 @@ def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iter
 
 
 def _written_pieces(
-    ingest: Ingest, index: int, batches: Iterator[tuple[int, SourceBatch]]
+    ingest: Ingest, index: int, batches: Iterator[tuple[int, Batch]]
 ) -> Iterator[PieceWriter]:
     """Write the pieces in turn; yield each when it is closed."""
     number = documents = 0

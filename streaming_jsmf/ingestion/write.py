@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
-from streaming_jsmf.corpus.vocabulary import word_ids
-from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.assemble import (
+from streaming_jsmf.corpus.assemble import (
     attempt,
     shards_of,
     shards_record,
     task_directory,
     write_task_shards,
 )
+from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
+from streaming_jsmf.corpus.vocabulary import word_ids
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
 from streaming_jsmf.ingestion.read import piece_batches
-from streaming_jsmf.ingestion.readers.base import SourceBatch
+from streaming_jsmf.ingestion.readers.base import Batch
 from streaming_jsmf.ingestion.readers.values import as_kind
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.jobs.checkpoints import Record
@@ -107,7 +107,7 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
-def _typed(ingest: Ingest, batch: SourceBatch) -> dict[str, Any]:
+def _typed(ingest: Ingest, batch: Batch) -> dict[str, Any]:
     """The metadata, with partial columns last, new names, and strings that are numbers, dates or times converted."""
     columns = {name: column for name, column in batch.metadata.items() if name not in ingest.partial}
     for name in ingest.partial:
@@ -170,7 +170,7 @@ def _chosen(indptr: Any, ids: Any, counts: Any, stays: Any) -> Any:
 
 
 def _kept_documents(
-    batch: SourceBatch, ids: NDArray[np.int32], n_words: int, stays: NDArray[np.bool_], first_row: int
+    batch: Batch, ids: NDArray[np.int32], n_words: int, stays: NDArray[np.bool_], first_row: int
 ) -> Documents:
     """Kept documents with kept words, sorted by new id; ``ids`` are those of the codes."""
     indptr, words, counts, ascend = _chosen(batch.indptr, ids, batch.counts, stays)

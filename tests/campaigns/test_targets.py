@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion.simulation import simulate_lda
+from streaming_jsmf.simulation import simulate_lda
 from tests.corpora import planted, write_corpus, write_texts
 from tests.outcomes import Command
 

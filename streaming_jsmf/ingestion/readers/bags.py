@@ -26,7 +26,7 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import is_archive, of_first_readable, open_parquet_source, size_of
 from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, group_units
 from streaming_jsmf.ingestion.readers.text_records import common_kinds, conformed, fits
@@ -137,7 +137,7 @@ class BagSource(RecordFiles, Source):
             pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
         return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         n_words, columns = len(self.vocabulary), self.columns
         row = 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
@@ -202,10 +202,10 @@ def _bags(batch: Any, n_words: int, columns: BagColumns) -> tuple[Bags, Any]:
         raise where.refuse(0, f"{columns.id} is not a signed 64-bit integer") from error
 
 
-def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> SourceBatch:
+def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> Batch:
     bags, ids = _bags(batch, n_words, columns)
     metadata = conformed(batch, columns.metadata)
-    return SourceBatch(
+    return Batch(
         bags.indptr,
         bags.ids.astype(np.int32, copy=False),
         narrow_counts(bags.counts),

@@ -53,7 +53,18 @@ class Unit:
 
 
 @dataclass(frozen=True, eq=False)
-class SourceBatch:
+class Records:
+    """m records as read from a file: position of each in its unit, (m,) int64, and Arrow arrays of length m by column.
+
+    A column may be missing, or have another type, in another batch. Values that a record lacks are null.
+    """
+
+    rows: NDArray[Any]
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
     """m documents as read from a source.
 
     Attributes
@@ -202,7 +213,7 @@ class Source(Reader):
     """Reader whose units contain whole documents."""
 
     @abstractmethod
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         """Stream the documents of a unit in one pass and bounded memory; bad records go to ``bad``.
 
         Raises InputError if the source cannot be read at all, and under "fail" for the first bad record.

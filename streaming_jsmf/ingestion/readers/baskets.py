@@ -12,7 +12,7 @@ from pydantic import Field
 
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Source, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import TABLE_PATTERNS, compressed, is_parquet, open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import text_of
 from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, parquet_batches
@@ -40,7 +40,7 @@ class BasketSource(RecordFiles, Source):
     options_type = BasketOptions
     patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         if is_parquet(unit.path):
             return _read_parquet(unit, self.options.items, bad)
         return bag_lines(unit, text_of, bad, self._split)
@@ -51,7 +51,7 @@ class BasketSource(RecordFiles, Source):
         return _tokens(lists.offsets, pc.utf8_trim_whitespace(lists.flatten()))
 
 
-def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[SourceBatch]:
+def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
     with bad.unreadable_file(), open_parquet_source(unit.path) as file:
         _check_items(file.schema_arrow, column)
         for first, batch in parquet_batches(file, unit, [column]):

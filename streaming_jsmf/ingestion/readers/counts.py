@@ -16,9 +16,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
+    Batch,
     DamagedError,
     Source,
-    SourceBatch,
     Unit,
     UnreadableError,
 )
@@ -138,7 +138,7 @@ def too_large(total: float, word: str) -> str:
 
 def bags_of_entries(
     blocks: Iterable[tuple[Entries, int]], n_words: int, bad: BadRecords, *, first: int, most_empty: int
-) -> Iterator[SourceBatch]:
+) -> Iterator[Batch]:
     """Yield the bags of entries in ascending order of documents, including those of documents without entries.
 
     Each block comes with the number of documents that are complete after it. ``rows`` count the documents from
@@ -161,7 +161,7 @@ def bags_of_entries(
         start = stop
 
 
-def _bags(entries: Entries, documents: range, bad: BadRecords, first: int) -> Iterator[SourceBatch]:
+def _bags(entries: Entries, documents: range, bad: BadRecords, first: int) -> Iterator[Batch]:
     """Yield the bags of a range of documents."""
     large = entries.count > LARGEST_COUNT
     for i in np.flatnonzero(large):
@@ -172,7 +172,7 @@ def _bags(entries: Entries, documents: range, bad: BadRecords, first: int) -> It
         numbers = np.arange(start, min(start + limits.BATCH_VALUES, documents.stop) + 1)
         bounds = np.searchsorted(kept.document, numbers)
         inside = kept.take(slice(bounds[0], bounds[-1]))
-        yield SourceBatch(
+        yield Batch(
             indptr=bounds - bounds[0],
             codes=inside.word.astype(np.int32),
             counts=narrow_counts(inside.count),

@@ -21,7 +21,7 @@ from streaming_jsmf.corpus.records import LARGEST_COUNT
 from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
 from streaming_jsmf.ingestion.readers.counts import row_cuts
 
 MAX_BUCKETS = 4096
@@ -85,7 +85,7 @@ def _bounded(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
+def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
     """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
 
     Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
@@ -163,14 +163,14 @@ def _sums(keys: NDArray[np.int64], counts: NDArray[Any]) -> tuple[NDArray[np.int
 
 def _as_batches(
     rows: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[Any], documents: Any, words: Any
-) -> Iterator[SourceBatch]:
+) -> Iterator[Batch]:
     indptr = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
     present = rows[indptr[:-1]]
     for start, stop in pairwise(row_cuts(indptr, limits.BATCH_VALUES)):
         low, high = indptr[start], indptr[stop]
         occurs = np.zeros(len(words), bool)
         occurs[codes[low:high]] = True
-        yield SourceBatch(
+        yield Batch(
             indptr[start : stop + 1] - low,
             (np.cumsum(occurs) - 1).astype(np.int32)[codes[low:high]],
             counts[low:high],

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
 from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
@@ -81,7 +81,7 @@ class H5adSource(CountFiles):
         with _open_cells(path, self.options) as cells:
             return row_units(path, cells.indptr(0, cells.n_cells))
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""
         with bad.unreadable_file(), _open_cells(unit.path, self.options) as cells:
             stop = unit.stop or cells.n_cells

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import (
     CountFiles,
     Entries,
@@ -54,7 +54,7 @@ def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
     return units or [Unit(path, size=size)]
 
 
-def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
+def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
     """Convert rows to bags; a row with a bad word or count is refused as a whole.
 
     Drops zeros and sums duplicate words. Integer and boolean counts become int32, others float32.
@@ -91,7 +91,7 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> SourceBatch:
     )
     sums = sums.take(kept[sums.document])
     lengths = np.bincount(sums.document, minlength=m)[kept]
-    return SourceBatch(
+    return Batch(
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         sums.word.astype(np.int32),
         narrow_counts(sums.count),
@@ -123,7 +123,7 @@ class NpzSource(CountFiles):
         with _open_matrix(path) as matrix:
             return row_units(path, matrix.indptr()) if matrix.stored else super().parts(path)
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         n_words = len(self.words_of(unit.path))
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
             if matrix.n_columns != n_words:

@@ -18,8 +18,8 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
+    Batch,
     DamagedError,
-    SourceBatch,
     Unit,
     UnreadableError,
 )
@@ -99,7 +99,7 @@ class NumberFiles(CountFiles):
     def header(self, stream: Any) -> Header:
         """Read the first lines. Raises UnreadableError if they are not a header."""
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         """Stream the documents of a file. Memory: a few blocks of lines, one document and the words."""
         listed = self.word_list(unit.path)
         with bad.unreadable_file(), open_stream(unit.path) as stream:

@@ -21,9 +21,9 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
+    Batch,
     DamagedError,
     Source,
-    SourceBatch,
     Unit,
     UnreadableError,
 )
@@ -126,7 +126,7 @@ class TextSource(RecordFiles, Source):
             return f"{unit.path}, element {row + 1} of the array"
         return super().place(unit, row)
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         if is_parquet(unit.path):
             batches = self._read_parquet(unit, bad)
         else:
@@ -134,7 +134,7 @@ class TextSource(RecordFiles, Source):
             batches = bag_records(read(unit, bad), self.columns, self.tokenizer, bad)
         return FolderColumns(self.root, self.options).added(batches, unit.path)
 
-    def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def _read_parquet(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         columns = self.columns
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
             names = columns.found_in(file.schema_arrow.names)
@@ -209,7 +209,7 @@ class LineSource(RecordFiles, Source):
     patterns = compressed("*.txt", "*.text")
     stop_words = ENGLISH
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         encoding = encoding_of(unit.path, self.options.encoding)
 
         def text(line: bytes) -> str | None:

@@ -22,9 +22,9 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
+    Batch,
     DamagedError,
     Source,
-    SourceBatch,
     Unit,
     UnreadableError,
 )
@@ -111,7 +111,7 @@ class TextFilesSource(Source):
             return f"{self.root}, file {row + 1}"
         return self._files()[unit.start + row][0]
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[SourceBatch]:
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         groups = list(re.compile(self.options.name_pattern or "").groupindex)
         metadata = dict.fromkeys(["label", *groups], pa.string())
         columns = TextColumns("text", "name", pa.string(), metadata)

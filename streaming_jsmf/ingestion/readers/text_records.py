@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import read_lines
 from streaming_jsmf.ingestion.readers.values import (
@@ -216,7 +216,7 @@ class FolderColumns:
         left = tuple(name for name in self.options.metadata if name not in names)
         return self.options.model_copy(update={"metadata": left})
 
-    def added(self, batches: Iterable[SourceBatch], path: str) -> Iterator[SourceBatch]:
+    def added(self, batches: Iterable[Batch], path: str) -> Iterator[Batch]:
         """The batches of a file with its columns, unless they have a column of that name."""
         columns = self.of(path)
         for batch in batches:
@@ -282,7 +282,7 @@ Tokenize = Callable[[Any], TokenLists]
 
 def bag_tokens(
     tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Column] | None = None
-) -> SourceBatch:
+) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,), Arrow array of ids, and columns of metadata."""
     bags = count_codes(tokens)
     found = metadata or {}
@@ -292,7 +292,7 @@ def bag_tokens(
         # A column of the source with this name stays.
         columns[EXCERPT] = pc.coalesce(given, tokens.excerpts) if given.type == pa.string() else given
     kinds = {name: kinds for name, (_, kinds) in found.items() if kinds is not None}
-    return SourceBatch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
+    return Batch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
 
 
 #: Row, text, id, and metadata by name (values of JSON, which become strings).
@@ -301,7 +301,7 @@ Record = tuple[int, str, Any, Mapping[str, Any]]
 
 def bag_records(
     records: Iterable[Record], columns: TextColumns, tokenize: Tokenize, bad: BadRecords
-) -> Iterator[SourceBatch]:
+) -> Iterator[Batch]:
     """Collect single records into batches of about ``BATCH_BYTES`` of text; missing metadata are null.
 
     Columns that ``columns`` lacks follow in order of appearance. Without ids, records are counted, with those that the
@@ -314,7 +314,7 @@ def bag_records(
     held: dict[str, list[Any]] = {name: [] for name in columns.metadata}
     size = 0
 
-    def batch() -> SourceBatch:
+    def batch() -> Batch:
         for values in held.values():
             values += [None] * (len(rows) - len(values))
         return bag_tokens(
@@ -345,7 +345,7 @@ def bag_records(
 
 def bag_lines(
     unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords, tokenize: Tokenize
-) -> Iterator[SourceBatch]:
+) -> Iterator[Batch]:
     """Read lines as texts without ids and metadata; see ``lines.read_lines``."""
     records: Iterator[Record] = ((row, text, None, {}) for row, text in read_lines(unit, parse, bad))
     return bag_records(records, TextColumns("text", None, None, {}), tokenize, bad)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, SourceBatch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     is_compressed,
@@ -157,7 +157,7 @@ class TriplesSource(RecordFiles):
         """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
         write_buckets(self._checked_rows(unit, bad), target, n_buckets)
 
-    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[SourceBatch]:
+    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
         """Yield the documents of a bucket, from the files of all units (see ``grouping.read_bucket``)."""
         return read_bucket(files, bucket, bad)
 

@@ -1,6 +1,6 @@
 """Simulate corpora from latent Dirichlet allocation, with known topics. The entry point is ``simulate``."""
 
-from streaming_jsmf.ingestion.simulation.simulate import simulate_lda
-from streaming_jsmf.ingestion.simulation.truth import Truth, read_truth
+from streaming_jsmf.simulation.simulate import simulate_lda
+from streaming_jsmf.simulation.truth import Truth, read_truth
 
 __all__ = ["Truth", "read_truth", "simulate_lda"]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.ingestion.simulation.truth import BATCHES, topic_rows
 from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.simulation.truth import BATCHES, topic_rows
 
 BATCH_TOKENS = 1_000_000
 

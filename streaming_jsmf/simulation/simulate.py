@@ -22,12 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.config import SimulationSettings, settings_of, takes
-from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
-from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
-from streaming_jsmf.errors import InputError, StreamingJSMFError, option
-from streaming_jsmf.ingestion.assemble import (
+from streaming_jsmf.corpus.assemble import (
     CORPUS,
     LAYOUT,
     clear_attempts,
@@ -35,14 +30,25 @@ from streaming_jsmf.ingestion.assemble import (
     total_counts,
     write_task_shards,
 )
-from streaming_jsmf.ingestion.simulation.documents import (
+from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
+from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
+from streaming_jsmf.errors import InputError, StreamingJSMFError, option
+from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.jobs.events import Listener, silent
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.jobs.run import map_job, run_job
+from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.simulation.documents import (
     batch_documents,
     forget_sampler,
     guide_cells,
     process_sampler,
     simulate_batch,
 )
-from streaming_jsmf.ingestion.simulation.truth import (
+from streaming_jsmf.simulation.truth import (
     TRUTH_NAME,
     read_truth,
     truth_of,
@@ -50,12 +56,6 @@ from streaming_jsmf.ingestion.simulation.truth import (
     word_names,
     write_truth,
 )
-from streaming_jsmf.jobs.checkpoints import Record
-from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.run import map_job, run_job
-from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import AnyPath
 
 #: Increased whenever the same arguments would give different documents.
