@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, limits
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 BUCKET = Unit("the bucket")

@@ -19,7 +19,7 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.moments.changes import Changes
 
 DRAW = random.Random(0)

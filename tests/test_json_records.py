@@ -14,7 +14,8 @@ from pyarrow import csv
 
 import streaming_jsmf as sj
 from streaming_jsmf.ingestion import read, work
-from streaming_jsmf.ingestion.readers import limits, text
+from streaming_jsmf.ingestion.readers import text
+from streaming_jsmf.ingestion.readers.base import limits
 from tests.test_in_memory import TEXTS
 
 ROWS: list[dict[str, Any]] = [

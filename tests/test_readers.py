@@ -18,8 +18,8 @@ import pytest
 import scipy.sparse as sp
 
 from streaming_jsmf.ingestion.readers import bags as bag_reader
-from streaming_jsmf.ingestion.readers import limits, matrices, text_files
-from streaming_jsmf.ingestion.readers.base import BadRecords
+from streaming_jsmf.ingestion.readers import matrices, text_files
+from streaming_jsmf.ingestion.readers.base import BadRecords, limits
 from tests.observations import corpus_contents
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import (

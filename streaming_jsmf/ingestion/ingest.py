@@ -20,7 +20,7 @@ from streaming_jsmf.ingestion.choose import choose_words, find_repeated_document
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_columns
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards

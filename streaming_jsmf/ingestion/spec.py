@@ -17,7 +17,7 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.fetch import RemoteFile, file_inside
-from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS, check_options, default_curation
 from streaming_jsmf.ingestion.tokens.stop_words import is_path
 from streaming_jsmf.storage.paths import AnyPath, normalise

@@ -1,12 +1,13 @@
-"""Reader interface: units that can be read independently, batches of bags, and the location of bad records."""
+"""Readers and formats: units that can be read independently, batches of bags, and the location of bad records."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
@@ -18,12 +19,50 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.validation import Strict
 
 
+@dataclass
+class Limits:
+    """Limits on how much of a source is held in memory, read per unit, or accepted.
+
+    Attributes
+    ----------
+    BATCH_BYTES : Bytes of text held at once: enough for Arrow and numba to be fast, but small compared with the
+        vocabulary.
+    BATCH_VALUES : Rows (document, word, count) held at once.
+    UNIT_BYTES : Bytes per task of a file that can be split.
+    LONGEST_LINE : Bytes of a line or characters of a CSV field. The longest books are below 10 MB; longer lines lack
+        line ends.
+    LARGEST_FILE : Bytes of a file that is one document.
+    LARGEST_TAR_HEADER : Bytes of a tar header, which tarfile reads whole; real headers take a few KB.
+    LARGEST_NAMES : Bytes of a file of names, which is read whole.
+    LATE_COLUMNS : Columns of metadata that the first records of a source lack. Values as names would need one column
+        for each record.
+    LARGEST_SCALAR : Bytes of the small arrays of a matrix (shape and format), which are read whole.
+    LARGEST_PACKING : Maximum compression ratio; deflate reaches 1032 on zeros.
+    EMPTY_DOCUMENTS : Empty documents in a file of counts, so that a wrong digit in its header does not create billions.
+        The largest known file has 6.8 million; the largest UCI data set has 8.2 million documents.
+    EMPTY_DOCUMENTS_PER_BYTE : The same per byte of the file, which is about 600 per line of counts.
+    """
+
+    BATCH_BYTES: int = 8 << 20
+    BATCH_VALUES: int = 1_000_000
+    UNIT_BYTES: int = 64 << 20
+    LONGEST_LINE: int = 64 << 20
+    LARGEST_FILE: int = 256 << 20
+    LARGEST_TAR_HEADER: int = 1 << 20
+    LARGEST_NAMES: int = 64 << 20
+    LATE_COLUMNS: int = 200
+    LARGEST_SCALAR: int = 4096
+    LARGEST_PACKING: int = 1100
+    EMPTY_DOCUMENTS: int = 10_000_000
+    EMPTY_DOCUMENTS_PER_BYTE: int = 100
+
+
+#: Looked up at use, so that tests can change them in one place.
+limits = Limits()
+
+
 class UnreadableError(Exception):
-    """Raised if a source file cannot be read; the message is the reason, without the path."""
-
-
-class DamagedError(UnreadableError):
-    """Raised if a file cannot be opened or ends early; what was read before is valid.
+    """Raised if a file cannot be read, or ends early; the message is the reason, without the path.
 
     ``line`` and ``record`` are the number of the line at which it ends, if known, and what was read of the line.
     """
@@ -32,6 +71,9 @@ class DamagedError(UnreadableError):
         super().__init__(reason)
         self.line = line
         self.record = record
+
+
+DamagedError = UnreadableError  # until the other readers are converted
 
 
 class BadValue(Exception):
@@ -54,13 +96,19 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """m records as read from a file: position of each in its unit, (m,) int64, and Arrow arrays of length m by column.
+    """m records as a format reads them from a file.
 
-    A column may be missing, or have another type, in another batch. Values that a record lacks are null.
+    Attributes
+    ----------
+    rows : (m,) int64, ascending; the row or line of each record within its unit, from 0, for ``Format.place``.
+    columns : Arrow arrays of length m by name, of any type; null where a record has no value. Columns and types may
+        differ between batches and files.
+    originals : The bytes of each record as they are in the file, for the quarantine; None writes a row as JSON.
     """
 
     rows: NDArray[Any]
     columns: Mapping[str, Any]
+    originals: Sequence[bytes] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +121,16 @@ class Batch:
     codes : (nonzeros,) int32 indices into ``dictionary``, or into the source's vocabulary if that is None. Distinct
         within a document, in any order.
     counts : (nonzeros,) int32 or float32; positive and finite.
-    rows : (m,) int64; with ids, the row or line of each record within its unit, from 0, for messages. Without ids, the
-        number of the record within its unit, from 0, counting bad records: added over the units, it becomes the id.
-    document_id : Arrow array of m int64 or strings without nulls; None if the source has no ids.
-    metadata : Arrow arrays of length m by column name; types, and names of other columns than strings, are the same in
-        all batches of a source. Columns of strings get their type at the end, when all values are known; they are null
-        where a batch lacks them.
+    rows : (m,) int64; the row or line of each record within its unit, from 0, for messages.
+    document_id : Arrow array of m int64 or strings without nulls; None if the source has no ids. A column that is only
+        guessed to hold ids (see ``Reader.id_was_named``) may have any type, and nulls.
+    metadata : Arrow arrays of length m by column name. Columns and types may differ between batches: a type is chosen
+        at the end, when all values are known.
     dictionary : Arrow array of distinct strings, or None.
-    kinds : The kinds (``values.KINDS``) of metadata columns of strings, where they are not those of the strings.
+    numbers : (m,) int64; the number of each record within its unit, from 0, counting bad records: added over the units,
+        it is the id of a document without one. None if they are the same as ``rows``.
+    notes : By metadata column, what was repaired or left out.
+    boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
     """
 
     indptr: NDArray[Any]
@@ -91,6 +141,9 @@ class Batch:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dictionary: Any = None
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: NDArray[Any] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    boilerplate: tuple[int, int] = (0, 0)
 
     @property
     def n_documents(self) -> int:
@@ -128,7 +181,8 @@ class BadRecords:
             # A name in an archive may contain line ends.
             raise InputError(message.translate({10: "\\n", 13: "\\r"}))
         data = record.encode("utf-8", "surrogateescape") if isinstance(record, str) else record
-        self.records.append(BadRecord(self._unit.path, row, reason, data))
+        # In order of rows, because a reader checks a batch after its format has read it; last, a fault of the file.
+        insort(self.records, BadRecord(self._unit.path, row, reason, data), key=lambda bad: _order(bad.row))
 
     @contextmanager
     def unreadable_file(self) -> Iterator[None]:
@@ -137,6 +191,40 @@ class BadRecords:
             yield
         except UnreadableError as error:
             self.refuse(None, str(error))
+
+
+def _order(row: int | None) -> float:
+    return float("inf") if row is None else row
+
+
+class Format(Protocol):
+    """A file format of records. It knows nothing of texts, ids and metadata, except names such as ``content.body``."""
+
+    def names(self, path: str, options: Any) -> list[str]:
+        """Return the names of the columns of a file. Raises UnreadableError."""
+        ...
+
+    def units(self, path: str, options: Any) -> list[Unit]:
+        """Return the units of a file. Raises UnreadableError."""
+        ...
+
+    def records(
+        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
+    ) -> Iterator[Records]:
+        """Yield the records of a unit, at most about ``BATCH_BYTES`` at a time; bad ones go to ``bad``.
+
+        All records of a batch have the same columns: the ``wanted`` ones that the file has, or all. Raises
+        UnreadableError for a fault of the whole file.
+        """
+        ...
+
+    def place(self, unit: Unit, row: int) -> str:
+        """Return the location of a record of a unit, for messages."""
+        ...
+
+    def first_row(self, unit: Unit) -> int:
+        """Return the row or line of the unit's first record in its file, from 0. May read the file; for messages."""
+        return unit.start
 
 
 @dataclass(frozen=True)
@@ -178,6 +266,16 @@ class Reader(ABC):
         """Minimum NPMI of neighbouring words to be joined (``ingestion.phrases``); None disables the search."""
         found = getattr(self.options, "phrases", None)
         return found if isinstance(found, float) else None
+
+    @property
+    def id_column(self) -> str | None:
+        """The column of the ids; None if there is none."""
+        return None
+
+    @property
+    def id_was_named(self) -> bool:
+        """Whether the user named the column of the ids, or each document has one; otherwise it is a guess."""
+        return True
 
     @property
     def vocabulary(self) -> Sequence[str] | None:

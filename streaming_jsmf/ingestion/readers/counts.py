@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -21,6 +20,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Source,
     Unit,
     UnreadableError,
+    limits,
 )
 from streaming_jsmf.ingestion.readers.files import find_beside, size_of
 

@@ -20,8 +20,14 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import first_line
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, DamagedError, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    BadValue,
+    DamagedError,
+    Unit,
+    UnreadableError,
+    limits,
+)
 from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
 from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
 

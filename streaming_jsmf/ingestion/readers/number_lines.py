@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
-from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -22,6 +21,7 @@ from streaming_jsmf.ingestion.readers.base import (
     DamagedError,
     Unit,
     UnreadableError,
+    limits,
 )
 from streaming_jsmf.ingestion.readers.counts import CountFiles, Entries, bags_of_entries
 from streaming_jsmf.ingestion.readers.files import compressed, first_link, is_compressed, open_stream

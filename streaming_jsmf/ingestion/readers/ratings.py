@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import find_beside, open_stream
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK
 from streaming_jsmf.ingestion.readers.tables import Delimited

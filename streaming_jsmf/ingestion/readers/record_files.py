@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
+from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit, limits
 from streaming_jsmf.ingestion.readers.files import (
     is_compressed,
     is_parquet,

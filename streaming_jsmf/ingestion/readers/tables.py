@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import is_parquet, open_parquet_source, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,

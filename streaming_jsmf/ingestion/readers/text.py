@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_jsmf.errors import first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -26,6 +25,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Source,
     Unit,
     UnreadableError,
+    limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
     PARQUET_PATTERNS,

@@ -18,7 +18,6 @@ from pydantic import AfterValidator
 
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option
-from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -27,6 +26,7 @@ from streaming_jsmf.ingestion.readers.base import (
     Source,
     Unit,
     UnreadableError,
+    limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
     describe,

@@ -18,8 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import read_lines
 from streaming_jsmf.ingestion.readers.values import (

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
 from streaming_jsmf.validation import is_utf8
 
 
