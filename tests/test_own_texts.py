@@ -388,6 +388,7 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
     assert cleaned([page])[0].split() == ["Fish", "&", "chips", "café"]
 
 
+MANY = "words " * 300
 NO_MAIL = [
     "if p<q then every harbor and vessel of the captain sails until r>s and the tide turns",
     "a <b and c> of i <s with u> d",
@@ -412,7 +413,7 @@ def test_texts_that_are_neither_mail_nor_html_stay(text: str) -> None:
         ("so it is\n> a b\n> c d\nyes", "so it is yes", 4),
         ("Ann wrote:\n\n> a b\nyes\n-- \nAnn, Harbor", "yes", 6),
         ("In article <1@x.org> Ann says\nyes", "yes", 7),
-        ("From: a@b.c\nTo: d@e.f\nSubject: ships\n\nA> old\nyes\n--\n" + "words " * 300, "ships yes " + "-- " + "words " * 300, 11),
+        (f"From: a@b.c\nTo: d@e.f\nSubject: ships\n\nA> old\nyes\n--\n{MANY}", f"ships yes -- {MANY}", 11),
         ('<P class="a" hidden>one<br/>two</ p><q cite=x>three</q>', "one two three", 10),
         ("<DOC id='1'><post>one</post> <user> two <item n='2'/></DOC>", "one <user> two", 9),
         ("<!DOCTYPE html><?xml version='1.0'?>one", "one", 6),
