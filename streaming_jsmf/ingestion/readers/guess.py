@@ -6,7 +6,6 @@ Guesses become ordinary options, so readers do not depend on this module.
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,8 @@ from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError
+from streaming_jsmf.ingestion.readers.csv_records import CSV_SUFFIXES
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     file_name,
@@ -33,12 +33,12 @@ from streaming_jsmf.ingestion.readers.files import (
     list_files,
     of_first_readable,
     open_parquet_source,
-    open_stream,
 )
-from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
+from streaming_jsmf.ingestion.readers.json_records import first_objects
+from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, split_fields
 from streaming_jsmf.ingestion.readers.ratings import names_path
+from streaming_jsmf.ingestion.readers.records import JSON_SUFFIXES
 from streaming_jsmf.ingestion.readers.registry import READERS
-from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.ingestion.readers.text_files import names_in_archive
 from streaming_jsmf.ingestion.readers.text_records import check_codecs
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
@@ -157,12 +157,7 @@ class _Table:
                 header: list[str] = next(rows, [])
                 yield from (dict(zip(header, row, strict=False)) for row in rows)
         else:
-            split = records_of(path)
-            with open_stream(path) as stream:
-                for line in split(stream, Unit(path)):
-                    value = json.loads(line.decode("utf-8-sig", "replace"))
-                    if isinstance(value, dict):
-                        yield value
+            yield from (value for value in first_objects(path, self.encoding) if isinstance(value, dict))
 
 
 def guess_source(

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from streaming_jsmf.errors import first_line, pass_on_machine
 from streaming_jsmf.ingestion.columns import from_python
@@ -28,14 +27,15 @@ from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe, open
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
-    KEPT,
     encoding_of,
     first_line_of,
     line_units,
     lines_of,
+    original_line,
     text_of,
 )
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, require_few
+from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
 #: Records of a unit whose names do not count as late.
@@ -72,7 +72,7 @@ class JsonFormat(Format):
         reason = ""
         nested = _nested(options, None if options.metadata == "all" else options.metadata)
         try:
-            for value, _ in islice(_parsed(Unit(path), _layout(path), options), SAMPLE_RECORDS):
+            for value in first_objects(path, options.encoding):
                 if isinstance(value, BadValue):
                     reason = reason or str(value)
                 elif value is not None:
@@ -94,7 +94,7 @@ class JsonFormat(Format):
         row, empty = -1, not unit.stop  # a range may lie within a long line
         held, damage = _Held(options, wanted), None
         try:
-            for row, (value, text) in enumerate(_parsed(unit, layout, options)):
+            for row, (value, text) in enumerate(_parsed(unit, layout, options.encoding)):
                 try:
                     if value is None:
                         continue
@@ -149,8 +149,13 @@ def _layout(path: str) -> Layout:
     return "lines"
 
 
-def _parsed(unit: Unit, layout: Layout, options: Any) -> Iterator[_Parsed]:
-    encoding = encoding_of(unit.path, options.encoding)
+def first_objects(path: str, encoding: str) -> Iterator[dict[str, Any] | BadValue | None]:
+    """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
+    return (value for value, _ in islice(_parsed(Unit(path), _layout(path), encoding), SAMPLE_RECORDS))
+
+
+def _parsed(unit: Unit, layout: Layout, encoding: str) -> Iterator[_Parsed]:
+    encoding = encoding_of(unit.path, encoding)
     with open_stream(unit.path) as stream:
         if layout == "lines":
             yield from (_of_line(line, encoding) for line in lines_of(stream, unit))
@@ -183,41 +188,227 @@ def _object(value: Any, what: str) -> Any:
 def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
     """Yield the elements of an array, or objects that follow each other; UnreadableError if they break off."""
     what, is_array = _WHAT[layout], layout == "array"
-    source = _Text(stream, encoding)
-    scan = json.JSONDecoder().raw_decode
-    source.read(0)
-    at = source.text.index("[") + 1 if is_array else 0
+    source, scan = _Text(stream, encoding), json.JSONDecoder().raw_decode
+    at = source.text.find("[") + 1 if is_array else 0
     while True:
         at = _GAP.match(source.text, at).end()  # type: ignore[union-attr]
-        if at == len(source.text):
-            if not source.read(at):
-                break
-            at = 0
-            continue
-        if is_array and source.text[at] == "]":
+        if is_array and source.text.startswith("]", at):
             _require_end(source, at + 1)
             return
-        value: Any
+        value: Any = None
         try:
             value, end = scan(source.text, at)
-            complete = end < len(source.text) or isinstance(value, dict)  # a number may go on
-            value = source.loaded(at, end, what) if source.doubtful else _object(value, what)
+            if end == len(source.text) and not isinstance(value, dict):
+                end = -1  # a number may go on
+            value = source.checked(value, at, end, what) if source.doubtful else _object(value, what)
         except BadValue as error:
             value = error
         except (ValueError, RecursionError) as error:
-            found = _end_of(source.text, at)
-            end, complete = found or 0, found is not None
+            end = _end_of(source.text, at)
             value = BadValue(f"the {what} is not JSON ({first_line(error)})")
-        if not complete:
-            if len(source.text) - at > limits.LONGEST_LINE:
-                raise UnreadableError(
-                    f"{_article(what)} of the JSON {layout} has more than {limits.LONGEST_LINE:,} bytes"
-                )
-            if source.read(at):
-                at = 0
-                continue
-            break
-        yield value, (source.text, at, end)
-        at = end
-    if is_array or at < len(source.text):
-        raise UnreadableError(f"the JSON {'array' if is_array else 'object'} is incomplete")
+        if end >= 0:
+            yield value, (source.text, at, end)
+            at = end
+        elif len(source.text) - at > limits.LONGEST_LINE:
+            raise UnreadableError(f"an {what} of the JSON has more than {limits.LONGEST_LINE:,} bytes")
+        elif source.read(at):
+            at = 0
+        elif is_array or at < len(source.text):
+            raise UnreadableError(f"the JSON {'array' if is_array else 'object'} is incomplete")
+        else:
+            return
+
+
+def _end_of(text: str, at: int) -> int:
+    """Return where a value that is not JSON ends, by its brackets; -1 if it goes on beyond the text."""
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        mark = token[0]
+        depth += _DEEPER.get(mark, 0)
+        if mark == '"':
+            return -1
+        if depth < 0 or (mark == "," and not depth):
+            return max(token.start(), at + 1)
+        if mark in "]}" and not depth:
+            return token.end()
+    return -1
+
+
+def _require_end(source: _Text, at: int) -> None:
+    while not source.text[at:].strip():
+        if not source.read(len(source.text)):
+            return
+        at = 0
+    raise UnreadableError("there is data after the JSON array; give one array, or one object per line")
+
+
+class _Text:
+    """The part of a stream that is held, decoded with the first encoding.
+
+    ``doubtful`` says that it has bytes that are none of its characters, which become lone surrogates.
+    """
+
+    def __init__(self, stream: Any, encoding: str) -> None:
+        # A decompressor returns the data before the damage only if it is read piece by piece.
+        self._read = getattr(stream, "read1", stream.read)
+        self._encoding, self._codec = encoding, encoding.split(",")[0]
+        self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
+        self._damage = ""
+        self.text, self.doubtful = "", False
+        self.read(0)
+        self.text = self.text.removeprefix("\ufeff")
+
+    def read(self, at: int) -> bool:
+        """Drop what is before ``at``, and read as much as is left; False at the end. Raises UnreadableError."""
+        if self._damage:
+            raise UnreadableError(self._damage)
+        size, pieces = max(_BLOCK, len(self.text) - at), [b""]
+        try:
+            while size > 0 and (piece := self._read(size)):
+                pieces.append(piece)
+                size -= len(piece)
+        except STREAM_ERRORS as error:
+            pass_on_machine(error)
+            self._damage = describe(error)
+        data = b"".join(pieces)
+        added = self._decoder.decode(data, not data)
+        if not added:
+            return bool(self._damage) and self.read(at)
+        self.text = self.text[at:] + added
+        self.doubtful = not is_utf8(self.text)
+        return True
+
+    def checked(self, value: Any, at: int, end: int, what: str) -> Any:
+        """Return the object of a part, decoded with the first encoding that can. Raises BadValue."""
+        if is_utf8(part := self.text[at:end]):
+            return _object(value, what)
+        data = part.encode(self._codec, "surrogateescape")
+        return _loaded(decode(data, self._encoding, what, encoding_hint), what)
+
+
+class _Originals(Sequence[bytes]):
+    """The bytes of records, which are made only for bad ones."""
+
+    def __init__(self, texts: Sequence[bytes | _Part]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, i: Any) -> Any:
+        return _original(self._texts[i])
+
+
+def _original(text: bytes | _Part) -> bytes:
+    if isinstance(text, bytes):
+        return original_line(text)
+    whole, at, end = text
+    return whole[at:end].encode("utf-8", "surrogateescape")
+
+
+def _nested(options: Any, wanted: Collection[str] | None) -> list[str]:
+    names = [*options.text, options.id, *(wanted or ())]
+    return [name for name in dict.fromkeys(names) if name and "." in name]
+
+
+def _flattened(record: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
+    """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
+    if not nested:
+        return record
+    found: dict[str, Any] = {}
+    for name in nested:
+        value: Any = record
+        for key in name.split(".") if name not in record else ():
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None and value is not record:
+            found[name] = value
+    parents = {name.partition(".")[0] for name in nested}
+    return {**{key: value for key, value in record.items() if key not in parents}, **found}
+
+
+class _Held:
+    """The records of a batch, by column, because a list of many records slows the garbage collector."""
+
+    def __init__(self, options: Any, wanted: Collection[str] | None) -> None:
+        self._text, self._wanted = options.text, wanted
+        self._id = [] if options.id in (None, NONE) else [options.id]
+        self._nested = _nested(options, wanted)
+        self._known: dict[str, None] = {}
+        self._late: dict[str, None] = {}
+        self._seen = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows: list[int] = []
+        self.size = 0
+        self._lists = False
+        self._texts: list[bytes | _Part] = []
+        self._columns: dict[str, list[Any]] = {}
+
+    def prepared(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Return the wanted values of a record. Raises BadValue if its texts are no strings or lists of strings."""
+        record = _flattened(record, self._nested)
+        for name in self._text:
+            value = record.get(name)
+            if not isinstance(value, str | None) and not _is_tokens(value):
+                raise BadValue(f"{name} is of type {type(value).__name__}, not a string")
+        wanted = self._wanted
+        return record if wanted is None else {name: v for name, v in record.items() if name in wanted}
+
+    def fits(self, record: Mapping[str, Any]) -> bool:
+        """Whether the texts of the record and of those before are all strings, or all lists."""
+        return self._lists == _has_lists(record, self._text)
+
+    def add(self, row: int, record: dict[str, Any], text: bytes | _Part) -> None:
+        n, columns = len(self.rows), self._columns
+        for name, value in record.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = self._new(name)
+            if len(column) < n:
+                column += [None] * (n - len(column))
+            column.append(value)
+        if not n:
+            self._lists = _has_lists(record, self._text)
+        self.rows.append(row)
+        self._texts.append(text)
+        self._seen += 1
+        length = len(text) if isinstance(text, bytes) else text[2] - text[1]
+        self.size += length + _RECORD_BYTES + _VALUE_BYTES * len(columns)
+
+    def _new(self, name: str) -> list[Any]:
+        if name not in self._known:
+            self._known[name] = None
+            if self._seen >= SAMPLE_RECORDS:
+                self._late[name] = None
+                require_few([*self._late])
+        return []
+
+    def taken(self) -> Records:
+        """Return the batch, and start another."""
+        n = len(self.rows)
+        for name in (*self._text, *self._id):
+            self._columns.setdefault(name, [])
+        columns = {
+            name: self._array(name, values + [None] * (n - len(values)))
+            for name, values in self._columns.items()
+        }
+        records = Records(np.array(self.rows, np.int64), columns, _Originals(self._texts))
+        self._clear()
+        return records
+
+    def _array(self, name: str, values: list[Any]) -> Any:
+        types = {*map(type, values)}
+        if name not in self._text and types & {list, dict}:
+            values = [json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for v in values]
+        elif name in self._id and types != {int}:
+            values = [v if isinstance(v, str | None) else json.dumps(v) for v in values]
+        return from_python(values)
+
+
+def _has_lists(record: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return any(isinstance(record.get(name), list) for name in names)
+
+
+def _is_tokens(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -29,7 +29,7 @@ from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource
-from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
@@ -126,6 +126,7 @@ def open_source(
             options.boilerplate,
             options.phrases if isinstance(options.phrases, tuple) else (),
             options.excerpt,
+            options.split,
         )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave {option.tokenizer} out")

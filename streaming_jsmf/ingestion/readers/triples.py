@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
 )
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles
+from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch, read_table
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
