@@ -16,14 +16,15 @@ from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, r
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
+from streaming_jsmf.ingestion.bags import QUARANTINE_SCHEMA, read_source, with_columns
+from streaming_jsmf.ingestion.job import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
-from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_columns
 from streaming_jsmf.ingestion.readers import limits
+from streaming_jsmf.ingestion.repeats import find_repeated_documents
+from streaming_jsmf.ingestion.shards import QUARANTINED, RENUMBER, STEPS, WRITE, renumber_shards, write_shards
 from streaming_jsmf.ingestion.spool import spool_input
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
-from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
+from streaming_jsmf.ingestion.words import choose_words, with_language, word_counts
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -250,7 +251,7 @@ def _totals_read(pieces: Sequence[Piece]) -> dict[str, Json]:
 
 def _write_quarantine(folder: IngestFolder) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    patterns = ("scattered/*.bad", "read/*/*.bad", "repeated-*.bad")
+    patterns = ("scattered/*.bad", "read/*/*.bad", f"{WRITE}/*/{QUARANTINED}")
     paths = [path for pattern in patterns for path in sorted(folder.root.glob(pattern))]
     if not paths:
         return

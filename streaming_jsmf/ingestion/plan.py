@@ -20,6 +20,7 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.fetch import fetch_files
+from streaming_jsmf.ingestion.job import Ingest, IngestFolder
 from streaming_jsmf.ingestion.readers.base import Reader
 from streaming_jsmf.ingestion.readers.files import find_beside, list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
@@ -38,7 +39,6 @@ from streaming_jsmf.ingestion.spool import Location
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,

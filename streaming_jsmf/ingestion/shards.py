@@ -1,8 +1,12 @@
-"""The second pass: write pieces of bags as shards over the chosen words, without the dropped documents."""
+"""The second pass: write pieces of bags as shards over the chosen words, without the dropped documents.
+
+Documents that repeat the id of another are written to the quarantine: their id, and all words with their counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +24,13 @@ from streaming_jsmf.corpus.assemble import (
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.corpus.vocabulary import word_ids
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
-from streaming_jsmf.ingestion.read import piece_batches
+from streaming_jsmf.ingestion.bags import damaged, piece_batches, read_table, write_quarantined
+from streaming_jsmf.ingestion.job import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.readers.base import Batch
 from streaming_jsmf.ingestion.readers.values import as_kind
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
+from streaming_jsmf.ingestion.repeats import REPEATED_ID, in_batch
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.compiled import compiled
@@ -35,7 +40,10 @@ WRITE, RENUMBER = "write", "renumber"
 
 #: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
-DISTINCT, TOKENS = STEPS.index("min_distinct_words"), STEPS.index("min_tokens")
+REPEATED, DISTINCT, TOKENS = map(STEPS.index, ("repeated_id", "min_distinct_words", "min_tokens"))
+
+#: File of the repeated ids of a piece, in the directory of its task.
+QUARANTINED = "repeated.bad"
 
 
 def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
@@ -58,6 +66,8 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
     repeats = _repeats(ingest.folder, piece.index)
     first_rows = np.load(ingest.folder.root / "first_rows.npy", mmap_mode="r")
 
+    repeated: list[dict[str, Any]] = []
+
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens
         ordinal = 0
@@ -70,6 +80,7 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
+            repeated.extend(_quarantined(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED)))
             batch = replace(batch, metadata=_typed(ingest, batch))
             kept = _kept_documents(batch, ids, n_words, steps == 0, int(first_rows[unit]))
             if kept.n_documents:
@@ -77,6 +88,8 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
             ordinal += batch.n_documents
         if ordinal != piece.documents:
             raise _changed(ingest, piece)
+        if repeated:
+            write_quarantined(writer.directory / QUARANTINED, repeated)
 
     limits = ShardLimits(ingest.tokens_per_shard)
     try:
@@ -97,6 +110,37 @@ def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
         return {}
     with np.load(path) as saved:
         return dict(saved.items())
+
+
+def _quarantined(
+    ingest: Ingest, piece: Piece, number: int, batch: Batch, chosen: NDArray[np.int64]
+) -> Iterator[dict[str, Any]]:
+    """Yield rows of the quarantine for documents of a batch."""
+    if not len(chosen):
+        return
+    unit, words = dict(piece.group.numbered())[number], _words_of(ingest, piece)
+    first = ingest.source.first_row(unit)
+    for i in chosen.tolist():
+        low, high = batch.indptr[i], batch.indptr[i + 1]
+        bag = dict(zip(words[batch.codes[low:high]], batch.counts[low:high].tolist(), strict=True))
+        record = {"document_id": batch.document_id[i].as_py(), "words": bag}
+        yield {
+            "file": location(unit.path),
+            "row": first + int(batch.rows[i]),
+            "reason": REPEATED_ID,
+            "record": json.dumps(record, ensure_ascii=False).encode(),
+        }
+
+
+def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
+    """The words of a piece by code."""
+    if ingest.n_words is not None:
+        return np.array(ingest.source.vocabulary, object)
+    table = read_table(ingest.stem(piece).with_suffix(".words"))
+    codes = np.asarray(table.column("code"))
+    words = np.full(int(codes.max(initial=-1)) + 1, "", object)
+    words[codes] = table.column("word").to_pylist()
+    return words
 
 
 def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
