@@ -1,16 +1,16 @@
-"""The first pass: read groups of units into pieces, with the counts, hashes and columns needed to choose words.
+"""The first pass: read groups of units into pieces, and summarize what the choice of ids, words and types needs.
 
-A piece is a file of bags over its own words, the counts of these words, and keys of documents (hashes and places).
+A piece is a file of bags over its own words, the counts of these words, and the keys of its documents.
 """
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,117 +21,120 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT
-from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import StoreError, pass_on_machine
+from streaming_jsmf.ingestion.columns import ColumnSummary, plain, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
-from streaming_jsmf.ingestion.readers.values import (
-    KINDS,
-    holds_strings,
-    kinds_of,
-    listed,
-    n_given,
-    require_few,
-)
-from streaming_jsmf.ingestion.repeats import KEY, hash_bags, hash_values
+from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import file_hashes
-
-logger = logging.getLogger(__name__)
-
-#: Bits for the number of a document within its group.
-ORDER_BITS = 40
+from streaming_jsmf.storage.tables import own_file, write_table
 
 QUARANTINE_SCHEMA = pa.schema(
     [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
 )
 
+_METADATA = "metadata "  # prefix that separates user columns from our own
 
-def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
-    """Step: read all documents of the source into pieces, and save the first row number of each unit.
 
-    Makes one pass over the source, or two over the rows of a shuffled source. Returns the number of bad records, too.
+@dataclass
+class Contents:
+    """What was read from a group of units, or from all of them.
+
+    Attributes
+    ----------
+    rows : Number of records of each unit, good and bad.
+    bad : Number of bad records.
+    boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
+    columns : Summary of each column of metadata, and of the column that was guessed to hold the ids.
+    notes : By column, what was repaired or left out.
+    id_types : Types of the ids.
+    id_faults : Number of values of the guessed column that cannot be ids, by reason.
     """
-    units, records = ingest.units, []
+
+    rows: list[int] = field(default_factory=list)
+    bad: int = 0
+    boilerplate: tuple[int, int] = (0, 0)
+    columns: dict[str, ColumnSummary] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    id_types: list[str] = field(default_factory=list)
+    id_faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: Batch, guessed_id: str | None) -> None:
+        """Add what a batch has."""
+        columns, ids = dict(batch.metadata), batch.document_id
+        if ids is None:
+            self.id_faults["missing"] += batch.n_documents
+        else:
+            self.id_types = sorted({*self.id_types, str(ids.type)})
+            if guessed_id is not None:
+                columns[guessed_id] = ids
+                self.id_faults += id_faults(ids)
+        found = {name: _summary(name, values) for name, values in columns.items()}
+        self._join(found, batch.notes, batch.boilerplate)
+
+    def join(self, other: Contents) -> None:
+        """Add what the next group has."""
+        self.rows += other.rows
+        self.bad += other.bad
+        self.id_types = sorted({*self.id_types, *other.id_types})
+        self.id_faults += other.id_faults
+        self._join(other.columns, other.notes, other.boilerplate)
+
+    def _join(
+        self, columns: Mapping[str, ColumnSummary], notes: Mapping[str, str], boilerplate: Sequence[int]
+    ) -> None:
+        for name, summary in columns.items():
+            before = self.columns.get(name)
+            self.columns[name] = summary if before is None else before.joined(summary)
+        self.notes = {**notes, **self.notes}
+        self.boilerplate = self.boilerplate[0] + boilerplate[0], self.boilerplate[1] + boilerplate[1]
+
+    def to_record(self) -> dict[str, Any]:
+        """Return JSON values; see ``from_record``."""
+        return {**vars(self), "columns": {name: each.to_list() for name, each in self.columns.items()}}
+
+    @classmethod
+    def from_record(cls, fields: Mapping[str, Any]) -> Contents:
+        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"].items()}
+        return cls(**{**fields, "columns": columns, "id_faults": Counter(fields["id_faults"])})
+
+
+def _summary(name: str, values: Any) -> ColumnSummary:
+    # Texts are not parsed.
+    return ColumnSummary((), len(values), len(values)) if name == EXCERPT else summarize(values)
+
+
+def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Contents]:
+    """Step: read all documents of the source into pieces.
+
+    Makes one pass over the source, or two over the rows of a shuffled source, whose documents are gathered from all
+    units by bucket.
+    """
+    units, contents = ingest.units, Contents()
     groups = group_units(units)
-    if hasattr(ingest.source, "scatter"):
-        # The documents of a shuffled source are spread over its units and are gathered by bucket.
-        ingest = replace(ingest, buckets=ingest.source.n_buckets())
+    if n_buckets := ingest.source.n_buckets():
+        ingest = replace(ingest, buckets=n_buckets)
         (ingest.folder.root / "scattered").mkdir(exist_ok=True)
-        records = ingest.run(
-            executor, "scatter", scatter_unit, [Group(i, i, (unit,)) for i, unit in enumerate(units)]
+        scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
+        contents.bad = sum(
+            record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)
         )
-        size = sum(unit.size for unit in units) // ingest.buckets
-        buckets = (Unit(units[0].path, b, b + 1, size) for b in range(ingest.buckets))
-        groups = [Group(b, b, (bucket,)) for b, bucket in enumerate(buckets)]
-    read = ingest.run(executor, "read", read_group, groups)
-    rows = [count for record in read for count in record["rows"]]
-    np.save(ingest.folder.root / "first_rows.npy", np.concatenate([[0], np.cumsum(rows)]).astype(np.int64))
+        size = sum(unit.size for unit in units) // n_buckets
+        groups = [Group(b, b, (Unit(units[0].path, b, b + 1, size),)) for b in range(n_buckets)]
+    records = ingest.run(executor, "read", read_group, groups)
+    for record in records:
+        contents.join(Contents.from_record(record["contents"]))
+    first_rows = [0, *accumulate(contents.rows)]
     pieces: list[Piece] = []
-    for group, record in zip(groups, read, strict=True):
+    for group, record in zip(groups, records, strict=True):
+        of_group = tuple(first_rows[group.first : group.first + len(group.units)])
         for number, piece in enumerate(record["pieces"]):
-            pieces.append(Piece(len(pieces), group, number, **piece))
-    return pieces, sum(record["bad"] for record in (*read, *records))
-
-
-def with_columns(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
-    """Return the ingest with its partial columns, new names, and the kind of each column of strings that has one.
-
-    A column that the corpus of the vocabulary has as well gets its kind there, if all values have it. Raises
-    ``InputError`` if there are too many partial columns.
-    """
-    common: dict[str, tuple[set[str], int]] = {}
-    covered: Counter[str] = Counter()
-    for piece in pieces:
-        for name, (own, number, documents) in piece.metadata.items():
-            before, total = common.get(name, (set(KINDS), 0))
-            common[name] = before & set(own), total + number
-            covered[name] += documents
-    n_documents = sum(piece.documents for piece in pieces)
-    partial = tuple(name for name, documents in covered.items() if documents < n_documents)
-    require_few(partial)
-    renamed = _new_names(dict.fromkeys(name for piece in pieces for name in piece.columns))
-    kinds: dict[str, str] = {}
-    notes = []
-    for name, (found, number) in common.items():
-        narrowest = "" if found == set(KINDS) else next((kind for kind in KINDS if kind in found), "")
-        wanted = ingest.known_kinds.get(renamed.get(name, name), narrowest)
-        if wanted in found:
-            kinds[name] = wanted
-            notes += [f"{name}: {number:,} values read as {wanted}"] * (number > 0)
-        elif wanted:
-            logger.warning(
-                "%s: not all values are %s, as in the corpus of the vocabulary; they stay strings",
-                name,
-                wanted,
-            )
-    if notes:
-        logger.info("%s", listed(notes))
-    return replace(ingest, kinds=kinds, partial=partial, renamed=renamed)
-
-
-def _new_names(columns: Collection[str]) -> dict[str, str]:
-    """New names of metadata columns whose names corpora or topic shares need; they are logged."""
-    taken = {*OWN_COLUMNS, *columns}
-    renamed = {name: free_name(name, taken) for name in columns if name in OWN_COLUMNS}
-    for name, new in renamed.items():
-        logger.info("%s: the column is stored as %s, because results have a column of its name", name, new)
-    return renamed
-
-
-def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
-    """Yield unit number and good documents of a piece, from its bags or again from the source."""
-    if not ingest.rereads:
-        yield from read_bags(ingest.stem(piece))
-        return
-    for number, unit in piece.group.numbered():
-        for batch in ingest.source.read(unit, BadRecords("quarantine", unit, ingest.source.place)):
-            if batch.n_documents:
-                yield number, batch
+            pieces.append(Piece(len(pieces), group, number, of_group, **piece))
+    return pieces, contents
 
 
 def scatter_unit(ingest: Ingest, group: Group) -> Record:
@@ -146,40 +149,25 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
     return {"bad": n_bad, FILES: file_hashes(ingest.folder.root, [target, quarantined])}
 
 
-@dataclass
-class _Seen:
-    """Number of records of each unit, good and bad, and number of bad records."""
-
-    rows: list[int] = field(default_factory=list)
-    bad: int = 0
-
-
 def read_group(ingest: Ingest, group: Group) -> Record:
-    """Task: read the units of a group into pieces, in one pass. ``rows`` has the number of records of each unit."""
+    """Task: read the units of a group into pieces, in one pass."""
     directory = ingest.folder.stem(group.index, 0).parent
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    seen = _Seen()
-    batches = _batches(ingest, group, directory, seen)
+    contents = Contents()
+    batches = _batches(ingest, group, directory, contents)
     pieces = [
-        {
-            "documents": writer.documents,
-            "nonzeros": writer.nonzeros,
-            "tokens": writer.tokens,
-            "columns": list(writer.columns),
-            "metadata": {
-                name: (kinds, writer.strings[name], writer.covered[name])
-                for name, kinds in writer.kinds.items()
-            },
-        }
+        {"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens}
         for writer in _written_pieces(ingest, group.index, batches)
     ]
     files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
-    return {"pieces": pieces, "rows": seen.rows, "bad": seen.bad, FILES: files}
+    return {"pieces": pieces, "contents": contents.to_record(), FILES: files}
 
 
-def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iterator[tuple[int, Batch]]:
-    """Yield all batches of a group by unit; updates ``seen`` after each unit."""
+def _batches(
+    ingest: Ingest, group: Group, directory: Path, contents: Contents
+) -> Iterator[tuple[int, Batch]]:
+    """Yield all batches of a group by unit; adds what they have to ``contents``."""
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         if ingest.buckets:
@@ -190,35 +178,33 @@ def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iter
         for batch in batches:
             if batch.n_documents:
                 n_records += batch.n_documents
+                if ingest.guessed_id and batch.document_id is not None:
+                    batch = replace(batch, document_id=plain(batch.document_id))
+                contents.add(batch, ingest.guessed_id)
                 yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)
-        seen.rows.append(n_records)
-        seen.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
+        contents.rows.append(n_records)
+        contents.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
 
 
 def _written_pieces(
     ingest: Ingest, index: int, batches: Iterator[tuple[int, Batch]]
 ) -> Iterator[PieceWriter]:
     """Write the pieces in turn; yield each when it is closed."""
-    number = documents = 0
+    number = 0
     writer: PieceWriter | None = None
     tokens_per_piece = max(TOKENS_PER_SHARD, ingest.tokens_per_shard)
     with ExitStack() as stack:
         for unit, batch in batches:
             if writer is None:
-                writer = PieceWriter(
-                    ingest.folder.stem(index, number),
-                    ingest.n_words,
-                    spill=not ingest.rereads,
-                    first_order=(index << ORDER_BITS) + documents,
-                )
+                writer = PieceWriter(ingest, ingest.folder.stem(index, number))
                 stack.callback(writer.abort)
             writer.add(unit, batch)
             if writer.tokens >= tokens_per_piece and not ingest.rereads:
                 writer.close()
                 yield writer
-                number, documents, writer = number + 1, documents + writer.documents, None
+                number, writer = number + 1, None
         if writer is not None:
             writer.close()
             yield writer
@@ -248,21 +234,18 @@ def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path)
 
 
-_METADATA = "metadata "  # prefix that separates user columns from our own
-
-
 class PieceWriter:
-    """Write batches of a source as files with the path prefix ``stem``: bags (if ``spill``), word counts, keys.
+    """Write batches of a source as files with the path prefix ``stem``: bags, word counts, keys.
 
-    If ``n_words`` is None, words are numbered in order of appearance. ``first_order`` is the order of the first
-    document, used if ids do not determine the order.
+    If the source has no fixed vocabulary, words are numbered in order of appearance.
     """
 
-    def __init__(self, stem: Path, n_words: int | None, *, spill: bool, first_order: int) -> None:
+    def __init__(self, ingest: Ingest, stem: Path) -> None:
+        n_words = ingest.n_words
         self._stem = stem
         self._open_vocabulary = n_words is None
-        self._spill = spill
-        self._first_order = first_order
+        self._spill = not ingest.rereads
+        self._guessed = ingest.guessed_id is not None
         self._file: Any = None
         self._stream: Any = None
         self._schema: Any = None
@@ -271,13 +254,6 @@ class PieceWriter:
         self._document_frequency = np.zeros(n_words or 0, np.int64)
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
-        #: The kinds (``values.KINDS``) that all strings so far of a metadata column are, how many there are, and the
-        #: number of documents in batches with the column.
-        self.kinds: dict[str, list[str]] = {}
-        self.strings: Counter[str] = Counter()
-        self.covered: Counter[str] = Counter()
-        #: Names of all metadata columns, in order.
-        self.columns: dict[str, None] = {}
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
@@ -286,7 +262,6 @@ class PieceWriter:
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
-        self._add_kinds(batch)
         if self._spill:
             self._write(unit, batch, codes)
         self.documents += batch.n_documents
@@ -335,45 +310,23 @@ class PieceWriter:
         return codes
 
     def _add_keys(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
-        keys = np.empty(batch.n_documents, KEY)
+        keys = np.zeros(batch.n_documents, KEY)
         keys["ordinal"] = self.documents + np.arange(batch.n_documents)
-        keys["order"] = (self._first_order + keys["ordinal"]).astype(np.uint64)
         keys["unit"], keys["row"] = unit, batch.rows
-        if batch.document_id is not None:
-            identities = keys.copy()
-            identities["high"], identities["low"] = hash_values(batch.document_id).T
-            self._keys["identities"].append(identities)
-            if pa.types.is_integer(batch.document_id.type):
-                # Flipping the sign bit maps the order of int64 to that of uint64.
-                keys["order"] = np.asarray(batch.document_id).view(np.uint64) ^ np.uint64(1 << 63)
-            else:
-                keys["order"] = identities["high"]
-        keys["high"], keys["low"] = hash_bags(batch.indptr, codes, batch.counts, self._hashes).T
-        # Empty documents are not repeats of each other.
-        self._keys["contents"].append(keys[np.diff(batch.indptr) > 0])
-
-    def _add_kinds(self, batch: Batch) -> None:
-        self.columns |= dict.fromkeys(batch.metadata)
-        for name, values in batch.metadata.items():
-            if not holds_strings(values.type):
-                continue
-            self.covered[name] += batch.n_documents
-            before = self.kinds.get(name, [] if name == EXCERPT else list(KINDS))  # texts are not parsed
-            known = batch.kinds.get(name)
-            if known is None:
-                self.kinds[name] = before and kinds_of(values, before)
-                if self.kinds[name]:
-                    self.strings[name] += n_given(values)
-            else:
-                self.kinds[name] = [kind for kind in before if kind in known]
+        if batch.document_id is not None and not (self._guessed and id_faults(batch.document_id)):
+            keys = identity_keys(keys, batch.document_id, as_texts=self._guessed)
+            self._keys["identities"].append(keys)
+        self._keys["contents"].append(contents_keys(keys, batch.indptr, codes, batch.counts, self._hashes))
 
     def _write(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
         offsets = pa.array(np.asarray(batch.indptr, np.int32))
+        numbers = batch.rows if batch.numbers is None else batch.numbers
         columns = {
             "codes": pa.ListArray.from_arrays(offsets, pa.array(np.asarray(codes, np.int32))),
             "counts": pa.ListArray.from_arrays(offsets, pa.array(batch.counts)),
             "unit": pa.array(np.full(batch.n_documents, unit, np.int64)),
             "row": pa.array(np.asarray(batch.rows, np.int64)),
+            "number": pa.array(np.asarray(numbers, np.int64)),
         }
         if batch.document_id is not None:
             columns["document_id"] = batch.document_id
@@ -391,11 +344,21 @@ class PieceWriter:
         self._stream.write_batch(record)
 
 
-def read_bags(stem: Path) -> Iterator[tuple[int, Batch]]:
+def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
+    """Yield unit number and good documents of a piece, from its bags or again from the source."""
+    if not ingest.rereads:
+        yield from _read_bags(ingest.stem(piece).with_suffix(".bags"))
+        return
+    for number, unit in piece.group.numbered():
+        for batch in ingest.source.read(unit, BadRecords("quarantine", unit, ingest.source.place)):
+            if batch.n_documents:
+                yield number, batch
+
+
+def _read_bags(path: Path) -> Iterator[tuple[int, Batch]]:
     """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
-    path = stem.with_suffix(".bags")
     # Not memory-mapped: pages of the whole file would count as memory of the process.
-    with _own_file(path), pa.OSFile(str(path)) as file:
+    with own_file(path), pa.OSFile(str(path)) as file:
         for record in _records(file):
             codes, names = record.column("codes"), record.schema.names
             offsets = np.asarray(codes.offsets).astype(np.int64)
@@ -410,6 +373,7 @@ def read_bags(stem: Path) -> Iterator[tuple[int, Batch]]:
                     for name in names
                     if name.startswith(_METADATA)
                 },
+                numbers=np.asarray(record.column("number")),
             )
             yield record.column("unit")[0].as_py(), batch
 
@@ -419,32 +383,3 @@ def _records(file: Any) -> Iterator[Any]:
     while file.tell() < file.size():
         with pa.ipc.open_stream(file) as stream:
             yield from stream
-
-
-def write_table(path: Path, table: Any) -> None:
-    """Write an Arrow table that can be read in parts."""
-    with pa.ipc.new_file(str(path), table.schema) as file:
-        file.write_table(table.combine_chunks())
-
-
-def read_table(path: Path) -> Any:
-    """Memory-map a table; ``StoreError`` if the file is missing or damaged."""
-    with _own_file(path):
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-
-
-@contextmanager
-def _own_file(path: Path) -> Iterator[None]:
-    """Convert errors of a file from an earlier step to ``StoreError``."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        pass_on_machine(error)
-        raise damaged(path) from error
-
-
-def damaged(path: Path) -> StoreError:
-    root = next(
-        parent for parent in (path, *path.parents) if parent.suffix == ".partial" or parent == parent.parent
-    )
-    return StoreError(f"{path} is missing or damaged; remove {root} and run again")

@@ -5,23 +5,35 @@ The hashes are not cryptographic; the probability that two of a billion document
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.storage.tables import read_table, write_table
+
+logger = logging.getLogger(__name__)
 
 #: Keys in memory at the same time.
 BUCKET_KEYS = 1_000_000
 
+_LARGEST_ID = 2**63 - 1
 REPEATED_ID = "its document id is that of an earlier document"
+
+#: Keys of repeated documents, by piece and sorted by ordinal.
+Repeats = Mapping[int, NDArray[Any]]
 
 #: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
 #: piece, its unit, and its row in the unit.
@@ -101,39 +113,111 @@ def _mix(x: Any) -> Any:
     return x ^ (x >> _31)
 
 
-#: Keys of repeated documents, by piece and sorted by ordinal.
-Repeats = Mapping[int, NDArray[Any]]
+def id_faults(values: Any) -> Counter[str]:
+    """Count the values of an Arrow array that cannot be ids, by reason."""
+    faults: Counter[str] = Counter(missing=values.null_count)
+    if is_string(values.type):
+        faults["missing"] += int(pc.sum(pc.equal(pc.binary_length(values), 0)).as_py() or 0)
+    elif pa.types.is_uint64(values.type):
+        faults["above 2^63 - 1"] = int(pc.sum(pc.greater(values, _LARGEST_ID)).as_py() or 0)
+    elif not pa.types.is_integer(values.type):
+        faults["neither texts nor whole numbers"] = len(values) - values.null_count
+    return +faults
 
 
-def find_repeated_documents(ingest: Ingest, pieces: Sequence[Piece]) -> int:
-    """Save which documents repeat an id and which others repeat contents; return the number of the latter.
+def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool) -> NDArray[Any]:
+    """Return keys with the hashes of the ids and their order; ``as_texts`` if other ids may have another type."""
+    keys = keys.copy()
+    keys["high"], keys["low"] = hash_values(ids.cast(pa.string()) if as_texts else ids).T
+    if pa.types.is_integer(ids.type):
+        # Flipping the sign bit maps the order of int64 to that of uint64.
+        keys["order"] = np.asarray(ids.cast(pa.int64())).view(np.uint64) ^ np.uint64(1 << 63)
+    else:
+        keys["order"] = keys["high"]
+    return keys
 
-    Raises ``InputError`` if an id is repeated, unless bad records are quarantined.
+
+def contents_keys(
+    keys: NDArray[Any],
+    indptr: NDArray[Any],
+    codes: NDArray[Any],
+    counts: NDArray[Any],
+    words: NDArray[np.uint64],
+) -> NDArray[Any]:
+    """Return keys with the hashes of the bags, in the same order, without those of empty documents."""
+    keys = keys.copy()
+    keys["high"], keys["low"] = hash_bags(indptr, codes, counts, words).T
+    return keys[np.diff(indptr) > 0]
+
+
+def find_repeated_ids(
+    ingest: Ingest, pieces: Sequence[Piece], types: Sequence[str], faults: Mapping[str, int]
+) -> tuple[Ingest, Repeats]:
+    """Return the ingest with the type of its ids, and the documents that repeat an id.
+
+    A guessed column that cannot be the ids, or repeats, becomes metadata, and the documents are numbered; this is
+    logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
     """
-    stems = [ingest.stem(piece) for piece in pieces]
-    identities = find_repeats([stem.with_suffix(".identities") for stem in stems])
-    for index, keys in identities.items():
-        if ingest.on_bad_record == "fail":
-            unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
-            where = ingest.source.place(unit, int(keys["row"][0]))
-            raise InputError(
-                f"{where}: {REPEATED_ID}; correct the record or use {option.on_bad_record('quarantine')}"
+    name, repeats = ingest.guessed_id, find_repeats(_files(ingest, pieces, "identities"))
+    if name is not None and types:
+        found = Counter(faults) or +Counter(repeated=sum(map(len, repeats.values())))
+        for reason, number in found.most_common(1):
+            values = f"{number:,} value{'s are' if number > 1 else ' is'} {reason}"
+            logger.info(
+                f"%s: %s, so documents are numbered and the column is metadata; {option.id('COLUMN')} names another",
+                name,
+                values,
             )
-    contents = find_repeats([stem.with_suffix(".contents") for stem in stems], without=identities)
+            return ingest, {}
+    if repeats and ingest.on_bad_record == "fail":
+        index, keys = next(iter(repeats.items()))
+        unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
+        where = ingest.source.place(unit, int(keys["row"][0]))
+        raise InputError(
+            f"{where}: {REPEATED_ID}; correct the record or use {option.on_bad_record('quarantine')}"
+        )
+    whole = all(pa.types.is_integer(pa.type_for_alias(each)) for each in types)
+    return replace(ingest, ids=("int64" if whole else "string") if types else ""), repeats
+
+
+def save_repeats(ingest: Ingest, pieces: Sequence[Piece], identities: Repeats) -> int:
+    """Save which documents the tasks leave out: repeated ids, and repeated contents if these are to be dropped.
+
+    Return the number of documents that repeat the contents of another.
+    """
+    contents = find_repeats(_files(ingest, pieces, "contents"), identities, ordered=bool(ingest.ids))
     dropped = contents if ingest.curation.duplicates == "drop" else {}
     for index in {*identities, *dropped}:
-        left_out = {"repeated_id": identities, "duplicates": dropped}
-        ordinals: dict[str, Any] = {
-            step: keys[index]["ordinal"] for step, keys in left_out.items() if index in keys
-        }
-        path = ingest.folder.root / "repeats" / f"{index:05d}.npz"
+        found = [
+            (step, keys[index]["ordinal"]) for step, keys in ((1, identities), (2, dropped)) if index in keys
+        ]
+        steps = np.concatenate([np.full(len(ordinals), step, np.int8) for step, ordinals in found])
+        path = repeats_path(ingest, index)
         path.parent.mkdir(exist_ok=True)
-        np.savez(path, **ordinals)
+        write_table(path, pa.table({"ordinal": np.concatenate([each for _, each in found]), "step": steps}))
     return sum(map(len, contents.values()))
 
 
-def find_repeats(files: Sequence[Path], without: Repeats | None = None) -> Repeats:
-    """Find all documents but the first, by ``order``, of each group of equal keys.
+def repeats_path(ingest: Ingest, index: int) -> Path:
+    return ingest.folder.root / "repeats" / f"{index:05d}.arrow"
+
+
+def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
+    """Return why each document of a piece is left out: 0 for those that stay, 1 a repeated id, 2 repeated contents."""
+    steps = np.zeros(piece.documents, np.int8)
+    path = repeats_path(ingest, piece.index)
+    if path.exists():
+        table = read_table(path)
+        steps[np.asarray(table.column("ordinal"))] = np.asarray(table.column("step"))
+    return steps
+
+
+def _files(ingest: Ingest, pieces: Sequence[Piece], kind: str) -> list[Path]:
+    return [ingest.stem(piece).with_suffix(f".{kind}") for piece in pieces]
+
+
+def find_repeats(files: Sequence[Path], without: Repeats | None = None, *, ordered: bool = True) -> Repeats:
+    """Find all documents but the first of each group of equal keys: the first by ``order``, or in the source.
 
     Makes one pass over the keys, which are sorted by hash in every file, one range of hashes at a time. ``files`` has
     one file per piece, some of which may be missing; documents in ``without`` are ignored.
@@ -149,7 +233,7 @@ def find_repeats(files: Sequence[Path], without: Repeats | None = None) -> Repea
                 else keys
                 for piece, keys in bucket.items()
             }
-        for piece, repeated in _repeats_in(bucket):
+        for piece, repeated in _repeats_in(bucket, ordered):
             found.setdefault(piece, []).append(repeated)
     joined = {piece: np.concatenate(parts) for piece, parts in sorted(found.items())}
     return {piece: keys[np.argsort(keys["ordinal"])] for piece, keys in joined.items()}
@@ -171,7 +255,7 @@ def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArra
         }
 
 
-def _repeats_in(bucket: Mapping[int, NDArray[Any]]) -> Iterator[tuple[int, NDArray[Any]]]:
+def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> Iterator[tuple[int, NDArray[Any]]]:
     pieces = np.repeat(list(bucket), [len(keys) for keys in bucket.values()])
     keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
     # Nearly all keys are distinct, and equal ones have equal first halves.
@@ -179,15 +263,10 @@ def _repeats_in(bucket: Mapping[int, NDArray[Any]]) -> Iterator[tuple[int, NDArr
     shared = np.isin(keys["high"], high[1:][high[1:] == high[:-1]])
     keys, pieces = keys[shared], pieces[shared]
     # Ties in order (no ids, or a repeated id) are resolved by piece, then by document.
-    order = np.lexsort((keys["ordinal"], pieces, keys["order"], keys["low"], keys["high"]))
+    places = (keys["ordinal"], pieces, *([keys["order"]] if ordered else []))
+    order = np.lexsort((*places, keys["low"], keys["high"]))
     keys, pieces = keys[order], pieces[order]
     repeated = np.zeros(len(keys), bool)
     repeated[1:] = (keys["high"][1:] == keys["high"][:-1]) & (keys["low"][1:] == keys["low"][:-1])
     for piece in np.unique(pieces[repeated]).tolist():
         yield piece, keys[repeated & (pieces == piece)]
-
-
-def in_batch(ordinals: NDArray[np.int64], first: int, count: int) -> NDArray[np.int64]:
-    """Select the sorted ordinals in the batch of ``count`` documents from ``first``, relative to its start."""
-    low, high = np.searchsorted(ordinals, [first, first + count])
-    return ordinals[low:high] - first

@@ -6,8 +6,7 @@ Documents that repeat the id of another are written to the quarantine: their id,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +25,16 @@ from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shar
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.bags import damaged, piece_batches, read_table, write_quarantined
-from streaming_jsmf.ingestion.job import Ingest, IngestFolder, Piece
+from streaming_jsmf.ingestion.bags import piece_batches, write_quarantined
+from streaming_jsmf.ingestion.columns import as_type
+from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
 from streaming_jsmf.ingestion.readers.base import Batch
-from streaming_jsmf.ingestion.readers.values import as_kind
-from streaming_jsmf.ingestion.repeats import REPEATED_ID, in_batch
+from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.csr import sort_rows
+from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
 WRITE, RENUMBER = "write", "renumber"
 
@@ -42,6 +42,8 @@ WRITE, RENUMBER = "write", "renumber"
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
 REPEATED, DISTINCT, TOKENS = map(STEPS.index, ("repeated_id", "min_distinct_words", "min_tokens"))
 
+#: File of the new id of each word, if some are in no kept document.
+NEW_IDS = "renumber.arrow"
 #: File of the repeated ids of a piece, in the directory of its task.
 QUARANTINED = "repeated.bad"
 
@@ -55,7 +57,7 @@ def renumber_shards(
     ingest: Ingest, executor: Executor, pieces: Sequence[Piece], used: NDArray[np.bool_]
 ) -> list[Record]:
     """Step: write the shards again over the ``used`` words, if some words occur in no kept document."""
-    np.save(ingest.folder.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
+    write_table(ingest.folder.root / NEW_IDS, pa.table({"id": (np.cumsum(used) - 1).astype(np.int32)}))
     return ingest.run(executor, RENUMBER, renumber_piece, pieces, "nonzeros")
 
 
@@ -63,8 +65,7 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: write the shards of a piece. Makes one pass over its bags."""
     new_ids, n_words = _new_ids(ingest, piece)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    repeats = _repeats(ingest.folder, piece.index)
-    first_rows = np.load(ingest.folder.root / "first_rows.npy", mmap_mode="r")
+    repeats = left_out(ingest, piece)
 
     repeated: list[dict[str, Any]] = []
 
@@ -72,17 +73,23 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
         nonlocal documents, tokens
         ordinal = 0
         for unit, batch in piece_batches(ingest, piece):
-            steps = np.zeros(batch.n_documents, np.int8)
-            for step, ordinals in repeats.items():
-                steps[in_batch(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
+            steps = repeats[ordinal : ordinal + batch.n_documents].copy()
+            if len(steps) < batch.n_documents:
+                raise _changed(ingest, piece)
             ids, distinct, lengths = _renamed(batch.indptr, batch.codes, batch.counts, new_ids)
             steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
             repeated.extend(_quarantined(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED)))
-            batch = replace(batch, metadata=_typed(ingest, batch))
-            kept = _kept_documents(batch, ids, n_words, steps == 0, int(first_rows[unit]))
+            kept = _kept_documents(
+                batch,
+                ids,
+                n_words,
+                steps == 0,
+                _identities(ingest, piece, unit, batch),
+                _metadata(ingest, batch),
+            )
             if kept.n_documents:
                 writer.write(kept)
             ordinal += batch.n_documents
@@ -101,15 +108,6 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
     }
-
-
-def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
-    """Ordinals of the repeated documents of a piece, by step; empty for most pieces."""
-    path = folder.root / "repeats" / f"{index:05d}.npz"
-    if not path.exists():
-        return {}
-    with np.load(path) as saved:
-        return dict(saved.items())
 
 
 def _quarantined(
@@ -151,25 +149,28 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
-def _typed(ingest: Ingest, batch: Batch) -> dict[str, Any]:
-    """The metadata, with partial columns last, new names, and strings that are numbers, dates or times converted."""
-    columns = {name: column for name, column in batch.metadata.items() if name not in ingest.partial}
-    for name in ingest.partial:
-        columns[name] = batch.metadata.get(name, pa.nulls(batch.n_documents, pa.string()))
-    return {
-        ingest.renamed.get(name, name): as_kind(column, ingest.kinds[name])
-        if name in ingest.kinds
-        else column
-        for name, column in columns.items()
-    }
+def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
+    """The ids of a batch, or the numbers of its documents in the source."""
+    if ingest.ids:
+        return batch.document_id.cast(ingest.ids)
+    numbers = batch.rows if batch.numbers is None else batch.numbers
+    return pa.array(piece.first_rows[unit - piece.group.first] + np.asarray(numbers, np.int64))
+
+
+def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
+    held = dict(batch.metadata)
+    if ingest.guessed_id is not None and batch.document_id is not None:
+        held[ingest.guessed_id] = batch.document_id
+    absent = pa.nulls(batch.n_documents, pa.string())
+    return {column.name: as_type(held.get(column.source, absent), column.kind) for column in ingest.columns}
 
 
 def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
     """New word id by code, -1 for dropped words, and the number of chosen words."""
+    chosen = read_table(ingest.folder.root / CHOSEN_WORDS).column(0).combine_chunks()
     if ingest.n_words is not None:
-        known: NDArray[np.int32] = np.asarray(np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r"))
+        known: NDArray[np.int32] = np.asarray(chosen)
         return known, int(known.max()) + 1
-    chosen = read_table(ingest.folder.root / "vocabulary.arrow").column("word").combine_chunks()
     table = read_table(ingest.stem(piece).with_suffix(".words"))
     codes = np.asarray(table.column("code"))
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
@@ -214,26 +215,26 @@ def _chosen(indptr: Any, ids: Any, counts: Any, stays: Any) -> Any:
 
 
 def _kept_documents(
-    batch: Batch, ids: NDArray[np.int32], n_words: int, stays: NDArray[np.bool_], first_row: int
+    batch: Batch,
+    ids: NDArray[np.int32],
+    n_words: int,
+    stays: NDArray[np.bool_],
+    identities: Any,
+    metadata: Mapping[str, Any],
 ) -> Documents:
     """Kept documents with kept words, sorted by new id; ``ids`` are those of the codes."""
     indptr, words, counts, ascend = _chosen(batch.indptr, ids, batch.counts, stays)
     if not ascend:
         words, counts = sort_rows(indptr, words, counts, n_words)
     mask = pa.array(stays)
-    identity = batch.document_id
-    if identity is None:
-        identity = pa.array(first_row + np.asarray(batch.rows, np.int64))
-    columns = batch.metadata.items()
-    return Documents(
-        indptr, words, counts, identity.filter(mask), {name: each.filter(mask) for name, each in columns}
-    )
+    columns = {name: each.filter(mask) for name, each in metadata.items()}
+    return Documents(indptr, words, counts, identities.filter(mask), columns)
 
 
 def renumber_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: copy the shards of a piece with consecutive ids for the used words."""
     root, index = ingest.folder.root, piece.index
-    new_ids = np.load(root / "renumber.npy", mmap_mode="r")
+    new_ids = np.asarray(read_table(root / NEW_IDS).column("id").combine_chunks())
     written = shards_of(ingest.folder.checkpoints(WRITE).read_metadata(f"{index:05d}"))
     source = task_directory(root, WRITE, index)
     with attempt(root, RENUMBER, index) as directory:

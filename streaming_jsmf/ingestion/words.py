@@ -17,12 +17,9 @@ from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus.curation import Selection, match_words, select_words, with_enough_words
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.bags import (
-    read_table,
-    write_table,
-)
-from streaming_jsmf.ingestion.job import Ingest, Piece
+from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, guess_language, load_stop_words
+from streaming_jsmf.storage.tables import read_table, table_writer, write_table
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +66,10 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
     chosen = selection.counts.words
-    if ingest.words is None:
-        write_table(ingest.folder.root / "vocabulary.arrow", pa.table({"word": chosen}))
-    else:
-        np.save(ingest.folder.root / "vocabulary.npy", word_ids(ingest.words, chosen).astype(np.int32))
+    table = (
+        {"word": chosen} if ingest.words is None else {"id": word_ids(ingest.words, chosen).astype(np.int32)}
+    )
+    write_table(ingest.folder.root / CHOSEN_WORDS, pa.table(table))
     if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
@@ -113,7 +110,7 @@ def found_word_counts(tables: Sequence[Path], scratch: Path) -> Iterator[WordCou
         tables = [scratch / f"{level}-{number:05d}.words" for number in range(len(groups))]
         for group, path in zip(groups, tables, strict=True):
             schema = read_table(group[0]).select(["word", *_COUNTS]).schema
-            with pa.ipc.new_file(str(path), schema) as file:
+            with table_writer(path, schema) as file:
                 for merged in _merged(group):
                     file.write_table(merged)
         level += 1
