@@ -203,9 +203,9 @@ def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
             value = source.checked(value, at, end, what) if source.doubtful else _object(value, what)
         except BadValue as error:
             value = error
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError):
             end = _end_of(source.text, at)
-            value = BadValue(f"the {what} is not JSON ({first_line(error)})")
+            value = _fault(source.text[at:end], what) if end >= 0 else None
         if end >= 0:
             yield value, (source.text, at, end)
             at = end
@@ -217,6 +217,15 @@ def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
             raise UnreadableError(f"the JSON {'array' if is_array else 'object'} is incomplete")
         else:
             return
+
+
+def _fault(text: str, what: str) -> BadValue:
+    """Return why a text is no JSON object, with places from its start."""
+    try:
+        _loaded(text, what)
+    except BadValue as error:
+        return error
+    return BadValue(f"the {what} is not JSON")
 
 
 def _end_of(text: str, at: int) -> int:

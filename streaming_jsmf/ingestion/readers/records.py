@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -216,7 +217,10 @@ def joined(columns: Sequence[Any]) -> Any:
     texts = [each.cast(pa.string()) for each in columns]
     if len(texts) == 1:
         return pc.fill_null(texts[0], "")
-    return pc.binary_join_element_wise(*texts, "\n", null_handling="skip")
+    # Arrow leaves out rows in which all values are null.
+    present = [pc.is_valid(each) for each in texts]
+    none = pc.invert(functools.reduce(pc.or_, present))
+    return pc.binary_join_element_wise(pc.if_else(none, "", texts[0]), *texts[1:], "\n", null_handling="skip")
 
 
 def id_faults(name: str, ids: Any) -> dict[int, str]:
