@@ -26,8 +26,9 @@ from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
-from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
+from streaming_jsmf.ingestion.readers.files import bare_suffix
 from streaming_jsmf.ingestion.readers.guess import Guess, guess_reader, guess_source
+from streaming_jsmf.ingestion.readers.listing import find_files, list_files
 from streaming_jsmf.ingestion.readers.registry import READERS, check_options, open_source
 from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource

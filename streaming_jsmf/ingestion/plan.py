@@ -21,8 +21,9 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader
-from streaming_jsmf.ingestion.readers.files import find_beside, list_files
+from streaming_jsmf.ingestion.readers.files import find_beside
 from streaming_jsmf.ingestion.readers.guess import guess_source
+from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.registry import (
     PATH_OPTIONS,
     check_options,

@@ -25,17 +25,14 @@ from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableErro
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     file_name,
-    in_zip,
-    is_about,
     is_archive,
     is_parquet,
-    is_word_list,
-    list_files,
     of_first_readable,
     open_parquet_source,
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
+from streaming_jsmf.ingestion.readers.listing import in_zip, is_about, is_word_list, list_files
 from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES

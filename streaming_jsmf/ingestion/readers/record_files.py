@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit, limits
 from streaming_jsmf.ingestion.readers.files import (
-    is_compressed,
+    is_divisible,
     is_parquet,
-    is_wide,
     open_parquet_source,
     open_stream,
     size_of,
@@ -37,7 +36,7 @@ class RecordFiles(Reader):
                 groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
                 return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
         size, step = size_of(path), limits.UNIT_BYTES
-        if size <= step or not self.splittable(path) or is_compressed(path) or is_wide(path):
+        if size <= step or not self.splittable(path) or not is_divisible(path):
             return [Unit(path, size=size)]
         return [
             Unit(path, start, min(start + step, size), min(step, size - start))

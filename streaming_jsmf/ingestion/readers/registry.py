@@ -16,16 +16,9 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
-from streaming_jsmf.ingestion.readers.files import (
-    file_name,
-    in_zip,
-    is_about,
-    is_archive,
-    is_word_list,
-    list_files,
-    with_members,
-)
+from streaming_jsmf.ingestion.readers.files import file_name, is_archive
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
+from streaming_jsmf.ingestion.readers.listing import in_zip, is_about, is_word_list, list_files, with_members
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource

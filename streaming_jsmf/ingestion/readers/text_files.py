@@ -28,14 +28,8 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import (
-    describe,
-    find_files,
-    is_archive,
-    is_hidden,
-    open_raw,
-    open_stream,
-)
+from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream
+from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
 from streaming_jsmf.ingestion.readers.text_records import (
     Record,
     TextColumns,
