@@ -22,12 +22,12 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.readers.base import Reader
 from streaming_jsmf.ingestion.readers.files import find_beside
-from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.listing import list_files
-from streaming_jsmf.ingestion.readers.registry import (
+from streaming_jsmf.ingestion.readers.sources import (
     PATH_OPTIONS,
     check_options,
     default_curation,
+    guess_source,
     open_source,
     reads_texts,
     source_settings,

@@ -50,7 +50,7 @@ FORMATS = {
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
 _START = 18  # bytes that show the compression and the encoding
-_SAMPLE = 1 << 16  # bytes that show what a file holds
+SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
 
 _MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
@@ -391,33 +391,35 @@ def format_of(path: str) -> str:
 
 
 def contents_of(path: str) -> str:
-    """Return what the start of a file shows: parquet, json, mbox, mail, binary, or text; "" if it cannot be read.
-
-    json means an array of objects, or an object on each line; lines means text in which each line is a record, as in
-    logs, chats and tables.
-    """
+    """Return what the start of a file shows, see ``contents``; "" if it cannot be read."""
     try:
         with open_stream(path) as stream:
-            head = stream.read(_SAMPLE).removeprefix(codecs.BOM_UTF8)
+            return contents(stream.read(SAMPLE))
     except (UnreadableError, FileNotFoundError):
         return ""
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if is_binary(head):
-        return "binary"
+
+
+def contents(head: bytes) -> str:
+    """Return what the first bytes of a file show: parquet, json, mbox, mail, binary, lines or text; "" without any.
+
+    json means an array of objects, or one object per line; lines are of a log, a chat or a table.
+    """
+    head = head.removeprefix(codecs.BOM_UTF8)
     lines = head.splitlines()[: _SAMPLE_LINES + 1]
-    whole = [
-        line for line in (lines[:-1] if len(lines) > 1 and len(head) == _SAMPLE else lines) if line.strip()
+    lines = [
+        line for line in (lines[:-1] if len(lines) > 1 and len(head) > SAMPLE - 4 else lines) if line.strip()
     ]
-    if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, whole):
+    if not lines or head.startswith(b"PAR1") or is_binary(head):
+        return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
+    if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
         return "json"
     if _MBOX.match(head):
         return "mbox"
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
     if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
         return "mail"
-    tabs = whole[0].count(b"\t") if whole else 0
-    if len(whole) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, whole):
+    tabs = lines[0].count(b"\t")
+    if len(lines) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, lines):
         return "lines"
     return "text"
 
@@ -430,4 +432,4 @@ def _is_object(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
     except (ValueError, RecursionError):
-        return len(line) >= _SAMPLE and re.match(rb'\s*\{\s*"', line) is not None
+        return len(line) >= SAMPLE and re.match(rb'\s*\{\s*"', line) is not None

@@ -98,11 +98,11 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
 
 
 def is_array(path: str) -> bool:
-    """Whether a file is named .json and starts as an array of objects, rather than JSON lines.
+    """Whether a file starts as an array of objects, rather than JSON lines, and is not named as such.
 
     False if it cannot be read.
     """
-    if bare_suffix(path) != ".json":
+    if bare_suffix(path) in (".jsonl", ".ndjson"):
         return False
     try:
         with open_stream(path) as stream:

@@ -33,6 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     compressed,
     describe,
+    format_of,
     is_parquet,
     of_first_readable,
     open_parquet_source,
@@ -119,7 +120,7 @@ class TextSource(RecordFiles, Source):
 
     def splittable(self, path: str) -> bool:
         """Return True for JSON lines only: a CSV record may span lines."""
-        return bare_suffix(path) in JSON_SUFFIXES and not is_array(path)
+        return format_of(path) == "json" and not is_array(path)
 
     def place(self, unit: Unit, row: int) -> str:
         if is_array(unit.path):
@@ -130,7 +131,7 @@ class TextSource(RecordFiles, Source):
         if is_parquet(unit.path):
             batches = self._read_parquet(unit, bad)
         else:
-            read = self._read_json if bare_suffix(unit.path) in JSON_SUFFIXES else self._read_csv
+            read = self._read_json if format_of(unit.path) == "json" else self._read_csv
             batches = bag_records(read(unit, bad), self.columns, self.tokenizer, bad)
         return FolderColumns(self.root, self.options).added(batches, unit.path)
 
@@ -225,7 +226,7 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
         found = _typed(schema, options.text, *choose_columns(schema.names, options))
         return replace(found, extensible=options.metadata == "all")
     suffix = bare_suffix(path)
-    if suffix in JSON_SUFFIXES:
+    if format_of(path) == "json":
         return _json_columns(path, options)
     delimiter = _delimiter_of(path, options)
     if delimiter is None:

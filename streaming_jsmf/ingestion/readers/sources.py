@@ -1,4 +1,4 @@
-"""Guess the reader and columns of a source from names and the first records.
+"""The readers by name, guessing one and its columns from names and first records, and opening it on a source.
 
 Guesses become ordinary options, so readers do not depend on this module.
 """
@@ -6,49 +6,68 @@ Guesses become ordinary options, so readers do not depend on this module.
 from __future__ import annotations
 
 import csv
+import fnmatch
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
-from streaming_jsmf.config import ReaderName
+from streaming_jsmf.config import Curation, Preset, ReaderName
+from streaming_jsmf.corpus.curation import TEXT_CURATION
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadValue, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.bags import BagSource
+from streaming_jsmf.ingestion.readers.base import BadValue, Reader, Source, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import (
+    FORMATS,
+    SAMPLE,
     bare_suffix,
+    contents,
+    contents_of,
     file_name,
+    format_of,
     is_archive,
-    is_parquet,
     of_first_readable,
     open_parquet_source,
     open_stream,
 )
+from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
-from streaming_jsmf.ingestion.readers.listing import in_zip, is_about, is_word_list, list_files
-from streaming_jsmf.ingestion.readers.ratings import names_path
-from streaming_jsmf.ingestion.readers.registry import READERS
-from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
-from streaming_jsmf.ingestion.readers.text_files import names_in_archive
-from streaming_jsmf.ingestion.readers.text_records import check_codecs
+from streaming_jsmf.ingestion.readers.listing import in_zip, is_about, is_word_list, list_files, with_members
+from streaming_jsmf.ingestion.readers.mail import MailSource
+from streaming_jsmf.ingestion.readers.matrices import NpzSource
+from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
+from streaming_jsmf.ingestion.readers.ratings import RatingsSource, names_path
+from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, LineSource, TextSource
+from streaming_jsmf.ingestion.readers.text_files import File, TextFilesSource, files_in_archive
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions, check_codecs
+from streaming_jsmf.ingestion.readers.triples import TriplesSource
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
-from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
+from streaming_jsmf.ingestion.tokens.stop_words import NONE
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.storage.paths import AnyPath, exists, is_chain, is_file, join, normalise
+from streaming_jsmf.validation import Strict, explain
+
+logger = logging.getLogger(__name__)
 
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
-#: Suffixes of record files; a folder with other files has one document per file.
-_RECORDS = {
-    *_BY_SUFFIX,
-    *JSON_SUFFIXES,
-    *CSV_SUFFIXES,
-    *(".parquet", ".pq", ".parq", ".dat", ".data", ".baskets"),
-}
+#: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
+_RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
+_MAIL = (".eml", ".mbox", ".mbx")
+#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
+_CONTENTS: dict[ReaderName, tuple[str, ...]] = {"text": ("parquet", "json"), "lines": ("lines", "text")}
+_SAMPLED_FILES = 5
+_FEW_FILES = 10  # that a folder must have for files of lines to be documents
 #: Suffixes of office documents, and what to do with them.
 _OFFICE = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
@@ -82,6 +101,158 @@ _RECORDS_CUT = 20  # records that must have equally many fields for a delimiter
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 
 
+#: Options that name a file; they are not part of the settings of a corpus.
+PATH_OPTIONS = ("vocabulary", "names")
+
+
+READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
+    source.reader: source
+    for source in (
+        TextSource,
+        TextFilesSource,
+        MailSource,
+        LineSource,
+        DocwordSource,
+        TriplesSource,
+        RatingsSource,
+        BasketSource,
+        NpzSource,
+        MatrixMarketSource,
+        H5adSource,
+        BagSource,
+    )
+}
+
+
+def reads_texts(reader: ReaderName) -> bool:
+    """Return whether the reader tokenizes texts, rather than reading named words."""
+    return issubclass(READERS[reader].options_type, TokenOptions)
+
+
+def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
+    """Return the default curation: as in the papers, except for texts, where it aims at readable topics."""
+    if reads_texts(reader) and preset != "papers":
+        return TEXT_CURATION
+    return Curation(stop_words=READERS[reader].stop_words)
+
+
+def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
+    """Validate the options of a reader; a list may be comma-separated text.
+
+    Raises InputError, which names the key and the allowed values; ``where`` names the origin of the options.
+    """
+    model = READERS[reader].options_type
+    lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}
+    values = {
+        key: [part.strip() for part in value.split(",") if part.strip()]
+        if key in lists and isinstance(value, str) and value != "all"
+        else value
+        for key, value in given.items()
+    }
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain(error, model)}") from error
+
+
+def open_source(
+    location: AnyPath,
+    reader: ReaderName,
+    options: Strict,
+    *,
+    path: str | None = None,
+    files: Sequence[str] | None = None,
+    tokenizer: str | None = None,
+    stop_words: str = NONE,
+) -> Source | TriplesSource:
+    """Find the files and open the reader on them. Raises InputError if there is nothing to read or a column is missing.
+
+    Parameters
+    ----------
+    location : File, directory or glob; local or a URL.
+    path : A file in the directory or zip archive ``location``; None for all.
+    files : Names of the files that may be read from the directory; None for all.
+    tokenizer : A callable MODULE:FUNCTION that replaces the tokenizer of the options.
+    stop_words : Words that the stemmer leaves unchanged.
+    """
+    beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
+    root, found = _find(normalise(location), READERS[reader], path, files, beside)
+    words = Tokenizer()
+    if isinstance(options, TokenOptions):
+        words = Tokenizer(
+            tokenizer or options.tokenizer,
+            options.ngrams,
+            options.stemmer,
+            NONE if options.stemmer is None else stop_words,
+            options.boilerplate,
+            options.phrases if isinstance(options.phrases, tuple) else (),
+            options.excerpt,
+        )
+    elif tokenizer is not None:
+        raise InputError(f"the reader {reader} takes words as they are; leave {option.tokenizer} out")
+    return READERS[reader].open(root, found, options, words)
+
+
+def source_settings(source: Reader) -> dict[str, Json]:
+    """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
+    settings: dict[str, Json] = {"reader": source.reader}
+    for key, value in source.options.model_dump().items():
+        # Omit defaults that older corpora do not have, and a list of phrases, which is stored with the phrases found.
+        if (key, value) in (("boilerplate", "keep"), ("excerpt", 0)) or (
+            key == "phrases" and isinstance(value, tuple)
+        ):
+            continue
+        if key not in PATH_OPTIONS and value is not None:
+            settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+    if isinstance(source.options, TokenOptions):
+        settings["read_tokenizer"] = source.tokenizer.name
+    if isinstance(source, BagSource) and source.fingerprint is not None:
+        settings["source_fingerprint"] = source.fingerprint
+    return settings
+
+
+def _find(
+    root: str, reader: type[Reader], path: str | None, names: Sequence[str] | None, beside: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the root and the files that the reader reads there, except those in ``beside``, such as word lists."""
+    if path is not None:
+        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
+    if not reader.patterns:
+        # The files of a spec may be a single archive.
+        archives = [name for name in names or () if is_archive(name)]
+        only_archive = len(archives) == 1 and not is_archive(root)
+        return join(root, archives[0]) if only_archive else root, tuple(join(root, n) for n in names or ())
+    if path is not None:
+        return root, (root,)
+    if names is not None:
+        found = with_members(join(root, name) for name in sorted(names))
+    else:
+        found = list_files(root)
+        if not is_chain(root) and is_file(root) and len(found) == 1:
+            return root, found  # of any name, as the user named it
+    excluded = tuple(f"/{name}" for name in beside)
+    found = tuple(
+        path for path in found if not (is_word_list(path) or is_about(path) or path.endswith(excluded))
+    )
+    taken = tuple(path for path in found if _matches(path, reader.patterns))
+    if not taken:
+        holding = _CONTENTS.get(reader.reader, ())
+        taken = tuple(path for path in found if holding and contents_of(path) in holding)
+    if not taken:
+        raise InputError(
+            f"none of the {len(found)} files at {root} is {' or '.join(reader.patterns[:4])}; "
+            f"name the files or choose another reader with {option.reader('NAME')}"
+        )
+    if others := sorted({*found} - {*taken}):
+        names_of_others = listed(file_name(path).name for path in others)
+        logger.info("not read, because the reader %s takes other files: %s", reader.reader, names_of_others)
+    return root, taken
+
+
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(file_name(path).name, pattern) for pattern in patterns)
+
+
 @dataclass(frozen=True)
 class Guess:
     """Reader, guessed options, and a message about them ("" if there is nothing to report)."""
@@ -106,7 +277,7 @@ class _Table:
         self.files = files
         self.encoding = str(given.get("encoding", "utf-8"))
         self.delimiter: str | None = None
-        if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
+        if not files or format_of(files[0]) in ("parquet", "json"):
             return
         try:
             check_codecs(self.encoding)
@@ -142,7 +313,7 @@ class _Table:
         return {}
 
     def _records(self, path: str) -> Iterator[Mapping[str, Any]]:
-        if is_parquet(path):
+        if format_of(path) == "parquet":
             with open_parquet_source(path) as file:
                 names = [item.name for item in file.schema_arrow if is_text(value_type(item.type))]
                 for batch in file.iter_batches(_SAMPLE, columns=names, use_threads=False):
@@ -181,7 +352,8 @@ def guess_source(
         root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
-    table = _Table([path for path in files if bare_suffix(path) in _RECORDS], given)
+    known = [path for path in files if bare_suffix(path) in _RECORDS]
+    table = _Table(known or [path for path in files[:1] if format_of(path)], given)
     if not table.files:
         return Guess(chosen)
     found: dict[str, str] = {}
@@ -205,30 +377,67 @@ def guess_source(
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
     """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
     root = normalise(location)
-    if is_archive(root):
-        names = names_in_archive(root)
-        if not any(bare_suffix(name) in _RECORDS or _name(name).startswith("docword") for name in names):
-            return "text-files"
-        if not root.lower().endswith(".zip"):
-            raise InputError(f"{root} has {listed(names)}; tables are not read from tar archives: unpack it")
-    if _is_folder(root) and exists(join(root, MANIFEST_NAME)):
+    if not is_archive(root) and _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)
-    files = [path for path in list_files(root) if not is_word_list(path)]
-    if any(_name(path).startswith("docword") for path in files):
+    in_tar = is_archive(root) and not root.lower().endswith(".zip")
+    found = _in_tar(root) if in_tar else list_files(root)
+    files = [path for path in found if not is_word_list(path)]
+    if any(_name(path).startswith("docword") for path in files) and not in_tar:
         return "docword"
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
-    if files and _is_folder(root) and not suffixes & (_RECORDS | _OFFICE.keys()):
-        return "text-files"
+    if not suffixes & (_RECORDS | _OFFICE.keys()):
+        kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
+        chosen = _by_contents(root, files, {*kinds} - {""})
+        if chosen is not None:
+            return chosen
+        suffixes = {bare_suffix(files[0])}
+    if in_tar and not suffixes & _OFFICE.keys():
+        raise InputError(f"{root} has {listed(files)}; tables are not read from tar archives: unpack it")
     for suffix in sorted(suffixes & _OFFICE.keys()):
         raise InputError(f"{root}: {suffix} files are not read; {_OFFICE[suffix]}")
     if len(suffixes) != 1:
-        found = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
+        shown = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
         by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
-        raise InputError(f"{root} contains {found}; {_ask()}, or name the files{by_name}")
-    return _BY_SUFFIX.get(suffix := suffixes.pop()) or _table_reader(files, suffix, read or {})
+        raise InputError(f"{root} contains {shown}; {_ask()}, or name the files{by_name}")
+    return _BY_SUFFIX.get(suffixes.pop()) or _table_reader(files, read or {})
+
+
+def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
+    """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
+    if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
+        return "mail"
+    if kinds in ({"json"}, {"parquet"}) or not (is_archive(root) or _is_folder(root)):
+        return None
+    if kinds == {"lines"} and len(files) < _FEW_FILES:
+        raise _unclear(files[0], f"one document per file: {option.reader('text-files')}")
+    return "text-files"
+
+
+def _unclear(path: str, advice: str) -> InputError:
+    return InputError(
+        f"{path} could be one text per line, baskets or a table; {_ask()}, such as {option.reader('lines')} ({advice})"
+    )
+
+
+def _some(files: Sequence[str]) -> Sequence[str]:
+    return files[:: max(1, len(files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
+
+
+def _in_tar(path: str) -> dict[str, str]:
+    """Return the contents of the files in a tar archive, those of the first ones only; reads it whole."""
+    found: dict[str, str] = {}
+
+    def split(name: str, stream: IO[bytes]) -> Iterable[File]:
+        found[name] = contents(stream.read(SAMPLE)) if len(found) < _SAMPLED_FILES else ""
+        return ()
+
+    with suppress(UnreadableError):
+        for _ in files_in_archive(path, split):
+            pass
+    return found
 
 
 def _is_folder(root: str) -> bool:
@@ -245,20 +454,16 @@ def _shown(files: Sequence[str], suffix: str) -> str:
     return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
 
 
-def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
+def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
     """Return the first reader that has all given options, or else one by the columns."""
     keys = set(read) - {"path"}
     for reader in _OF_TABLES if keys else ():
         if keys <= set(READERS[reader].options_type.model_fields):
             return reader
-    if suffix in JSON_SUFFIXES:
-        return "text"
-    if is_parquet(files[0]) or suffix in CSV_SUFFIXES:
-        return _by_columns(_Table(files, read))
-    raise InputError(
-        f"{files[0]} could be one text per line, baskets or a table; {_ask()}, such as {option.reader('lines')} (a "
-        "text file for each document: give their folder)"
-    )
+    found = format_of(files[0])
+    if not found:
+        raise _unclear(files[0], "a text file for each document: give their folder")
+    return "text" if found == "json" else _by_columns(_Table(files, read))
 
 
 def _by_columns(table: _Table) -> ReaderName:
@@ -296,7 +501,7 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
 def _guess_ratings(table: _Table, given: Mapping[str, Any], found: dict[str, str]) -> Guess:
     names: Iterable[str] = ()
     has_header = table.delimiter is not None and given.get("header", "true") not in (False, "false")
-    if has_header or is_parquet(table.files[0]):
+    if has_header or format_of(table.files[0]) == "parquet":
         names = table.columns()
     for key, known in (("user", _USER_NAMES), ("item", _ITEM_NAMES), ("rating", _RATING_NAMES)):
         name = None if key in given else _column(names, known)
