@@ -28,6 +28,7 @@ from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.files import bare_suffix
 from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import (
     READERS,
     Guess,
@@ -36,7 +37,6 @@ from streaming_jsmf.ingestion.readers.sources import (
     guess_source,
     open_source,
 )
-from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution

@@ -105,14 +105,18 @@ def _stream(pieces: Iterator[bytes]) -> io.BufferedReader:
     return io.BufferedReader(_Pieces(pieces), _PIECE)
 
 
-def _recoded(raw: Any, codec: str) -> Iterator[bytes]:
-    """Yield UTF-8, with a byte order mark, of a stream in UTF-16 or UTF-32."""
-    decoder = codecs.getincrementaldecoder(codec)()
+def recoded(raw: Any, codec: str, errors: str = "strict") -> io.BufferedReader:
+    """Return a stream of UTF-8, with a byte order mark, of one in another encoding; ``errors`` is that of ``open``."""
+    return _stream(_recoded(raw, codec, errors))
+
+
+def _recoded(raw: Any, codec: str, errors: str) -> Iterator[bytes]:
+    decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
     yield codecs.BOM_UTF8
     try:
-        while data := raw.read(_PIECE):
-            yield decoder.decode(data).encode()
-        yield decoder.decode(b"", True).encode()
+        while data:
+            data = raw.read(_PIECE)
+            yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
     except UnicodeDecodeError as error:
         raise EOFError(f"it is not {codec.upper()}") from error
 
@@ -255,7 +259,7 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
         decompress = _CODECS.get(_codec(path, raw), nullcontext)
         with decompress(raw) as stream:
             codec = _wide_encoding(stream)
-            yield _stream(_recoded(stream, codec)) if codec else stream
+            yield recoded(stream, codec) if codec else stream
 
 
 def is_divisible(path: str) -> bool:

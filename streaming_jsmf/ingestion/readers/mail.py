@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from streaming_jsmf.errors import first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import BadValue, Unit, limits
 from streaming_jsmf.ingestion.readers.files import is_archive, size_of
-from streaming_jsmf.ingestion.readers.record_files import group_units
+from streaming_jsmf.ingestion.readers.parquet_records import group_units
 from streaming_jsmf.ingestion.readers.text_files import UNIT_FILES, File, TextFilesSource, bounded
 from streaming_jsmf.ingestion.readers.values import is_binary
 from streaming_jsmf.storage.paths import is_url

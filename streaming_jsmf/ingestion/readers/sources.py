@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import csv
 import fnmatch
-import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import IO, Any
 
@@ -26,8 +26,9 @@ from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource
-from streaming_jsmf.ingestion.readers.base import BadValue, Reader, Source, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Reader, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
+from streaming_jsmf.ingestion.readers.csv_records import CSV_SUFFIXES
 from streaming_jsmf.ingestion.readers.files import (
     FORMATS,
     SAMPLE,
@@ -38,21 +39,19 @@ from streaming_jsmf.ingestion.readers.files import (
     format_of,
     is_archive,
     of_first_readable,
-    open_parquet_source,
-    open_stream,
 )
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
-from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
+from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, split_fields
 from streaming_jsmf.ingestion.readers.listing import in_zip, is_about, is_word_list, list_files, with_members
 from streaming_jsmf.ingestion.readers.mail import MailSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource, names_path
-from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, LineSource, TextSource
+from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import File, TextFilesSource, files_in_archive
-from streaming_jsmf.ingestion.readers.text_records import TokenOptions, check_codecs
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
-from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
+from streaming_jsmf.ingestion.readers.values import as_bytes, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_chain, is_file, join, normalise
@@ -187,6 +186,7 @@ def open_source(
             options.boilerplate,
             options.phrases if isinstance(options.phrases, tuple) else (),
             options.excerpt,
+            options.split,
         )
     elif tokenizer is not None:
         raise InputError(f"the reader {reader} takes words as they are; leave {option.tokenizer} out")
@@ -267,70 +267,39 @@ def _ask() -> str:
 
 
 class _Table:
-    """The files of a source of records, and the columns of the first one that can be read.
-
-    ``delimiter`` and ``encoding`` (see ``lines.open_text``) are given or detected; the delimiter is None for Parquet
-    and JSON lines.
-    """
+    """The files of a source of records, and the columns and first records of the first one that can be read."""
 
     def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
         self.files = files
-        self.encoding = str(given.get("encoding", "utf-8"))
-        self.delimiter: str | None = None
-        if not files or format_of(files[0]) in ("parquet", "json"):
-            return
-        try:
-            check_codecs(self.encoding)
-        except ValueError as error:
-            raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
-        if "delimiter" in given:
-            self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
-        else:
-            usual = CSV_SUFFIXES.get(bare_suffix(files[0]), ",")
-            self.delimiter = _sniff_delimiter(files[0], usual, self.encoding)
+        read = {key: given[key] for key in ("encoding", "delimiter") if key in given}
+        if "delimiter" not in given and files and format_of(files[0]) not in ("parquet", "json"):
+            options: Any = check_options("text", read, f"{option.read}")
+            read["delimiter"] = _sniff_delimiter(files[0], self.usual, options.encoding)
+        self.delimiter: str | None = read.get("delimiter")
+        self._read = read
 
+    @property
+    def usual(self) -> str:
+        """The delimiter that the suffix of the first file says."""
+        return CSV_SUFFIXES.get(bare_suffix(self.files[0]), ",")
+
+    @cached_property
     def columns(self) -> dict[str, Any]:
-        """Return the Arrow types of the columns of a Parquet or delimited file by name."""
-        if self.delimiter is not None:
-            return dict.fromkeys(_csv_header(self.files, self.delimiter, self.encoding), pa.string())
+        """Arrow arrays of the first records by column. Raises InputError if no file can be read."""
+        options: Any = check_options("text", self._read, f"{option.read}")
+        source = TextSource("", (), options, Tokenizer())
 
         def read(path: str) -> dict[str, Any]:
-            with open_parquet_source(path) as file:
-                return {item.name: item.type for item in file.schema_arrow}
+            form = source.format(path)
+            unit = form.units(path, options)[0] if format_of(path) == "parquet" else Unit(path)
+            first = next(form.records(unit, options, BadRecords("quarantine", unit, form.place)), None)
+            nothing = pa.array([], pa.string())
+            return {
+                name: nothing if first is None else first.columns.get(name, nothing)
+                for name in form.names(path, options)
+            }
 
         return of_first_readable(self.files, read, _ask())
-
-    def sample(self) -> dict[str, list[str]]:
-        """Return the strings by column in the first hundred records of the first readable file."""
-        for path in self.files:
-            with suppress(UnreadableError, BadValue, csv.Error, ValueError):
-                found: dict[str, list[str]] = {}
-                for record in islice(self._records(path), _SAMPLE):
-                    for name, value in record.items():
-                        if isinstance(value, str):
-                            found.setdefault(name, []).append(value)
-                return found
-        return {}
-
-    def _records(self, path: str) -> Iterator[Mapping[str, Any]]:
-        if format_of(path) == "parquet":
-            with open_parquet_source(path) as file:
-                names = [item.name for item in file.schema_arrow if is_text(value_type(item.type))]
-                for batch in file.iter_batches(_SAMPLE, columns=names, use_threads=False):
-                    for row in batch.to_pylist():
-                        yield {name: str(value) for name, value in row.items() if value is not None}
-        elif self.delimiter is not None:
-            with open_text(path, self.encoding, "replace") as text:
-                rows = csv_records(text, self.delimiter)
-                header: list[str] = next(rows, [])
-                yield from (dict(zip(header, row, strict=False)) for row in rows)
-        else:
-            split = records_of(path)
-            with open_stream(path) as stream:
-                for line in split(stream, Unit(path)):
-                    value = json.loads(line.decode("utf-8-sig", "replace"))
-                    if isinstance(value, dict):
-                        yield value
 
 
 def guess_source(
@@ -357,10 +326,9 @@ def guess_source(
     if not table.files:
         return Guess(chosen)
     found: dict[str, str] = {}
-    if table.delimiter is not None and "delimiter" not in given:
-        usual = CSV_SUFFIXES.get(bare_suffix(table.files[0]), ",") if chosen == "text" else ","
-        if table.delimiter != usual:
-            found["delimiter"] = table.delimiter
+    usual = table.usual if chosen == "text" else ","
+    if "delimiter" not in given and table.delimiter not in (None, usual):
+        found["delimiter"] = table.delimiter
     if chosen == "text" and "text" not in given:
         return _guess_text(table, found)
     if chosen == "baskets" and table.delimiter is not None:
@@ -393,7 +361,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         chosen = _by_contents(root, files, {*kinds} - {""})
         if chosen is not None:
             return chosen
-        suffixes = {bare_suffix(files[0])}
+        suffixes = {bare_suffix(path) for path in files[:1]}
     if in_tar and not suffixes & _OFFICE.keys():
         raise InputError(f"{root} has {listed(files)}; tables are not read from tar archives: unpack it")
     for suffix in sorted(suffixes & _OFFICE.keys()):
@@ -467,8 +435,8 @@ def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
 
 
 def _by_columns(table: _Table) -> ReaderName:
-    columns = table.columns()
-    if all(is_list(columns.get(name, pa.null())) for name in ("ids", "counts")):
+    columns = table.columns
+    if all(name in columns and is_list(columns[name].type) for name in ("ids", "counts")):
         return "bag-of-words-parquet"
     if _text_column(columns):
         return "text"
@@ -477,9 +445,9 @@ def _by_columns(table: _Table) -> ReaderName:
     if {"document", "word"} <= columns.keys():
         return "triples"
     items = columns.get("items")
-    if items is not None and is_list(items):
+    if items is not None and is_list(items.type):
         return "baskets"
-    if _longest_column(table.sample()):
+    if _longest_column(table.columns):
         return "text"
     raise InputError(
         f"{table.files[0]} has the columns {listed(columns)}; {_ask()} and which columns with {option.read}, "
@@ -489,8 +457,9 @@ def _by_columns(table: _Table) -> ReaderName:
 
 def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
     """Guess the text column; the reader reports a missing one."""
-    sample = table.sample()
-    name = _text_column(dict.fromkeys(sample, pa.string())) or _longest_column(sample)
+    name = None
+    with suppress(InputError):
+        name = _text_column(table.columns) or _longest_column(table.columns)
     if name is None or name == "text":
         return Guess("text", found, _describe(found))
     column = f"{name!r} of fields separated by {found['delimiter']!r}" if found else repr(name)
@@ -502,7 +471,7 @@ def _guess_ratings(table: _Table, given: Mapping[str, Any], found: dict[str, str
     names: Iterable[str] = ()
     has_header = table.delimiter is not None and given.get("header", "true") not in (False, "false")
     if has_header or format_of(table.files[0]) == "parquet":
-        names = table.columns()
+        names = table.columns
     for key, known in (("user", _USER_NAMES), ("item", _ITEM_NAMES), ("rating", _RATING_NAMES)):
         name = None if key in given else _column(names, known)
         if name is not None:
@@ -549,18 +518,18 @@ def _column(names: Iterable[str], known: str) -> str | None:
 
 
 def _text_column(columns: Mapping[str, Any]) -> str | None:
-    """Return the string column with a common name for texts; ``columns`` maps names to Arrow types."""
-    strings = [name for name, kind in columns.items() if is_text(value_type(kind))]
+    """Return the column of strings with a common name for texts; ``columns`` maps names to Arrow arrays."""
+    strings = [name for name, values in columns.items() if is_text(values.type)]
     return "text" if "text" in columns else _column(strings, _TEXT_NAMES)
 
 
-def _longest_column(sample: Mapping[str, Sequence[str]]) -> str | None:
+def _longest_column(columns: Mapping[str, Any]) -> str | None:
     """Return the column with the longest strings if they are long enough for texts; URLs do not count."""
-    lengths = {
-        name: sum(len(value) for value in values if "://" not in value[:8]) / len(values)
-        for name, values in sample.items()
-        if values
-    }
+    lengths: dict[str, float] = {}
+    for name, values in columns.items():
+        texts = as_bytes(values[:_SAMPLE]).drop_null().to_pylist() if is_text(values.type) else []
+        if texts:
+            lengths[name] = sum(len(text) for text in texts if b"://" not in text[:8]) / len(texts)
     longest = max(lengths, key=lambda name: lengths[name], default=None)
     return longest if longest is not None and lengths[longest] >= _TEXT_LENGTH else None
 

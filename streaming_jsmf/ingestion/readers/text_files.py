@@ -12,31 +12,26 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import IO, Annotated, Any, ClassVar
 
-import pyarrow as pa
+import numpy as np
 from pydantic import AfterValidator
 
 from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option
+from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
-    Batch,
-    Source,
+    Records,
     Unit,
     UnreadableError,
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
-from streaming_jsmf.ingestion.readers.text_records import (
-    Record,
-    TextColumns,
-    TokenOptions,
-    bag_records,
-)
+from streaming_jsmf.ingestion.readers.records import TextReader
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.storage.paths import exists
 
 #: Files of a folder per task.
@@ -69,11 +64,13 @@ class TextFilesOptions(TokenOptions):
 
 #: A document: its id, which is its path within the source, and its bytes or why they cannot be read.
 File = tuple[str, bytes | str]
+#: A document: its row, its bytes, and its values by column.
+_Record = tuple[int, bytes, dict[str, Any]]
 #: Yields the documents of a file, given its path within the source and a stream.
 Split = Callable[[str, IO[bytes]], Iterable[File]]
 
 
-class TextFilesSource(Source):
+class TextFilesSource(TextReader):
     """Reader "text-files". Ids are paths within the source; ``label`` is the name of a file's folder.
 
     Hidden files are skipped. ``root`` is a folder, ``.tar`` (with any compression), ``.tgz`` or ``.zip``, local or a
@@ -82,7 +79,6 @@ class TextFilesSource(Source):
 
     reader: ClassVar[ReaderName] = "text-files"
     options_type = TextFilesOptions
-    stop_words = ENGLISH
 
     def units(self) -> Sequence[Unit]:
         """Split a folder into units of 2,000 files; an archive is one unit. Raises InputError if no file matches."""
@@ -106,9 +102,21 @@ class TextFilesSource(Source):
             return f"{self.root}, file {row + 1}"
         return self.listed()[unit.start + row][0]
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        columns = TextColumns("text", "name", pa.string(), {}, extensible=True)
-        return bag_records(self._records(unit, bad), columns, self.tokenizer, bad)
+    @property
+    def id_column(self) -> str:
+        return "file"
+
+    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
+        held: list[_Record] = []
+        size = 0
+        for record in self._records(unit, bad):
+            held.append(record)
+            size += len(record[1])
+            if size >= limits.BATCH_BYTES:
+                yield _joined(held)
+                held, size = [], 0
+        if held:
+            yield _joined(held)
 
     def documents(self, name: str, stream: IO[bytes]) -> Iterator[File]:
         """Yield the documents of a file."""
@@ -121,7 +129,7 @@ class TextFilesSource(Source):
             raise BadValue(f"it is not plain text; {what}")
         return decode_file(data, self.options.encoding), {}
 
-    def _records(self, unit: Unit, bad: BadRecords) -> Iterator[Record]:
+    def _records(self, unit: Unit, bad: BadRecords) -> Iterator[_Record]:
         pattern = re.compile(self.options.name_pattern or "")
         files = files_in_archive(self.root, self._split) if is_archive(self.root) else self._plain(unit)
         row = -1
@@ -136,7 +144,8 @@ class TextFilesSource(Source):
                     continue
                 found = pattern.search(name)
                 named = found.groupdict() if found else dict.fromkeys(pattern.groupindex)
-                yield row, text, name, {"label": PurePosixPath(name).parent.name, **named, **metadata}
+                label = PurePosixPath(name).parent.name
+                yield row, data, {"text": text, "file": name, "label": label, **named, **metadata}
         except UnreadableError as error:
             bad.refuse(row + 1, str(error))
             return
@@ -158,6 +167,12 @@ class TextFilesSource(Source):
                     yield from self.documents(name, stream)
             except UnreadableError as error:
                 yield name, str(error)
+
+
+def _joined(held: Sequence[_Record]) -> Records:
+    rows, originals, values = zip(*held, strict=True)
+    columns = {name: from_python([each[name] for each in values]) for name in values[0]}
+    return Records(np.array(rows, np.int64), columns, originals)
 
 
 def files_in_archive(path: str, split: Split) -> Iterator[File]:
