@@ -26,10 +26,17 @@ from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
-from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
-from streaming_jsmf.ingestion.readers.guess import Guess, guess_reader, guess_source
-from streaming_jsmf.ingestion.readers.registry import READERS, check_options, open_source
-from streaming_jsmf.ingestion.readers.text import TextSource
+from streaming_jsmf.ingestion.readers.files import bare_suffix
+from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.readers.records import TextSource
+from streaming_jsmf.ingestion.readers.sources import (
+    READERS,
+    Guess,
+    check_options,
+    guess_reader,
+    guess_source,
+    open_source,
+)
 from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution

@@ -16,6 +16,7 @@ from streaming_jsmf.errors import InputError, Option, option
 ReaderName = Literal[
     "text",
     "text-files",
+    "mail",
     "lines",
     "docword",
     "triples",
@@ -216,7 +217,7 @@ class IngestRequest(Settings):
     Parameters
     ----------
     reader
-        Reader to use: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
+        Reader to use: text, text-files, mail, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
         or bag-of-words-parquet.
     read
         Another option of the reader, such as delimiter=; (may be repeated).

@@ -32,8 +32,7 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import (
     STREAM_ERRORS,
     describe,
-    is_compressed,
-    is_wide,
+    is_divisible,
     open_stream,
     size_of,
 )
@@ -116,7 +115,7 @@ def line_units(path: str, splittable: Callable[[], bool] = lambda: True) -> list
     ``splittable`` tells whether each line is a record; it is called for a large file only.
     """
     size, step = size_of(path), limits.UNIT_BYTES
-    if size <= step or is_compressed(path) or is_wide(path) or not splittable():
+    if size <= step or not is_divisible(path) or not splittable():
         return [Unit(path, size=size)]
     return [
         Unit(path, start, min(start + step, size), min(step, size - start)) for start in range(0, size, step)

@@ -30,11 +30,12 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.csv_records import CSV_SUFFIXES, DELIMITED
+from streaming_jsmf.ingestion.readers.csv_records import DELIMITED
 from streaming_jsmf.ingestion.readers.files import (
-    PARQUET_PATTERNS,
+    FORMATS,
     bare_suffix,
     compressed,
+    format_of,
     is_parquet,
     of_first_readable,
 )
@@ -56,7 +57,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import is_utf8
 
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_FORMATS: dict[str, Format] = {"parquet": PARQUET, "json": JSON, "delimited": DELIMITED}
 
 #: Names of columns of ids, the likeliest first.
 ID_NAMES = ("document_id", "doc_id", "id")
@@ -289,7 +290,7 @@ class TextSource(RecordFiles, TextReader):
 
     reader = "text"
     options_type = TextOptions
-    patterns = (*PARQUET_PATTERNS, *compressed(*(f"*{suffix}" for suffix in (*JSON_SUFFIXES, *CSV_SUFFIXES))))
+    patterns = compressed(*(f"*{suffix}" for suffix in FORMATS))
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:
@@ -299,18 +300,13 @@ class TextSource(RecordFiles, TextReader):
         return opened
 
     def format(self, path: str) -> Format:
-        if is_parquet(path):
-            return PARQUET
-        suffix = bare_suffix(path)
-        if suffix in JSON_SUFFIXES:
-            return JSON
-        if suffix in CSV_SUFFIXES or self.options.delimiter is not None:
-            return DELIMITED
-        known = ", ".join((".parquet", *JSON_SUFFIXES, *CSV_SUFFIXES))
-        raise UnreadableError(
-            f"its suffix is {suffix!r}; texts are read from {known}, and from delimited files of any name with "
-            f"{option.read({'delimiter': 'CHARACTER'})}"
-        )
+        found = format_of(path) or ("delimited" if self.options.delimiter is not None else "")
+        if not found:
+            raise UnreadableError(
+                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON nor Parquet; delimited files "
+                f"of any name are read with {option.read({'delimiter': 'CHARACTER'})}"
+            )
+        return _FORMATS[found]
 
     @property
     def text_columns(self) -> tuple[str, ...]:
