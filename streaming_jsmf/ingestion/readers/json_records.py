@@ -45,6 +45,7 @@ _BLOCK = 1 << 20
 _HEAD = 1 << 16  # bytes that show the layout of a file
 _RECORD_BYTES, _VALUE_BYTES = 64, 8  # estimated overhead, besides the text
 
+_scan = json.JSONDecoder().raw_decode
 _GAP = re.compile(r"[\s,]*")
 #: Strings, brackets and commas; last, the start of a string that goes on beyond the text.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
@@ -188,7 +189,7 @@ def _object(value: Any, what: str) -> Any:
 def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
     """Yield the elements of an array, or objects that follow each other; UnreadableError if they break off."""
     what, is_array = _WHAT[layout], layout == "array"
-    source, scan = _Text(stream, encoding), json.JSONDecoder().raw_decode
+    source = _Text(stream, encoding)
     while is_array and "[" not in source.text and source.read(0):
         pass
     at = source.text.find("[") + 1 if is_array else 0
@@ -197,17 +198,7 @@ def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
         if is_array and source.text.startswith("]", at):
             _require_end(source, at + 1)
             return
-        value: Any = None
-        try:
-            value, end = scan(source.text, at)
-            if end == len(source.text) and not isinstance(value, dict):
-                end = -1  # a number may go on
-            value = source.checked(value, at, end, what) if source.doubtful else _object(value, what)
-        except BadValue as error:
-            value = error
-        except (ValueError, RecursionError):
-            end = _end_of(source.text, at)
-            value = _fault(source.text[at:end], what) if end >= 0 else None
+        value, end = source.parsed(at, what)
         if end >= 0:
             yield value, (source.text, at, end)
             at = end
@@ -289,12 +280,22 @@ class _Text:
         self.doubtful = not is_utf8(self.text)
         return True
 
-    def checked(self, value: Any, at: int, end: int, what: str) -> Any:
-        """Return the object of a part, decoded with the first encoding that can. Raises BadValue."""
-        if is_utf8(part := self.text[at:end]):
-            return _object(value, what)
-        data = part.encode(self._codec, "surrogateescape")
-        return _loaded(decode(data, self._encoding, what, encoding_hint), what)
+    def parsed(self, at: int, what: str) -> tuple[Any, int]:
+        """Return the object at a place, or a BadValue, and its end; -1 if it goes on beyond the text."""
+        end = -1
+        try:
+            value, end = _scan(self.text, at)
+            if end == len(self.text) and not isinstance(value, dict):
+                return None, -1  # a number may go on
+            if self.doubtful and not is_utf8(part := self.text[at:end]):
+                data = part.encode(self._codec, "surrogateescape")
+                return _loaded(decode(data, self._encoding, what, encoding_hint), what), end
+            return _object(value, what), end
+        except BadValue as error:
+            return error, end
+        except (ValueError, RecursionError):
+            end = _end_of(self.text, at)
+            return (_fault(self.text[at:end], what) if end >= 0 else None), end
 
 
 class _Originals(Sequence[bytes]):
@@ -409,10 +410,10 @@ class _Held:
         return records
 
     def _array(self, name: str, values: list[Any]) -> Any:
-        types = {*map(type, values)}
+        types = {*map(type, values)} - {type(None)}
         if name not in self._text and types & {list, dict}:
             values = [json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for v in values]
-        elif name in self._id and types != {int}:
+        elif name in self._id and not types <= {int}:
             values = [v if isinstance(v, str | None) else json.dumps(v) for v in values]
         return from_python(values)
 

@@ -215,9 +215,8 @@ def require_texts(columns: Mapping[str, Any]) -> None:
 
 def joined(columns: Sequence[Any]) -> Any:
     """Return texts without nulls: missing ones are documents without words, which the curation drops and counts."""
-    kind = columns[0].type
-    if is_list(kind):
-        return columns[0] if holds_strings(kind.value_type) else columns[0].cast(pa.list_(pa.string()))
+    if is_list(columns[0].type):
+        return columns[0].cast(pa.list_(pa.string()))
     texts = [each.cast(pa.string()) for each in columns]
     if len(texts) == 1:
         return pc.fill_null(texts[0], "")
