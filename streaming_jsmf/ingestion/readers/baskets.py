@@ -14,10 +14,9 @@ from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import TABLE_PATTERNS, compressed, is_parquet, open_parquet_source
-from streaming_jsmf.ingestion.readers.lines import text_of
+from streaming_jsmf.ingestion.readers.lines import line_records, text_of
 from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, parquet_batches
-from streaming_jsmf.ingestion.readers.records import RecordFiles
-from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
+from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.validation import Strict
@@ -44,7 +43,8 @@ class BasketSource(RecordFiles, Source):
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         if is_parquet(unit.path):
             return _read_parquet(unit, self.options.items, bad)
-        return bag_lines(unit, text_of, bad, self._split)
+        lines = line_records(unit, text_of, bad)
+        return numbered((bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad)
 
     def _split(self, lines: Any) -> TokenLists:
         separator = self.options.separator
@@ -60,7 +60,7 @@ def _read_parquet(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
             if len(rows):
                 lists = good.column(column)
                 tokens = _tokens(lists.offsets, lists.flatten().cast(pa.string()))
-                yield bag_tokens(tokens, rows)
+                yield bags_of(tokens, rows)
 
 
 def _check_items(schema: Any, column: str) -> None:

@@ -134,6 +134,22 @@ def first_line_of(unit: Unit) -> int:
     return lines
 
 
+def line_records(unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords) -> Iterator[Records]:
+    """Yield the lines of a unit as a column ``text``; see ``read_lines``."""
+    rows: list[int] = []
+    texts: list[str] = []
+    size = 0
+    for row, line in read_lines(unit, parse, bad):
+        rows.append(row)
+        texts.append(line)
+        size += len(line) + _LINE_BYTES
+        if size >= limits.BATCH_BYTES:
+            yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
+            rows, texts, size = [], [], 0
+    if rows:
+        yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
+
+
 class LineFormat(Format):
     """Lines of text. The column ``text`` has those that are not blank, without white space around them."""
 
@@ -155,18 +171,7 @@ class LineFormat(Format):
         def text(line: bytes) -> str | None:
             return text_of(line, encoding, encoding_hint).strip() or None
 
-        rows: list[int] = []
-        texts: list[str] = []
-        size = 0
-        for row, line in read_lines(unit, text, bad):
-            rows.append(row)
-            texts.append(line)
-            size += len(line) + _LINE_BYTES
-            if size >= limits.BATCH_BYTES:
-                yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
-                rows, texts, size = [], [], 0
-        if rows:
-            yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
+        return line_records(unit, text, bad)
 
     def place(self, unit: Unit, row: int) -> str:
         return f"{unit.path}, line {self.first_row(unit) + row + 1}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -51,7 +51,7 @@ from streaming_jsmf.ingestion.readers.values import (
     is_text,
     require_columns,
 )
-from streaming_jsmf.ingestion.tokens.lists import count_codes
+from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import is_chain
@@ -92,14 +92,9 @@ class TextReader(Source):
         """
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        n_before = 0
         with bad.unreadable_file():
-            for records in self.records(unit, bad):
-                batch = self._batch(unit, self._good(records, bad))
-                refused = np.array([each.row for each in bad.records if each.row is not None], np.int64)
-                numbers = n_before + np.arange(batch.n_documents) + np.searchsorted(refused, batch.rows)
-                n_before += batch.n_documents
-                yield replace(batch, numbers=numbers)
+            good = (self._good(records, bad) for records in self.records(unit, bad))
+            yield from numbered((self._batch(unit, records) for records in good), bad)
 
     def _good(self, records: Records, bad: BadRecords) -> Records:
         """Return the records whose text and id can be used; the others go to ``bad``."""
@@ -137,18 +132,8 @@ class TextReader(Source):
             given = metadata.get(EXCERPT, pa.nulls(len(rows), pa.string()))
             # A column of the source with this name stays.
             metadata[EXCERPT] = pc.coalesce(given, tokens.excerpts) if holds_strings(given.type) else given
-        bags = count_codes(tokens)
-        return Batch(
-            bags.indptr,
-            bags.codes,
-            bags.counts,
-            rows,
-            ids,
-            metadata,
-            tokens.dictionary,
-            notes=notes,
-            boilerplate=tokens.boilerplate,
-        )
+        batch = bags_of(tokens, rows)
+        return replace(batch, document_id=ids, metadata=metadata, notes=notes, boilerplate=tokens.boilerplate)
 
     def _metadata(self, columns: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
         """Return the ids, the metadata that a corpus can hold, and what was changed to that end."""
@@ -182,6 +167,22 @@ class TextReader(Source):
         file = _below(self.root, unit.path).lstrip("/") or unit.path.rpartition("/")[2]
         start = f"{file}:{unit.start}+" if unit.start else f"{file}:"
         return pa.array([f"{start}{row + 1}" for row in rows.tolist()], pa.string())
+
+
+def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
+    """Return the bags of words of m documents; ``rows`` (m,)."""
+    bags = count_codes(tokens)
+    return Batch(bags.indptr, bags.codes, bags.counts, rows, dictionary=tokens.dictionary)
+
+
+def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
+    """Add the numbers of the records to the batches of a unit; bad ones are in ``bad`` before their batch is."""
+    n_before = 0
+    for batch in batches:
+        refused = np.array([each.row for each in bad.records if each.row is not None], np.int64)
+        numbers = n_before + np.arange(batch.n_documents) + np.searchsorted(refused, batch.rows)
+        n_before += batch.n_documents
+        yield replace(batch, numbers=numbers)
 
 
 def _of_passages(

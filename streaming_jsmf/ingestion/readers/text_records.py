@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
+from streaming_jsmf.config import LONGEST_EXCERPT
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
-from streaming_jsmf.ingestion.readers.lines import read_lines
 from streaming_jsmf.ingestion.readers.values import (
     as_texts,
     decoded,
     holds_strings,
-    require_columns,
-    require_few,
     value_type,
 )
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.validation import Strict, is_utf8
@@ -116,44 +108,6 @@ class TextOptions(TokenOptions):
     delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
 
 
-@dataclass(frozen=True)
-class TextColumns:
-    """Columns of a source: text, id (or None), id type (int64 or string), and types of the metadata of all files.
-
-    ``extensible`` says that names that the first records or the first file lack become columns of strings as well.
-    """
-
-    text: str
-    id: str | None
-    id_type: Any
-    metadata: Mapping[str, Any]
-    extensible: bool = False
-
-    @property
-    def names(self) -> list[str]:
-        return [self.text, *([self.id] if self.id else []), *self.metadata]
-
-    def __str__(self) -> str:
-        kinds = {**({self.id: self.id_type} if self.id else {}), **self.metadata}
-        return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
-
-    def found_in(self, names: Sequence[str]) -> list[str]:
-        """The columns that a file has; it may lack metadata. Raises UnreadableError for a missing or a repeated one."""
-        found = [name for name in self.names if name in names or name not in self.metadata]
-        require_columns(found, names)
-        return found
-
-    def keeps(self, name: str) -> bool:
-        """Return whether a value is metadata. Raises BadValue if a later name cannot be that of a column."""
-        if name in self.metadata:
-            return True
-        if not self.extensible or name in (self.text, self.id):
-            return False
-        if not is_utf8(name):
-            raise BadValue(f"the name {name!a} is not UTF-8")
-        return True
-
-
 def fits(found: Any, wanted: Any) -> bool:
     """Whether the values of a column of a file can have the type of the source: numbers and times can be strings."""
     types = pa.types
@@ -204,76 +158,3 @@ def _kinds_of(path: str, names: Sequence[str]) -> dict[str, Any]:
 
 #: An Arrow array and its kinds (``values.KINDS``); the kinds are None if they have to be found.
 Column = tuple[Any, Sequence[str] | None]
-#: Converts an Arrow array of texts to their words.
-Tokenize = Callable[[Any], TokenLists]
-
-
-def bag_tokens(
-    tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Column] | None = None
-) -> Batch:
-    """Return the bags of words of m documents; ``rows`` (m,), Arrow array of ids, and columns of metadata."""
-    bags = count_codes(tokens)
-    found = metadata or {}
-    columns = {name: values for name, (values, _) in found.items()}
-    if tokens.excerpts is not None:
-        given = columns.get(EXCERPT, pa.nulls(len(rows), pa.string()))
-        # A column of the source with this name stays.
-        columns[EXCERPT] = pc.coalesce(given, tokens.excerpts) if given.type == pa.string() else given
-    kinds = {name: kinds for name, (_, kinds) in found.items() if kinds is not None}
-    return Batch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
-
-
-#: Row, text, id, and metadata by name (values of JSON, which become strings).
-Record = tuple[int, str, Any, Mapping[str, Any]]
-
-
-def bag_records(
-    records: Iterable[Record], columns: TextColumns, tokenize: Tokenize, bad: BadRecords
-) -> Iterator[Batch]:
-    """Collect single records into batches of about ``BATCH_BYTES`` of text; missing metadata are null.
-
-    Columns that ``columns`` lacks follow in order of appearance. Without ids, records are counted, with those that the
-    iterator has added to ``bad``. Raises InputError if there are too many columns.
-    """
-    # Values by column, because a list of many records slows the garbage collector.
-    rows: list[int] = []
-    texts: list[str] = []
-    ids: list[Any] = []
-    held: dict[str, list[Any]] = {name: [] for name in columns.metadata}
-    size = 0
-
-    def batch() -> Batch:
-        for values in held.values():
-            values += [None] * (len(rows) - len(values))
-        return bag_tokens(
-            tokenize(pa.array(texts, pa.string())),
-            np.array(rows, np.int64),
-            pa.array(ids, columns.id_type) if columns.id else None,
-            {name: as_texts(values) for name, values in held.items()},
-        )
-
-    for n_before, (row, text, identity, metadata) in enumerate(records):
-        for name, value in metadata.items():
-            if name not in held:
-                held[name] = []
-                require_few([*held][len(columns.metadata) :])
-            held[name] += [None] * (len(rows) - len(held[name]))
-            held[name].append(value)
-            size += len(value) if isinstance(value, str) else 0
-        rows.append(row if columns.id else n_before + len(bad.records))
-        texts.append(text)
-        ids.append(identity)
-        size += len(text) + _RECORD_BYTES
-        if size >= limits.BATCH_BYTES:
-            yield batch()
-            rows, texts, ids, held, size = [], [], [], {name: [] for name in columns.metadata}, 0
-    if rows:
-        yield batch()
-
-
-def bag_lines(
-    unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords, tokenize: Tokenize
-) -> Iterator[Batch]:
-    """Read lines as texts without ids and metadata; see ``lines.read_lines``."""
-    records: Iterator[Record] = ((row, text, None, {}) for row, text in read_lines(unit, parse, bad))
-    return bag_records(records, TextColumns("text", None, None, {}), tokenize, bad)
