@@ -96,11 +96,12 @@ class Contents:
 
     def to_record(self) -> dict[str, Any]:
         """Return JSON values; see ``from_record``."""
-        return {**vars(self), "columns": {name: each.to_list() for name, each in self.columns.items()}}
+        # Pairs, because records sort the keys of mappings.
+        return {**vars(self), "columns": [[name, each.to_list()] for name, each in self.columns.items()]}
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Contents:
-        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"].items()}
+        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
         return cls(**{**fields, "columns": columns, "id_faults": Counter(fields["id_faults"])})
 
 

@@ -63,6 +63,9 @@ class DelimitedFormat(Format):
                     line = rows.line_num - 1
                     bad.refuse(line, str(error), delimiter.join(fields))
                     continue
+                except UnreadableError as error:
+                    bad.refuse(line + 1, str(error))
+                    break
                 except STREAM_ERRORS as error:
                     pass_on_machine(error)
                     bad.refuse(line + 1, describe(error))

@@ -189,6 +189,8 @@ def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
     """Yield the elements of an array, or objects that follow each other; UnreadableError if they break off."""
     what, is_array = _WHAT[layout], layout == "array"
     source, scan = _Text(stream, encoding), json.JSONDecoder().raw_decode
+    while is_array and "[" not in source.text and source.read(0):
+        pass
     at = source.text.find("[") + 1 if is_array else 0
     while True:
         at = _GAP.match(source.text, at).end()  # type: ignore[union-attr]

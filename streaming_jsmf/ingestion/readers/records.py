@@ -40,7 +40,7 @@ from streaming_jsmf.ingestion.readers.files import (
     of_first_readable,
 )
 from streaming_jsmf.ingestion.readers.json_records import JSON
-from streaming_jsmf.ingestion.readers.lines import LINES
+from streaming_jsmf.ingestion.readers.lines import LINES, line_units
 from streaming_jsmf.ingestion.readers.parquet_records import PARQUET
 from streaming_jsmf.ingestion.readers.text_records import TextOptions, TokenOptions
 from streaming_jsmf.ingestion.readers.values import (
@@ -114,7 +114,8 @@ class TextReader(Source):
         if not faults:
             return records
         for i in sorted(faults):
-            original = as_json(records.columns, i) if records.originals is None else records.originals[i]
+            batch = pa.record_batch(dict(records.columns))
+            original = as_json(batch, i) if records.originals is None else records.originals[i]
             hint = encoding_hint() if records.originals is not None and not _is_utf8(original) else ""
             bad.refuse(int(records.rows[i]), f"{faults[i]}{hint}", original)
         good = np.ones(len(records.rows), bool)
@@ -161,6 +162,8 @@ class TextReader(Source):
                 continue
             name = given if is_utf8(given) else given.encode("utf-8", "replace").decode()
             stored, note = storable(name, values)
+            if name != given:
+                note = f"{name}: its name had characters that are not UTF-8"
             if note:
                 notes[name] = note
             if stored is not None:
@@ -250,8 +253,15 @@ class RecordFiles(Reader):
         """Return the format of a file: Parquet by suffix, else lines. Raises UnreadableError if it is unknown."""
         return PARQUET if is_parquet(path) else LINES
 
+    def splittable(self, path: str) -> bool:  # noqa: ARG002
+        """Return whether each line of a file of lines is a record, so that the file can be split at any line."""
+        return True
+
     def parts(self, path: str) -> Sequence[Unit]:
-        return self.format(path).units(path, self.options)
+        form = self.format(path)
+        if form is LINES:
+            return line_units(path, lambda: self.splittable(path))
+        return form.units(path, self.options)
 
     def place(self, unit: Unit, row: int) -> str:
         return self.format(unit.path).place(unit, row)
