@@ -88,7 +88,12 @@ ALONE = Execution("synchronous")
 def make(
     source: Path, target: Path, rules: Mapping[str, Any] = LOOSE, scheduler: Execution = ALONE, **more: Any
 ) -> Corpus:
-    return ingest(source, target, IngestRequest(curation=rules, **{"preset": "papers", "max_dropped": 1, **more}), scheduler)
+    return ingest(
+        source,
+        target,
+        IngestRequest(curation=rules, **{"preset": "papers", "max_dropped": 1, **more}),
+        scheduler,
+    )
 
 
 def require_equal(corpus: Corpus, expected: Reference) -> None:

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.ingestion.columns import ColumnSummary, plain, summarize
+from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.kinds import plain
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -95,11 +96,12 @@ class Contents:
 
     def to_record(self) -> dict[str, Any]:
         """Return JSON values; see ``from_record``."""
-        return {**vars(self), "columns": {name: each.to_list() for name, each in self.columns.items()}}
+        # Not a dictionary, because records are sorted by key.
+        return {**vars(self), "columns": [[name, each.to_list()] for name, each in self.columns.items()]}
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Contents:
-        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"].items()}
+        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
         return cls(**{**fields, "columns": columns, "id_faults": Counter(fields["id_faults"])})
 
 

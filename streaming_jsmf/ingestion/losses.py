@@ -29,11 +29,15 @@ _BOILERPLATE, _BAD = "boilerplate", "bad_records"
 def losses_of_reading(ingest: Ingest, contents: Contents) -> list[Dropped]:
     """Manifest entries for bad records and boilerplate; records that are no documents are only in the text."""
     documents = contents.bad if ingest.source.refuses_documents else 0
-    rows = "in quarantine.parquet" if documents else f"{contents.bad:,} rows in quarantine.parquet"
+    rows = "" if documents else f"{contents.bad:,} row{'s' * (contents.bad > 1)} "
     changed, tokens = contents.boilerplate
     text = f"headers, quotes, signatures and tags of {changed:,} document{'s' * (changed != 1)}"
     return [
-        *([Dropped(step=_BAD, reason=rows, documents=documents)] if contents.bad else []),
+        *(
+            [Dropped(step=_BAD, reason=f"{rows}in quarantine.parquet", documents=documents)]
+            if contents.bad
+            else []
+        ),
         *([Dropped(step=_BOILERPLATE, reason=text, tokens=tokens)] if changed else []),
     ]
 
