@@ -17,11 +17,11 @@ from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_columns
 from streaming_jsmf.ingestion.readers import limits
-from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
 from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
 from streaming_jsmf.jobs.checkpoints import Record
@@ -103,7 +103,7 @@ def ingest(
     request = request_of(request, options) or IngestRequest()
     execution = settings_of("execution", Execution, execution, options)
     target = corpus_target(corpus)
-    with spool_input(source) as location:
+    with located(source) as location:
         _require_outside(target, location.path if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
         resumable = location.sha256 is None
