@@ -17,6 +17,7 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
     first_bad_record,
@@ -33,7 +34,6 @@ from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
 from streaming_jsmf.ingestion.shards import RENUMBER, WRITE, renumber_shards, write_shards
-from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.words import choose_words, with_language, word_counts
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -114,7 +114,7 @@ def ingest(
     request = request_of(request, options) or IngestRequest()
     execution = settings_of("execution", Execution, execution, options)
     target = corpus_target(corpus)
-    with spool_input(source) as location:
+    with located(source) as location:
         _require_outside(target, location.path if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
         resumable = location.sha256 is None
@@ -240,7 +240,7 @@ def _with_columns(ingest: Ingest, contents: Contents, n_documents: int) -> Inges
             )
     summaries = {names[name]: summary for name, summary in found.items()}
     kinds, lines = choose_types(summaries, ingest.known_kinds, getattr(options, "date_format", None))
-    for line in (*(f"{name}: {note}" for name, note in contents.notes.items()), *lines):
+    for line in (*contents.notes.values(), *lines):
         logger.info("%s", line)
     order = sorted(found, key=lambda name: name in partial)
     return replace(ingest, columns=tuple(Column(name, names[name], kinds[names[name]]) for name in order))

@@ -98,9 +98,10 @@ def warn_of_losses(manifest: Manifest) -> None:
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:
     """The message if no document is left."""
-    reasons = _reasons(dropped, dropped) or "they have no words"
+    reasons = ", ".join(f"{step.documents:,} {step.reason}" for step in dropped if step.documents)
     return (
-        f"{ingest.folder.target} would be an empty corpus: no document is left after the curation ({reasons}); "
+        f"{ingest.folder.target} would be an empty corpus: no document is left after the curation "
+        f"({reasons or 'they have no words'}); "
         f"give more documents, or loosen its settings, such as {option.max_df('100%')} and {option.min_tokens(1)}"
     )
 

@@ -20,6 +20,7 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.fetch import fetch_files
+from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest, IngestFolder
 from streaming_jsmf.ingestion.kinds import kind_of_type
 from streaming_jsmf.ingestion.readers.base import Reader
@@ -35,7 +36,6 @@ from streaming_jsmf.ingestion.readers.registry import (
 )
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
-from streaming_jsmf.ingestion.spool import Location
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of
