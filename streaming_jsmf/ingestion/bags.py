@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.ingestion.columns import ColumnSummary, storable, summarize
+from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
@@ -171,7 +171,7 @@ def _batches(
     """Yield all batches of a group by unit; adds what they have to ``contents``."""
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
-        for batch in _storable_batches(ingest, number, unit, bad):
+        for batch in _documents(ingest, number, unit, bad):
             n_records += batch.n_documents
             contents.add(batch, ingest.guessed_id)
             yield number, batch
@@ -181,26 +181,14 @@ def _batches(
         contents.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
 
 
-def _storable_batches(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-    """Yield the documents of a unit, with columns that a corpus can hold."""
+def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
+    """Yield the documents of a unit, or of the bucket with this number."""
     if ingest.buckets:
         scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
         batches = ingest.source.gather(scattered, number, bad)
     else:
         batches = ingest.source.read(unit, bad)
-    guessed = ingest.guessed_id
-    for batch in batches:
-        if not batch.n_documents:
-            continue
-        metadata, notes = {}, dict(batch.notes)
-        found = batch.metadata if guessed is None else {guessed: batch.document_id, **batch.metadata}
-        for name, values in found.items():
-            metadata[name], note = (values, "") if values is None else storable(name, values)
-            notes.update({name: note} if note else {})
-        if guessed is not None:
-            batch = replace(batch, document_id=metadata.pop(guessed))
-        kept = {name: values for name, values in metadata.items() if values is not None}
-        yield replace(batch, metadata=kept, notes=notes)
+    return (batch for batch in batches if batch.n_documents)
 
 
 def _written_pieces(
@@ -366,7 +354,7 @@ def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
         return
     for number, unit in piece.group.numbered():
         bad = BadRecords("quarantine", unit, ingest.source.place)
-        for batch in _storable_batches(ingest, number, unit, bad):
+        for batch in _documents(ingest, number, unit, bad):
             yield number, batch
 
 
