@@ -130,7 +130,8 @@ def _remedy(step: str, dropped: Sequence[Dropped]) -> str:
         (each for each in dropped if each.step in words and each.tokens), key=lambda each: -each.tokens
     )
     few = [words[rule.step] for rule in rules] or [option.stop_words]
-    remedies = {
+    remedies: dict[str, list[Any]] = {
+        _BAD: ["its column reason says why"],
         "repeated_id": [option.id("none")],
         "duplicates": [option.duplicates("keep")],
         "min_distinct_words": few,
