@@ -282,7 +282,7 @@ def test_a_table_of_losses_is_printed_unless_quiet(
     told = [line for line in invoke(*arguments).err.splitlines() if line.startswith(("- ", "kept", "read "))]
     rows = {label: numbers for label, *numbers in (re.split(" {2,}", line.strip()) for line in told)}
     # The minimum document frequency is 2, because at 5 there are fewer than 200 words.
-    assert (rows["read"][0], rows["kept"][:2]) == ("241", ["240", "61"])
+    assert (rows["read"][0], rows["kept"][:2]) == ("242", ["240", "61"])
     assert rows["- in fewer than 2 documents"][0] == "239"
     assert rows["- in quarantine.parquet"] == ["1"]
     assert rows["- without a letter"][0] == "9"

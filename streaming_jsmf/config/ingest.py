@@ -65,6 +65,10 @@ def _limit(text: str) -> float:
     return ALL_DOCUMENTS if number == 1 and text != "1" else number
 
 
+def _share(text: str) -> float:
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
 def _longest_run(text: str) -> int:
     numbers = [int(part) for part in text.strip(" ()[]").split(",")]
     if len(numbers) > 2 or not 1 <= numbers[-1] <= 3 or (len(numbers) == 2 and numbers[0] != 1):
@@ -232,6 +236,8 @@ class IngestRequest(Settings):
     on_bad_record
         fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet
         and continue.
+    max_dropped
+        Refuse to make the corpus if more than this share of the documents would be lost.
     files
         Directory with the files of a spec; missing files are downloaded there.
     made_for
@@ -253,6 +259,9 @@ class IngestRequest(Settings):
     )
     tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
     on_bad_record: OnBadRecord = _reading("fail", rare=True)
+    max_dropped: float = _curation(
+        0.5, absent="50%", metavar="SHARE", rare=True, parse=_converted("max_dropped", _share, _SHARE)
+    )
     files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
 

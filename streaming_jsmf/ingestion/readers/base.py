@@ -91,6 +91,9 @@ class Batch:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dictionary: Any = None
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: NDArray[Any] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    boilerplate: tuple[int, int] = (0, 0)
 
     @property
     def n_documents(self) -> int:
@@ -199,6 +202,10 @@ class Reader(ABC):
     def parts(self, path: str) -> Sequence[Unit]:
         """Return the units of a file. Raises UnreadableError."""
         return [Unit(path)]
+
+    def n_buckets(self) -> int:
+        """Return the number of buckets that gather the documents; 0 if each unit has whole documents."""
+        return 0
 
     @abstractmethod
     def place(self, unit: Unit, row: int) -> str:

@@ -89,6 +89,7 @@ class TriplesSource(RecordFiles):
     reader: ClassVar[ReaderName] = "triples"
     options_type: ClassVar[type[Delimited]] = TriplesOptions
     patterns = TABLE_PATTERNS
+    refuses_documents = False
 
     def count_kind(self, kind: Any) -> str:
         """Return "int" or "float" for the Arrow type of the count column, or None without counts."""
