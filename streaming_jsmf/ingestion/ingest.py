@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
+from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
 from streaming_jsmf.corpus.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
@@ -50,7 +50,7 @@ _COPIES_OF_A_BATCH = 20
 FEW_DOCUMENTS, LONG_DOCUMENT = 50, 2000
 
 
-@takes(IngestRequest, Curation, TextReading, Execution)
+@takes(*INGEST_SETTINGS, Execution)
 def ingest(
     source: Any,
     corpus: str | Path,
