@@ -264,7 +264,7 @@ def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke
     assert done.code == 0, done.err
     assert open_corpus(tmp_path / "e").fingerprint == open_corpus(tmp_path / "c").fingerprint
     done = invoke("ingest", ratings, tmp_path / "f", *bare, *named, "--read", "names_header=false")
-    refused(done, 2, "--read: names_columns", "such as item,name", "names_header=false")
+    refused(done, 2, "names_columns", "such as item,name", "names_header=false")
     ratings.write_text("who,what,stars_given\n1,2,3\n")
     done = invoke("ingest", ratings, tmp_path / "d")
     assert done.code == 2
@@ -282,7 +282,7 @@ def test_a_table_of_losses_is_printed_unless_quiet(
     told = [line for line in invoke(*arguments).err.splitlines() if line.startswith(("- ", "kept", "read "))]
     rows = {label: numbers for label, *numbers in (re.split(" {2,}", line.strip()) for line in told)}
     # The minimum document frequency is 2, because at 5 there are fewer than 200 words.
-    assert (rows["read"][0], rows["kept"][:2]) == ("241", ["240", "61"])
+    assert (rows["read"][0], rows["kept"][:2]) == ("242", ["240", "61"])
     assert rows["- in fewer than 2 documents"][0] == "239"
     assert rows["- in quarantine.parquet"] == ["1"]
     assert rows["- without a letter"][0] == "9"

@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.config import IngestRequest, TextFilesOptions
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import BadRecords
@@ -27,11 +26,10 @@ from streaming_jsmf.ingestion.readers.baskets import BasketSource
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import (
-    READERS,
     check_options,
     open_source,
 )
-from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from tests.sources import Read, in_tar, in_zip, message, opened, put, put_parquet, refused_by, small
@@ -348,29 +346,6 @@ def test_bad_json_records(tmp_path, line):
     assert read.bad[0][2] == line.split("\n")[0].encode()
 
 
-BAD_OPTIONS = [
-    ("text", {"encoding": "utf-16"}, "encoding: "),
-    ("baskets", {"separator": ""}, "separator: "),
-    *(("text-files", {"name_pattern": text}, "name_pattern: ") for text in ("(", "(?P<label>x)")),
-    *(("triples", {"delimiter": text}, "delimiter: ") for text in ("", "\n")),
-    *(("triples", {"quote": text}, "quote is one") for text in ("''", ",")),
-    *(("ratings", {"max_rating": limit}, "max_rating: ") for limit in (0, 4.7)),
-    *(("ratings", options, "columns") for options in ({"header": False}, {"columns": ["a", "b"]})),
-    ("ratings", {"names_encoding": "utf-99"}, "names_encoding"),
-    ("ratings", {"names": "x", "names_header": False}, "names_columns"),
-    ("matrix-market", {"documents": "both"}, "rows"),
-    *((reader, {"nothing": 1}, "nothing") for reader in READERS),
-]
-
-
-@pytest.mark.parametrize(("reader", "options", "part"), BAD_OPTIONS)
-def test_invalid_options(reader, options, part):
-    with pytest.raises(InputError) as caught:
-        check_options(reader, options, "here")
-    assert part in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-
-
 @pytest.mark.parametrize("suffix", ["zip", "lz4"])
 def test_codecs_of_single_files(tmp_path, suffix):
     data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
@@ -638,7 +613,7 @@ def test_names_of_folders_are_metadata(tmp_path, kind):
     root = tmp_path / "run=1"
 
     def found(source, **options):
-        opened = open_source(source, "text", check_options("text", options, ""))
+        opened = open_source(source, "text", check_options("text", options))
         return Read(opened).metadata
 
     assert found(root) == {"k": ["v", "v"], "year": ["1999", None], "who": ["a b"]}
