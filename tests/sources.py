@@ -182,7 +182,8 @@ def in_tar(files: Mapping[str, bytes], mode: Any = "w:gz", prefix: str = "") -> 
 def in_zip(files: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
-        archive.writestr("en/", b"")
+        # At a fixed time, so that the bytes are always the same.
+        archive.writestr(zipfile.ZipInfo("en/"), b"")
         for name, data in files.items():
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name), data, method)
     return stream.getvalue()

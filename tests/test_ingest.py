@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from streaming_jsmf.ingestion.readers.text import TextSource
 
 from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus
@@ -31,6 +32,7 @@ from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
+from tests.outcomes import Command, refused
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
@@ -344,7 +346,7 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     plain = make(source, tmp_path / "out", rules)
     monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
     monkeypatch.setattr(bags, "TOKENS_PER_SHARD", 50)
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.BATCH_BYTES", 1000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20
     assert rows_of(pieces) == rows_of(plain)
@@ -550,7 +552,7 @@ def test_a_repeated_id_is_quarantined_with_its_words(tmp_path: Path) -> None:
 def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": f"a{i}", "text": f"word{i} is here"}) for i in range(40)]
     bad = (0, 13, 14, 39)
@@ -579,7 +581,7 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
 def test_documents_without_ids_are_numbered_over_all_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.UNIT_BYTES", 100)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.base.limits.UNIT_BYTES", 100)
     (tmp_path / "in").mkdir()
     for name in "ab":
         lines = [json.dumps({"text": f"word{i} is here"}) for i in range(20)]
@@ -619,7 +621,12 @@ def test_an_error_waits_for_the_tasks_that_still_run(tmp_path: Path) -> None:
         write_texts(tmp_path / "in" / f"{name}.jsonl", {name: str(tmp_path / "out.partial" / "read")})
     tokenizer = f"{__name__}:{slowly.__name__}"
     with pytest.raises(InputError, match=r"0\.jsonl, line 1"):
-        make(tmp_path / "in", tmp_path / "out", scheduler=Execution("threads", 4), tokenizer=tokenizer)
+        make(
+            tmp_path / "in",
+            tmp_path / "out",
+            scheduler=Execution("threads", 4),
+            read={"tokenizer": tokenizer},
+        )
     assert PLACES
     assert all(PLACES)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -648,3 +655,123 @@ def test_rows_in_any_order_and_files_give_the_same_bytes(tmp_path: Path) -> None
         corpus = make(tmp_path / str(number), tmp_path / f"out{number}", scheduler=scheduler)
         require_equal(corpus, reference(bags, Curation(**LOOSE)))
         assert corpus_bytes(tmp_path / "out0") == corpus_bytes(tmp_path / f"out{number}")
+
+
+# -- guessed ids ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that a reader has only guessed."""
+    monkeypatch.setattr(TextSource, "id_was_named", False, raising=False)
+    monkeypatch.setattr(TextSource, "id_column", "id", raising=False)
+
+
+@pytest.mark.usefixtures("guessed", "many_groups")
+@pytest.mark.parametrize("kind", [int, str])
+def test_guessed_ids_that_repeat_are_metadata(
+    kind: type, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {i: f"ant {'bee' * (i % 3)}" for i in range(12)}
+    for number in range(3):
+        rows = [{"n": i, "id": kind(i // 2), "text": texts[i]} for i in range(4 * number, 4 * number + 4)]
+        write_lines(tmp_path / "in" / f"{number}.jsonl", [json.dumps(row) for row in rows])
+    with caplog.at_level("INFO"):
+        corpus = make(tmp_path / "in", tmp_path / "out", {**LOOSE, "duplicates": "drop"})
+    assert (
+        "id: 6 values are repeated, so documents are numbered and the column is metadata; id=" in caplog.text
+    )
+    found = pq.read_table(tmp_path / "out" / "documents")
+    assert found.column_names == ["ids", "counts", "document_id", "id", "n"]
+    assert found.to_pydict() | {"ids": 0, "counts": 0} == {
+        "ids": 0, "counts": 0, "document_id": [0, 1, 2], "id": [0, 0, 1], "n": [0, 1, 2],
+    }  # fmt: skip
+    assert corpus.n_documents == 3, "of equal documents the first of the source stays"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "number"),
+    [
+        (pa.array([1.0, 2.0]), "neither texts nor whole numbers", 2),
+        (pa.array([1, 2**63 + 1], pa.uint64()), "above 2^63 - 1", 1),
+        (pa.array(["a", "", None]), "missing", 2),
+        (pa.array([1, None]), "missing", 1),
+    ],
+)
+def test_what_ids_cannot_be(values: Any, reason: str, number: int) -> None:
+    assert repeats.id_faults(values) == {reason: number}
+    assert not repeats.id_faults(values.drop_null()[:0])
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines))
+    return path
+
+
+@settings(max_examples=25)
+@given(
+    kinds=st.lists(
+        st.sampled_from(["bad", "same", "empty", "one", "ant bee", "ant bee cat"]), min_size=1, max_size=25
+    ),
+    rules=st.fixed_dictionaries(
+        {"duplicates": st.sampled_from(["keep", "drop"]), "min_distinct_words": st.integers(0, 3)}
+    ),
+    largest=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_read_is_kept_and_lost(
+    kinds: list[str], rules: dict[str, Any], largest: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("losses")
+    own = {"bad": "{", "same": '{"text": "dog eel fox"}', "empty": '{"text": ""}'}
+    lines = [own.get(kind, json.dumps({"text": f"{kind} {i} eel"})) for i, kind in enumerate(kinds)]
+    source = write_lines(folder / "in.jsonl", ['{"text": "dog eel fox"}', *lines])
+    rules = {**LOOSE, "numbers": "drop", **rules}
+    make(source, folder / "out", rules, on_bad_record="quarantine")
+    require_sums(folder / "out")
+    lost = dropped(folder / "out")
+    assert read_manifest(folder / "out").settings["documents_read"] == len(lines) + 1
+    number = lost.get("bad_records", (0, 0, 0))[1]
+    if rules["min_distinct_words"] == 1:
+        number += lost["min_distinct_words"][1]
+    limited = {"on_bad_record": "quarantine", "max_dropped": largest}
+    if number > largest * (len(lines) + 1):
+        with pytest.raises(InputError, match="max_dropped="):
+            make(source, folder / "other", rules, **limited)
+        assert sorted(path.name for path in folder.iterdir()) == ["in.jsonl", "out"]
+    else:
+        assert file_bytes(folder / "out") == file_bytes(
+            Path(make(source, folder / "other", rules, **limited).root)
+        )
+
+
+def test_large_losses_are_refused_or_the_last_line(tmp_path: Path, invoke: Command) -> None:
+    words = [f"w{a}{b}" for a in "abcdefgh" for b in "klmnopqr"]
+    good = [json.dumps({"text": " ".join(words[i % 9 :])}) for i in range(30)]
+    source = write_lines(tmp_path / "in.jsonl", ["{"] * 31 + good)
+    arguments = ("ingest", source, tmp_path / "c", "--max-df", "100%", "--stop-words", "none")
+    arguments = (*arguments, "--on-bad-record", "quarantine")
+    refused(
+        invoke(*arguments).without_progress(),
+        2,
+        "would lack 31 of 61 documents (51%): 31 in quarantine.parquet",
+        "the first is ",
+        "in.jsonl, row 0 from 0: ",
+        "--max-dropped 100%",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    last = invoke(*arguments, "--max-dropped", "60%").err.splitlines()[-1]
+    # Some texts are equal.
+    assert last.startswith("85 % of the documents are dropped: 31 in quarantine.parquet (")
+    assert last.endswith(", 21 with the words of another (--duplicates keep)")
+
+
+def test_few_long_texts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TextSource.options_type, "split", None, raising=False)
+    source = write_texts(tmp_path / "in.jsonl", {i: f"ant bee{i} " * 1500 for i in range(5)})
+    with pytest.raises(InputError, match=r"5 documents of 3,000 words on average: too few .* split=200"):
+        make(source, tmp_path / "out")
+    assert make(source, tmp_path / "out", vocabulary=["ant", "bee1"]).n_documents == 5

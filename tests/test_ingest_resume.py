@@ -319,8 +319,8 @@ def test_other_settings_are_refused(changes: dict[str, Any], named: str, interru
 
 
 def test_work_of_another_layout_is_refused(interrupted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.plan.LAYOUT", 4)
-    with pytest.raises(SettingsMismatchError, match="differs in layout: stored 3, asked 4;"):
+    monkeypatch.setattr("streaming_jsmf.ingestion.plan.LAYOUT", 5)
+    with pytest.raises(SettingsMismatchError, match="differs in layout: stored 4, asked 5;"):
         interrupted()
 
 

@@ -10,9 +10,7 @@ import json
 import tarfile
 import zipfile
 from collections import Counter
-from pathlib import Path
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,23 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.config import IngestRequest, TextFilesOptions
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import json_records
 from streaming_jsmf.ingestion.readers.baskets import BasketSource
-from streaming_jsmf.ingestion.readers.files import bare_suffix
-from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.sources import (
-    READERS,
-    Guess,
     check_options,
-    guess_reader,
-    guess_source,
     open_source,
 )
-from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from tests.sources import Read, in_tar, in_zip, message, opened, put, put_parquet, refused_by, small
@@ -401,29 +393,6 @@ def test_bad_elements_of_an_array(tmp_path):
     assert "byte 13 of the element is not UTF-8" in read.bad[-1][1]
 
 
-BAD_OPTIONS = [
-    ("text", {"encoding": "utf-16"}, "encoding: "),
-    ("baskets", {"separator": ""}, "separator: "),
-    *(("text-files", {"name_pattern": text}, "name_pattern: ") for text in ("(", "(?P<label>x)")),
-    *(("triples", {"delimiter": text}, "delimiter: ") for text in ("", "\n")),
-    *(("triples", {"quote": text}, "quote is one") for text in ("''", ",")),
-    *(("ratings", {"max_rating": limit}, "max_rating: ") for limit in (0, 4.7)),
-    *(("ratings", options, "columns") for options in ({"header": False}, {"columns": ["a", "b"]})),
-    ("ratings", {"names_encoding": "utf-99"}, "names_encoding"),
-    ("ratings", {"names": "x", "names_header": False}, "names_columns"),
-    ("matrix-market", {"documents": "both"}, "rows"),
-    *((reader, {"nothing": 1}, "nothing") for reader in READERS),
-]
-
-
-@pytest.mark.parametrize(("reader", "options", "part"), BAD_OPTIONS)
-def test_invalid_options(reader, options, part):
-    with pytest.raises(InputError) as caught:
-        check_options(reader, options, "here")
-    assert part in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-
-
 @pytest.mark.parametrize("suffix", ["zip", "lz4"])
 def test_codecs_of_single_files(tmp_path, suffix):
     data = b"".join(b'{"text": "word%d"}\n' % i for i in range(5000))
@@ -678,112 +647,6 @@ def test_invalid_columns_of_parquet_baskets(tmp_path, columns, parts):
     refused_by(baskets(path), f"{path}: ", *parts)
 
 
-# Finding files and guessing readers
-
-
-def test_files_of_a_source(tmp_path):
-    plain = tmp_path / "plain"
-    names = "b.csv a.csv in/c.csv in/d.txt _SUCCESS .a.csv.crc _tmp/e.csv in/.git/f.csv"
-    for name in names.split():
-        put(plain / name, name)
-    seen = ["a.csv", "b.csv", "in/c.csv", "in/d.txt"]
-    assert list(find_files(plain).values()) == seen
-    assert list(find_files(plain / "**" / "*.csv").values()) == seen[:3]
-    odd = put(tmp_path / "a[1]*.csv", "x")
-    for location, found in (
-        (plain / "*.csv", ("a.csv", "b.csv")),
-        (plain / "*", ("a.csv", "b.csv")),
-        (plain / "i?" / "[cd].*", ("in/c.csv", "in/d.txt")),
-        (plain / "_SUCCESS", ("_SUCCESS",)),
-        (f"file://{plain}/a.csv", ("a.csv",)),
-        (odd, (f"../{odd.name}",)),
-    ):
-        assert [Path(path) for path in list_files(location)] == [(plain / name).resolve() for name in found]
-    # Only names below the given folder hide a file.
-    root = tmp_path / "_cache" / ".hidden" / "odd[1]"
-    root.parent.mkdir(parents=True)
-    plain.rename(root)
-    assert list(find_files(root).values()) == seen
-    (tmp_path / "void").mkdir()
-    absent = [
-        *(tmp_path / name for name in ("void", "absent.csv", "*.absent")),
-        "memory://absent_t",
-        "no-such://a",
-    ]
-    for nothing in absent:
-        assert str(nothing).rsplit("/", 1)[-1] in message(lambda nothing=nothing: list_files(nothing))
-
-
-def test_files_behind_urls(tmp_path):
-    memory = fsspec.filesystem("memory")
-    lines = b'{"text": "a"}\n{"text": "b b"}\n'
-    for name, data in (("a.jsonl", lines), ("b.jsonl.gz", gzip.compress(lines)), ("_x/c.jsonl", b"{")):
-        memory.pipe(f"/t_src/{name}", data)
-    found = list_files("memory://t_src")
-    assert [path.rsplit("/", 1)[-1] for path in found] == ["a.jsonl", "b.jsonl.gz"]
-    assert list_files("memory://t_src/*.gz") == found[1:]
-    with small(unit=7):
-        read = Read(texts(*found))
-    assert read.bags == [{"a": 1}, {"b": 2}] * 2
-    assert len(read.units) == 6
-    archive = put(tmp_path / "a.zip", in_zip({"d/a.jsonl": lines, "d/b.jsonl": lines, "e.jsonl": b"{"}))
-    chained = list_files(f"zip://d/*.jsonl::{archive}")
-    assert chained == (f"zip://d/a.jsonl::{archive}", f"zip://d/b.jsonl::{archive}")
-    assert Read(texts(*chained)).bags == read.bags
-    assert [bare_suffix(path) for path in (*found, *chained)] == [".jsonl"] * 4
-    assert bare_suffix("simplecache::memory://t_src/b.csv.gz") == ".csv"
-
-
-GUESSES = [
-    ("a.jsonl", "text", '{"text": "a"}'),
-    ("a.ndjson.gz", "text", b""),
-    ("a.json", "text", ""),
-    ("a.csv", "text", "id,text\n"),
-    ("b.csv", "text", b'\xef\xbb\xbf"text","n"\r\n'),
-    ("c.csv", "ratings", "user,item,rating\n"),
-    ("d.tsv", "triples", "document\tword\tcount\n"),
-    ("f.csv", "text", "Headline,Full_Text\n"),
-    ("g.csv", "text", "what,url\nsome words that make a text,https://example.org/what-is-longer-than-it\n"),
-    ("h.csv", "ratings", "userId,movieId,rating,timestamp\n"),
-    ("e.csv.gz", "text", gzip.compress(b"text\n", mtime=0)),
-    ("a.npz", "npz", b""),
-    ("a.mtx.gz", "matrix-market", b""),
-    ("a.h5ad", "h5ad", b""),
-    ("docword.a.txt.gz", "docword", b""),
-    *((name, "text-files", b"") for name in ("a.zip", "a.tar.gz", "a.tgz")),
-    ("a.parquet", "text", {"text": ["a"], "n": [1]}),
-    ("b.parquet", "text", {"n": [1], "Body": ["a"]}),
-    ("c.parquet", "text", {"n": [1], "what": ["some words that make a text"]}),
-    ("h.parquet", "text", {"n": [1], "what": [b"some words that make a text"]}),
-    ("d.parquet", "bag-of-words-parquet", {"ids": [[1]], "counts": [[1]]}),
-    ("e.parquet", "ratings", {"user": [1], "item": [1], "rating": [1]}),
-    ("f.parquet", "triples", {"document": [1], "word": ["a"], "count": [1]}),
-    ("g.parquet", "baskets", {"items": [["a"]]}),
-]
-
-
-@pytest.mark.parametrize(("name", "reader", "content"), GUESSES)
-def test_guessed_readers_of_files(tmp_path, name, reader, content):
-    """A word list and marker files beside the file make no difference."""
-    path = (put_parquet if isinstance(content, dict) else put)(tmp_path / "in" / name, content)
-    assert guess_reader(path) == reader
-    put(path.with_name("vocab.txt"), "a\n")
-    put(path.with_name("_SUCCESS"), "")
-    if reader != "text-files":
-        assert guess_reader(path.parent) == reader
-
-
-def test_tables_in_zip_archives_are_named(tmp_path):
-    table = "text;n\nsome words;1\n"
-    two = put(tmp_path / "two.zip", in_zip({"d/a.csv": table, "b.csv": "id,body\n", "_x/c.txt": "c"}))
-    found = guess_source(two, read={"path": "d/a.csv"})
-    assert (found.reader, dict(found.read)) == ("text", {"delimiter": ";"})
-    chained = f"zip://d/a.csv::{two}"
-    assert open_source(chained, "text", check_options("text", {"delimiter": ";"}, "")).files == (chained,)
-    one = put(tmp_path / "a.csv.zip", in_zip({"a.csv": table}))
-    assert guess_source(one) == Guess("text", found.read, found.note)
-
-
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_names_of_folders_are_metadata(tmp_path, kind):
     """As Hive, Spark and pandas write partitions; a column of the file takes precedence."""
@@ -796,7 +659,7 @@ def test_names_of_folders_are_metadata(tmp_path, kind):
     root = tmp_path / "run=1"
 
     def found(source, **options):
-        opened = open_source(source, "text", check_options("text", options, ""))
+        opened = open_source(source, "text", check_options("text", options))
         return Read(opened).metadata
 
     assert found(root) == {"k": ["v", "v"], "year": ["1999", None], "who": ["a b"]}
@@ -818,52 +681,3 @@ def test_an_index_that_pandas_wrote_is_named(tmp_path):
     read = Read(texts(put(tmp_path / "a.csv", ",text\n7,a\n")))
     assert read.metadata == {"index": ["7"]}
     assert Read(texts(put(tmp_path / "b.csv", ",text,index\n7,a,8\n"))).metadata["index"] == ["8"]
-
-
-def test_guessed_readers_of_folders_and_urls(tmp_path):
-    put(tmp_path / "folder" / "a.txt", "one\n")
-    put(tmp_path / "folder" / "b" / "51121", "two\n")
-    assert guess_reader(tmp_path / "folder") == "text-files"
-    put(tmp_path / "some" / "a.parquet", b"broken")
-    put_parquet(tmp_path / "some" / "b.parquet", {"text": ["a"]})
-    assert guess_reader(tmp_path / "some") == "text"
-    put(tmp_path / "corpus" / "manifest.json", "{}")
-    assert guess_reader(tmp_path / "corpus") == "bag-of-words-parquet"
-    fsspec.filesystem("memory").pipe("/t_guess/a.csv", b"text\n")
-    assert guess_reader("memory://t_guess") == "text"
-
-
-TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        *((name, "1 2\n", ["text", "baskets", "table", "reader="]) for name in ("a.txt", "a.dat", "noext")),
-        ("a.csv", 'who,"x"\n1,2\n', ["has the columns who, x"]),
-        ("e.csv", 'body,"x\n', ["its header is not CSV"]),
-        ("b.csv", "", ["the file is empty"]),
-        ("c.csv.gz", gzip.compress(b"text\n", mtime=0)[:5], ["ends early"]),
-        ("d.csv", "\x1b[31m,b\n", [r"has the columns '\x1b[31m', b"]),
-        ("a.parquet", b"broken", ["Parquet"]),
-        ("vocab.txt", "a\n", ["word list"]),
-        ("absent", None, ["no such file or directory"]),
-        ("b.parquet", TWICE, ["has the columns a"]),
-        ("c.parquet", {"items": ["a"]}, ["has the columns items"]),
-        ("d.parquet", {f"c{i}": [i] for i in range(99)}, ["has the columns c0, c1"]),
-    ],
-)
-def test_sources_whose_reader_cannot_be_guessed(tmp_path, name, content, parts):
-    path = tmp_path / name
-    if content is not None:
-        (put if isinstance(content, str | bytes) else put_parquet)(path, content)
-    found = message(lambda: guess_reader(path))
-    assert all(part in found for part in (str(path), *parts)), found
-    assert len(found.replace(str(path), "")) < 500
-
-
-def test_a_folder_with_two_formats_needs_a_reader(tmp_path):
-    put(tmp_path / "a.csv", "text\n")
-    put(tmp_path / "b.jsonl", "{}")
-    found = message(lambda: guess_reader(tmp_path))
-    assert all(part in found for part in (str(tmp_path), ".csv (a.csv), .jsonl (b.jsonl)", "reader="))

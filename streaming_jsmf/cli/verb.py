@@ -10,16 +10,9 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.config import (
-    ENGINE_SETTINGS,
-    Curation,
-    ExecutionOptions,
-    IngestRequest,
-    TextReading,
-    declared,
-)
+from streaming_jsmf.config import ENGINE_SETTINGS, INGEST_SETTINGS, ExecutionOptions
 from streaming_jsmf.config.execution import EXECUTION
-from streaming_jsmf.config.fields import BASIC, Field
+from streaming_jsmf.config.fields import BASIC, Field, declared_in
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
@@ -99,20 +92,16 @@ class Verb(click.Command):
         function, given = self.callback, given_options(ctx)
         assert function is not None
         as_json = given.pop(SUMMARY, False)
-        if self.long:
-            from streaming_jsmf.cli.observation import observed
+        if not self.long:
+            _print(function(**given), as_json)
+            return
+        from streaming_jsmf.cli.observation import observed, repeated
 
-            log, quiet = given.pop("log_json", None), given.pop("quiet", False)
+        log, quiet = given.pop("log_json", None), given.pop("quiet", False)
+        with repeated():
             with observed(log, quiet=quiet, lines=self.lines) as listener:
                 shown = function(listener=listener, **given)
-        else:
-            shown = function(**given)
-        if isinstance(shown, dict):
-            shown = json_text(shown) if as_json else _summary(shown)
-        if callable(shown):
-            shown()
-        elif shown is not None:
-            click.echo(shown)
+            _print(shown, as_json)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group of options under its heading, basic options first and help last."""
@@ -134,6 +123,16 @@ class Verb(click.Command):
             with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
                 for line in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def _print(shown: Any, as_json: bool) -> None:
+    """Print what the function of a verb returns."""
+    if isinstance(shown, dict):
+        shown = json_text(shown) if as_json else _summary(shown)
+    if callable(shown):
+        shown()
+    elif shown is not None:
+        click.echo(shown)
 
 
 def _summary(fields: Mapping[str, Any]) -> str:
@@ -200,8 +199,7 @@ def options_of(
     """
     fields = [
         field
-        for kind in kinds
-        for name, field in declared(kind).items()
+        for name, field in declared_in(kinds).items()
         if field.option and name not in without and (only is None or name in only)
     ]
 
@@ -224,7 +222,7 @@ def _attributes(field: Field) -> dict[str, Any]:
     }
     if field.flag:
         return found | {"is_flag": True}
-    if field.parse is not None or not (field.number or field.choices):
+    if field.parse or field.listed or not (field.number or field.choices):
         holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
     return found | {"type": field.number or click.Choice(field.choices)}
@@ -288,7 +286,7 @@ def verb(
 
 
 #: How a source becomes a corpus.
-ingest_options = partial(options_of, IngestRequest, TextReading, Curation)
+ingest_options = partial(options_of, *INGEST_SETTINGS)
 
 
 def require_one(raw: bool, **answers: bool) -> None:

@@ -25,7 +25,6 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
-from streaming_jsmf.ingestion.kinds import plain
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -51,7 +50,7 @@ class Contents:
     bad : Number of bad records.
     boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
     columns : Summary of each column of metadata, and of the column that was guessed to hold the ids.
-    notes : By column, what was repaired or left out.
+    notes : By column, a line on what was repaired or left out.
     id_types : Types of the ids.
     id_faults : Number of values of the guessed column that cannot be ids, by reason.
     """
@@ -96,7 +95,7 @@ class Contents:
 
     def to_record(self) -> dict[str, Any]:
         """Return JSON values; see ``from_record``."""
-        # Pairs, because records sort the keys of mappings.
+        # Not a dictionary, because records are sorted by key.
         return {**vars(self), "columns": [[name, each.to_list()] for name, each in self.columns.items()]}
 
     @classmethod
@@ -172,22 +171,24 @@ def _batches(
     """Yield all batches of a group by unit; adds what they have to ``contents``."""
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
-        if ingest.buckets:
-            scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
-            batches = ingest.source.gather(scattered, number, bad)
-        else:
-            batches = ingest.source.read(unit, bad)
-        for batch in batches:
-            if batch.n_documents:
-                n_records += batch.n_documents
-                if ingest.guessed_id and batch.document_id is not None:
-                    batch = replace(batch, document_id=plain(batch.document_id))
-                contents.add(batch, ingest.guessed_id)
-                yield number, batch
+        for batch in _documents(ingest, number, unit, bad):
+            n_records += batch.n_documents
+            contents.add(batch, ingest.guessed_id)
+            yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)
         contents.rows.append(n_records)
         contents.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
+
+
+def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
+    """Yield the documents of a unit, or of the bucket with this number."""
+    if ingest.buckets:
+        scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
+        batches = ingest.source.gather(scattered, number, bad)
+    else:
+        batches = ingest.source.read(unit, bad)
+    return (batch for batch in batches if batch.n_documents)
 
 
 def _written_pieces(
@@ -352,9 +353,9 @@ def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
         yield from _read_bags(ingest.stem(piece).with_suffix(".bags"))
         return
     for number, unit in piece.group.numbered():
-        for batch in ingest.source.read(unit, BadRecords("quarantine", unit, ingest.source.place)):
-            if batch.n_documents:
-                yield number, batch
+        bad = BadRecords("quarantine", unit, ingest.source.place)
+        for batch in _documents(ingest, number, unit, bad):
+            yield number, batch
 
 
 def _read_bags(path: Path) -> Iterator[tuple[int, Batch]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
+from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
 from streaming_jsmf.corpus.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
@@ -17,6 +17,7 @@ from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory,
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source
 from streaming_jsmf.ingestion.columns import choose_types
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.job import Column, Ingest, Piece
 from streaming_jsmf.ingestion.losses import (
     first_bad_record,
@@ -33,7 +34,6 @@ from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
 from streaming_jsmf.ingestion.shards import RENUMBER, WRITE, renumber_shards, write_shards
-from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.words import choose_words, with_language, word_counts
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
@@ -50,7 +50,7 @@ _COPIES_OF_A_BATCH = 20
 FEW_DOCUMENTS, LONG_DOCUMENT = 50, 2000
 
 
-@takes(IngestRequest, Curation, TextReading, Execution)
+@takes(*INGEST_SETTINGS, Execution)
 def ingest(
     source: Any,
     corpus: str | Path,
@@ -114,7 +114,7 @@ def ingest(
     request = request_of(request, options) or IngestRequest()
     execution = settings_of("execution", Execution, execution, options)
     target = corpus_target(corpus)
-    with spool_input(source) as location:
+    with located(source) as location:
         _require_outside(target, location.path if request.files is None else request.files)
         planned, origin = plan_ingest(location, target, request, progress=progress)
         resumable = location.sha256 is None

@@ -29,11 +29,15 @@ _BOILERPLATE, _BAD = "boilerplate", "bad_records"
 def losses_of_reading(ingest: Ingest, contents: Contents) -> list[Dropped]:
     """Manifest entries for bad records and boilerplate; records that are no documents are only in the text."""
     documents = contents.bad if ingest.source.refuses_documents else 0
-    rows = "in quarantine.parquet" if documents else f"{contents.bad:,} rows in quarantine.parquet"
+    rows = "" if documents else f"{contents.bad:,} row{'s' * (contents.bad > 1)} "
     changed, tokens = contents.boilerplate
     text = f"headers, quotes, signatures and tags of {changed:,} document{'s' * (changed != 1)}"
     return [
-        *([Dropped(step=_BAD, reason=rows, documents=documents)] if contents.bad else []),
+        *(
+            [Dropped(step=_BAD, reason=f"{rows}in quarantine.parquet", documents=documents)]
+            if contents.bad
+            else []
+        ),
         *([Dropped(step=_BOILERPLATE, reason=text, tokens=tokens)] if changed else []),
     ]
 
@@ -94,9 +98,10 @@ def warn_of_losses(manifest: Manifest) -> None:
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:
     """The message if no document is left."""
-    reasons = _reasons(dropped, dropped) or "they have no words"
+    reasons = ", ".join(f"{step.documents:,} {step.reason}" for step in dropped if step.documents)
     return (
-        f"{ingest.folder.target} would be an empty corpus: no document is left after the curation ({reasons}); "
+        f"{ingest.folder.target} would be an empty corpus: no document is left after the curation "
+        f"({reasons or 'they have no words'}); "
         f"give more documents, or loosen its settings, such as {option.max_df('100%')} and {option.min_tokens(1)}"
     )
 
@@ -125,7 +130,8 @@ def _remedy(step: str, dropped: Sequence[Dropped]) -> str:
         (each for each in dropped if each.step in words and each.tokens), key=lambda each: -each.tokens
     )
     few = [words[rule.step] for rule in rules] or [option.stop_words]
-    remedies = {
+    remedies: dict[str, list[Any]] = {
+        _BAD: ["its column reason says why"],
         "repeated_id": [option.id("none")],
         "duplicates": [option.duplicates("keep")],
         "min_distinct_words": few,

@@ -119,7 +119,9 @@ def id_faults(values: Any) -> Counter[str]:
     if is_string(values.type):
         faults["missing"] += int(pc.sum(pc.equal(pc.binary_length(values), 0)).as_py() or 0)
     elif pa.types.is_uint64(values.type):
-        faults["above 2^63 - 1"] = int(pc.sum(pc.greater(values, _LARGEST_ID)).as_py() or 0)
+        faults["above 2^63 - 1"] = int(
+            pc.sum(pc.greater(values, pa.scalar(_LARGEST_ID, pa.uint64()))).as_py() or 0
+        )
     elif not pa.types.is_integer(values.type):
         faults["neither texts nor whole numbers"] = len(values) - values.null_count
     return +faults

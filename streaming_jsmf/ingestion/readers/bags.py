@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import BagOptions
 from streaming_jsmf.corpus.footer import check_columns, is_string, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
@@ -35,17 +36,9 @@ from streaming_jsmf.ingestion.readers.values import require_columns, utf8_faults
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
-from streaming_jsmf.validation import Strict
 
 #: (document, word) pairs per unit.
 UNIT_NONZEROS = 16_000_000
-
-
-class BagOptions(Strict):
-    """``id`` is the column of document ids; ``vocabulary`` the word list, by default in the directory of the shards."""
-
-    id: str | None = None
-    vocabulary: str | None = None
 
 
 @dataclass(frozen=True)

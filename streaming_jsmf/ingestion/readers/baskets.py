@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
 
+from streaming_jsmf.config import BasketOptions
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
@@ -19,18 +19,10 @@ from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, parq
 from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
-from streaming_jsmf.validation import Strict
 
 
 def _hint() -> str:
     return f"name the column with {option.read({'items': 'NAME'})}"
-
-
-class BasketOptions(Strict):
-    """``separator`` of the items of a line (default: white space); ``items``: list column of Parquet."""
-
-    separator: Annotated[str, Field(min_length=1)] | None = None
-    items: str = "items"
 
 
 class BasketSource(RecordFiles, Source):

@@ -135,9 +135,10 @@ def _zstd(raw: Any) -> io.BufferedReader:
     try:
         import zstandard
     except ImportError:
-        long = f"zstd --long={(window - 1).bit_length()}"
+        long = f"--long={(window - 1).bit_length()}"
         raise UnreadableError(
-            f"it was compressed with {long}; pip install 'streaming-jsmf[zstd]', or decompress it with {long} -d"
+            f"it is compressed with zstd {long}; pip install 'streaming-jsmf[zstd]', or decompress it with "
+            f"zstd -d {long}"
         ) from None
     return _stream(_by_zstandard(raw, zstandard))
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import H5adOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts
@@ -30,21 +31,9 @@ from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
 from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, checked_indptr, row_units
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.storage.regular import require_regular
-from streaming_jsmf.validation import Strict
 
 #: Script of the trial read.
 TRIAL = Path(__file__).with_name("h5ad_trial.py")
-
-
-class H5adOptions(Strict):
-    """Options: ``layer`` with the counts (default X), and ``obs`` columns to keep (categories become strings)."""
-
-    layer: str | None = None
-    metadata: tuple[str, ...] = ()
-
-    @property
-    def matrix(self) -> str:
-        return "X" if self.layer is None else f"layers/{self.layer}"
 
 
 class H5adSource(CountFiles):

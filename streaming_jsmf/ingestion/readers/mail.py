@@ -124,7 +124,9 @@ def _time(date: str) -> str | None:
 
 
 def _is_text(part: Message) -> bool:
-    return part.get_content_type() in _TEXTS and part.get_content_disposition() != "attachment"
+    """Return whether a part that has no parts is text, as is one that lacks the boundary of its parts."""
+    is_text = part.get_content_type() in _TEXTS or part.get_content_maintype() == "multipart"
+    return is_text and part.get_content_disposition() != "attachment"
 
 
 def _parts(part: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
@@ -27,7 +28,6 @@ from streaming_jsmf.ingestion.readers.counts import (
     too_large,
 )
 from streaming_jsmf.ingestion.readers.files import first_link, open_raw, read_as, size_of
-from streaming_jsmf.validation import Strict
 
 #: Batches of values per task.
 BATCHES_PER_UNIT = 8
@@ -98,12 +98,6 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
     )
 
 
-class NpzOptions(Strict):
-    """``vocabulary``: the word list, relative to the file; default for ``X.npz``: ``X.vocab.txt`` or a usual name."""
-
-    vocabulary: str | None = None
-
-
 class NpzSource(CountFiles):
     """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
@@ -111,7 +105,7 @@ class NpzSource(CountFiles):
     """
 
     reader = "npz"
-    options_type = NpzOptions
+    options_type = WordListOptions
     patterns = ("*.npz",)
 
     def usual_word_lists(self, path: str) -> Sequence[str]:

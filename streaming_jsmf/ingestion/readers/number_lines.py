@@ -7,12 +7,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import MatrixMarketOptions, WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -32,7 +33,6 @@ from streaming_jsmf.ingestion.readers.lines import (
     parse_lines,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
-from streaming_jsmf.validation import Strict
 
 _SIZE = re.compile(rb"[0-9]{1,40}")
 _DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
@@ -110,14 +110,6 @@ class NumberFiles(CountFiles):
             yield from bags_of_entries(blocks, n_words, bad, first=header.first, most_empty=_most_empty(unit))
 
 
-class DocwordOptions(Strict):
-    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``
-    or ``vocab.txt``.
-    """
-
-    vocabulary: str | None = None
-
-
 class DocwordSource(NumberFiles):
     """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
 
@@ -125,7 +117,7 @@ class DocwordSource(NumberFiles):
     """
 
     reader = "docword"
-    options_type = DocwordOptions
+    options_type = WordListOptions
     patterns = compressed("docword*.txt")
     stop_words = ENGLISH
 
@@ -152,13 +144,6 @@ class DocwordSource(NumberFiles):
             words_said=f"line 2 says W = {sizes[1]}",
             first=1,
         )
-
-
-class MatrixMarketOptions(Strict):
-    """``documents``: whether "rows" or "columns" are documents; ``vocabulary``: the word list, relative to the file."""
-
-    documents: Literal["rows", "columns"] = "rows"
-    vocabulary: str | None = None
 
 
 class MatrixMarketSource(NumberFiles):

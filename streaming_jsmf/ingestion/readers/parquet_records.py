@@ -21,7 +21,7 @@ class ParquetFormat(Format):
 
     def names(self, path: str, options: Any = None) -> list[str]:  # noqa: ARG002
         with open_parquet_source(path) as file:
-            return distinct_names(file.schema_arrow.names)
+            return list(file.schema_arrow.names)
 
     def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
         with open_parquet_source(path) as file:

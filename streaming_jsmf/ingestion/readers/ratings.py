@@ -8,64 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
 
+from streaming_jsmf.config import Delimited, RatingsOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import find_beside, open_stream
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK
-from streaming_jsmf.ingestion.readers.tables import Delimited
+from streaming_jsmf.ingestion.readers.tables import split_line
 from streaming_jsmf.ingestion.readers.triples import Keys, TriplesSource, parse_numbers
 from streaming_jsmf.ingestion.readers.values import require_columns
-
-
-class RatingsOptions(Delimited):
-    """Names of the columns, and the file of item names with its layout.
-
-    Attributes
-    ----------
-    max_rating : Highest rating; ratings are 0.5, 1, ..., ``max_rating``.
-    integer_ids : Whether users become int64 document ids rather than strings. Parquet keeps its column type.
-    names : Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses
-        the items as words.
-    names_columns : The first fields of each line of a file of names without a header; all lines have the same number of
-        fields.
-    """
-
-    user: str = "user"
-    item: str = "item"
-    rating: str = "rating"
-    max_rating: float = Field(5, gt=0, le=1_000_000, multiple_of=0.5)
-    integer_ids: bool = True
-    names: str | None = None
-    names_item: str = "item"
-    names_name: str = "name"
-    names_delimiter: str = ","
-    names_header: bool = True
-    names_columns: tuple[str, ...] = ()
-    names_encoding: str = "utf-8"
-
-    @property
-    def roles(self) -> list[str]:
-        return [self.user, self.item, self.rating]
-
-    @model_validator(mode="after")
-    def _names_can_be_read(self) -> Self:
-        try:
-            "".encode(self.names_encoding)
-        except LookupError as error:
-            raise ValueError(f"names_encoding {self.names_encoding} is not known") from error
-        if self.names is not None and self.names_header == bool(self.names_columns):
-            raise ValueError(
-                "names_columns names the first fields of a file of names without a header, such as item,name; give it "
-                "with names_header=false, and only then"
-            )
-        return self
 
 
 class RatingsSource(TriplesSource):
@@ -139,9 +95,9 @@ def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str,
     item, name = options.names_item, options.names_name
     layout = Delimited(
         delimiter=options.names_delimiter,
-        header=options.names_header,
         columns=options.names_columns,
-        quote=options.quote,
+        quoting=options.quoting,
+        quotechar=options.quotechar,
     )
     columns: Sequence[str] = layout.columns
     width = 0
@@ -151,7 +107,7 @@ def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str,
         if not line:
             continue
         try:
-            fields = layout.split(line, options.names_encoding)
+            fields = split_line(layout, line, options.names_encoding)
             # A name that contains the delimiter makes its line wider than the first one.
             width = width or max(len(fields), len(columns))
             if not columns:

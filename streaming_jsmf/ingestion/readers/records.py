@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import EXCERPT
+from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.columns import storable
@@ -42,7 +42,6 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.lines import LINES, line_units
 from streaming_jsmf.ingestion.readers.parquet_records import PARQUET
-from streaming_jsmf.ingestion.readers.text_records import TextOptions, TokenOptions
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
     encoding_hint,

@@ -17,10 +17,20 @@ from itertools import islice
 from typing import IO, Any
 
 import pyarrow as pa
-from pydantic import ValidationError
 
-from streaming_jsmf.config import Curation, Preset, ReaderName
-from streaming_jsmf.corpus.curation import TEXT_CURATION
+from streaming_jsmf.config import (
+    FIXED_BY_MODEL,
+    READER_OPTIONS,
+    TEXT_CURATION,
+    Curation,
+    Delimited,
+    Preset,
+    ReaderName,
+    ReadOptions,
+    TokenOptions,
+    check_options,
+    declared,
+)
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
@@ -49,13 +59,11 @@ from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixM
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource, names_path
 from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import File, TextFilesSource, files_in_archive
-from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
 from streaming_jsmf.ingestion.readers.values import as_bytes, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_chain, is_file, join, normalise
-from streaming_jsmf.validation import Strict, explain
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +133,7 @@ READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
 
 def reads_texts(reader: ReaderName) -> bool:
     """Return whether the reader tokenizes texts, rather than reading named words."""
-    return issubclass(READERS[reader].options_type, TokenOptions)
+    return issubclass(READER_OPTIONS[reader], TokenOptions)
 
 
 def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
@@ -135,33 +143,12 @@ def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curati
     return Curation(stop_words=READERS[reader].stop_words)
 
 
-def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
-    """Validate the options of a reader; a list may be comma-separated text.
-
-    Raises InputError, which names the key and the allowed values; ``where`` names the origin of the options.
-    """
-    model = READERS[reader].options_type
-    lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}
-    values = {
-        key: [part.strip() for part in value.split(",") if part.strip()]
-        if key in lists and isinstance(value, str) and value != "all"
-        else value
-        for key, value in given.items()
-    }
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain(error, model)}") from error
-
-
 def open_source(
     location: AnyPath,
     reader: ReaderName,
-    options: Strict,
+    options: ReadOptions,
     *,
-    path: str | None = None,
     files: Sequence[str] | None = None,
-    tokenizer: str | None = None,
     stop_words: str = NONE,
 ) -> Source | TriplesSource:
     """Find the files and open the reader on them. Raises InputError if there is nothing to read or a column is missing.
@@ -169,17 +156,15 @@ def open_source(
     Parameters
     ----------
     location : File, directory or glob; local or a URL.
-    path : A file in the directory or zip archive ``location``; None for all.
     files : Names of the files that may be read from the directory; None for all.
-    tokenizer : A callable MODULE:FUNCTION that replaces the tokenizer of the options.
     stop_words : Words that the stemmer leaves unchanged.
     """
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
-    root, found = _find(normalise(location), READERS[reader], path, files, beside)
+    root, found = _find(normalise(location), READERS[reader], options.path, files, beside)
     words = Tokenizer()
     if isinstance(options, TokenOptions):
         words = Tokenizer(
-            tokenizer or options.tokenizer,
+            options.tokenizer,
             options.ngrams,
             options.stemmer,
             NONE if options.stemmer is None else stop_words,
@@ -188,24 +173,17 @@ def open_source(
             options.excerpt,
             options.split,
         )
-    elif tokenizer is not None:
-        raise InputError(f"the reader {reader} takes words as they are; leave {option.tokenizer} out")
     return READERS[reader].open(root, found, options, words)
 
 
 def source_settings(source: Reader) -> dict[str, Json]:
     """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
     settings: dict[str, Json] = {"reader": source.reader}
-    for key, value in source.options.model_dump().items():
-        # Omit defaults that older corpora do not have, and a list of phrases, which is stored with the phrases found.
-        if (key, value) in (("boilerplate", "keep"), ("excerpt", 0)) or (
-            key == "phrases" and isinstance(value, tuple)
-        ):
-            continue
-        if key not in PATH_OPTIONS and value is not None:
-            settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
-    if isinstance(source.options, TokenOptions):
-        settings["read_tokenizer"] = source.tokenizer.name
+    for key, value in source.options.fields().items():
+        # A list of phrases is stored with the phrases found.
+        listed_phrases = key == "phrases" and source.phrases is None
+        if key not in (*PATH_OPTIONS, "path") and value is not None and not listed_phrases:
+            settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
     if isinstance(source, BagSource) and source.fingerprint is not None:
         settings["source_fingerprint"] = source.fingerprint
     return settings
@@ -271,9 +249,11 @@ class _Table:
 
     def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
         self.files = files
-        read = {key: given[key] for key in ("encoding", "delimiter") if key in given}
+        read = {
+            key: given[key] for key in ("encoding", *declared(Delimited)) if key in given and key != "path"
+        }
         if "delimiter" not in given and files and format_of(files[0]) not in ("parquet", "json"):
-            options: Any = check_options("text", read, f"{option.read}")
+            options: Any = check_options("text", read)
             read["delimiter"] = _sniff_delimiter(files[0], self.usual, options.encoding)
         self.delimiter: str | None = read.get("delimiter")
         self._read = read
@@ -286,7 +266,7 @@ class _Table:
     @cached_property
     def columns(self) -> dict[str, Any]:
         """Arrow arrays of the first records by column. Raises InputError if no file can be read."""
-        options: Any = check_options("text", self._read, f"{option.read}")
+        options: Any = check_options("text", self._read)
         source = TextSource("", (), options, Tokenizer())
 
         def read(path: str) -> dict[str, Any]:
@@ -424,9 +404,10 @@ def _shown(files: Sequence[str], suffix: str) -> str:
 
 def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
     """Return the first reader that has all given options, or else one by the columns."""
-    keys = set(read) - {"path"}
+    # Options of words, and of the layout of a table, do not tell what the table holds.
+    keys = set(read) - {*FIXED_BY_MODEL, *declared(Delimited)}
     for reader in _OF_TABLES if keys else ():
-        if keys <= set(READERS[reader].options_type.model_fields):
+        if keys <= declared(READER_OPTIONS[reader]).keys():
             return reader
     found = format_of(files[0])
     if not found:
@@ -469,7 +450,7 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
 
 def _guess_ratings(table: _Table, given: Mapping[str, Any], found: dict[str, str]) -> Guess:
     names: Iterable[str] = ()
-    has_header = table.delimiter is not None and given.get("header", "true") not in (False, "false")
+    has_header = table.delimiter is not None and given.get("header") != "none"
     if has_header or format_of(table.files[0]) == "parquet":
         names = table.columns
     for key, known in (("user", _USER_NAMES), ("item", _ITEM_NAMES), ("rating", _RATING_NAMES)):
@@ -492,7 +473,7 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
         if _name(path) != _RATINGS or not exists(join(path.rpartition("/")[0], _TITLES)):
             return {}
         found["names"] = _TITLES
-    if "names_columns" in given or given.get("names_header", "true") in (False, "false"):
+    if "names_columns" in given or given.get("names_header") is False:
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
     delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")

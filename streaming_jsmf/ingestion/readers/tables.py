@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import field_validator, model_validator
 
+from streaming_jsmf.config import Delimited
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import is_parquet, open_parquet_source, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
-    QUOTE,
     header_line,
     line_blocks,
     n_lines,
@@ -27,48 +26,17 @@ from streaming_jsmf.ingestion.readers.lines import (
     split_fields,
 )
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
-from streaming_jsmf.validation import Strict
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow accepts only one
 
 
-class Delimited(Strict):
-    """Layout of delimited files with one record per line; fields cannot contain line ends.
+def split_line(layout: Delimited, line: bytes, encoding: str = "utf-8") -> list[str]:
+    """Return the fields of a line. Raises BadValue if it cannot be split."""
+    return split_fields(line, _delimiter(layout), layout.quotes, encoding)
 
-    ``columns`` are the column names in order, for files without a header. ``quote`` surrounds fields that contain
-    delimiters ("" for none); it is unused if the delimiter has several characters.
-    """
 
-    delimiter: str = ","
-    header: bool = True
-    columns: tuple[str, ...] = ()
-    quote: str = QUOTE
-
-    @field_validator("delimiter")
-    @classmethod
-    def _usable_delimiter(cls, value: str) -> str:
-        value = value.replace("\\t", "\t")
-        if not value or "\n" in value or "\r" in value:
-            raise ValueError("a delimiter is one or more characters without line ends")
-        return value
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.header == bool(self.columns):
-            raise ValueError(
-                "columns names the fields of files without a header; give it with header = false"
-            )
-        if len(self.quote.encode()) > 1 or self.quote in ("\n", "\r") or self.quote == self.delimiter:
-            raise ValueError("quote is one ASCII character other than the delimiter, or empty")
-        return self
-
-    @property
-    def quotes(self) -> str:
-        return self.quote if len(self.delimiter.encode()) == 1 else ""
-
-    def split(self, line: bytes, encoding: str = "utf-8") -> list[str]:
-        """Return the fields of a line. Raises BadValue if it cannot be split."""
-        return split_fields(line, self.delimiter, self.quotes, encoding)
+def _delimiter(layout: Delimited) -> str:
+    return layout.delimiter or ","
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,15 +73,15 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
 def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
     with open_stream(unit.path) as stream:
         found: Sequence[str] = layout.columns
-        if layout.header:
+        if layout.header != "none":
             header = header_line(stream)
             if header is None:
                 raise UnreadableError(EMPTY)
             try:
-                found = layout.split(header.removeprefix(BYTE_ORDER_MARK))
+                found = split_line(layout, header.removeprefix(BYTE_ORDER_MARK))
             except BadValue as error:
                 raise UnreadableError(f"line 1: {error}") from error
-        empty = not layout.header
+        empty = layout.header == "none"
         require_columns(names, found)
         parser = BlockParser(layout, tuple(found), tuple(names))
         for first, block in line_blocks(stream):
@@ -144,7 +112,7 @@ class BlockParser:
         """Return the wanted columns as ``parse_by_line`` would, but faster; None if a line may be bad."""
         if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             return None
-        delimiter, quote = self.layout.delimiter.encode(), self.layout.quotes.encode()
+        delimiter, quote = _delimiter(self.layout).encode(), self.layout.quotes.encode()
         if quote and quote in block and not self._quotes_in_place(block):
             return None
         if len(delimiter) > 1:
@@ -167,7 +135,7 @@ class BlockParser:
         """Return the good lines of a block; the others go to ``bad``."""
 
         def split(line: bytes) -> list[str]:
-            fields = self.layout.split(line) if line else []
+            fields = split_line(self.layout, line) if line else []
             if line and len(fields) != len(self.found):
                 raise BadValue(f"{len(fields)} fields, not {len(self.found)}")
             return fields
@@ -182,7 +150,7 @@ class BlockParser:
 
     def _quotes_in_place(self, block: bytes) -> bool:
         """Return whether ``split`` accepts all quotes of the block; Arrow accepts more."""
-        delimiter, quote = ord(self.layout.delimiter), ord(self.layout.quotes)
+        delimiter, quote = ord(_delimiter(self.layout)), ord(self.layout.quotes)
         data = np.frombuffer(b"\n%b\n" % block, np.uint8)
         at = np.flatnonzero(data == quote)
         before_line_ends = np.searchsorted(at, np.flatnonzero(data == ord("\n")))

@@ -10,12 +10,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import IO, Annotated, Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
-from pydantic import AfterValidator
 
-from streaming_jsmf.config import ReaderName
+from streaming_jsmf.config import ReaderName, TextFilesOptions
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option
 from streaming_jsmf.ingestion.columns import from_python
@@ -30,7 +29,6 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
 from streaming_jsmf.ingestion.readers.records import TextReader
-from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.storage.paths import exists
 
@@ -39,27 +37,6 @@ UNIT_FILES = 2000
 
 #: Errors of a single zip member; others can still be read. RuntimeError: a password is needed.
 _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
-
-
-def _compiles(pattern: str) -> str:
-    try:
-        groups = re.compile(pattern).groupindex
-    except re.error as error:
-        raise ValueError(f"not a regular expression ({error})") from error
-    if "label" in groups:
-        raise ValueError("a group is named 'label', which is the name of the folder; give it another name")
-    return pattern
-
-
-class TextFilesOptions(TokenOptions):
-    """Which files are read, and metadata from their names.
-
-    ``members`` is a glob for the path within the folder or archive; ``name_pattern`` is a regular expression that is
-    searched in this path, and its named groups become metadata columns.
-    """
-
-    members: str = "*"
-    name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
 
 
 #: A document: its id, which is its path within the source, and its bytes or why they cannot be read.

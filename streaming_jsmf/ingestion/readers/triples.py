@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ReaderName
+from streaming_jsmf.config import Delimited, ReaderName, TriplesOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError
@@ -24,7 +24,7 @@ from streaming_jsmf.ingestion.readers.files import (
 )
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.records import RecordFiles
-from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch, read_table
+from streaming_jsmf.ingestion.readers.tables import TableBatch, read_table
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
     invalid_rows,
@@ -59,25 +59,6 @@ class Keys:
         good[[-1, *self.faults]] = False  # the last element is for code -1
         codes = {i: int(self.codes[i]) for i in np.flatnonzero(~good[self.codes]).tolist()}
         return {i: f"{self.name} {self.faults.get(code, 'is null')}" for i, code in codes.items()}
-
-
-class TriplesOptions(Delimited):
-    """Names of the columns. In Parquet, the column types override ``count_type`` and ``integer_ids``.
-
-    Without a ``count`` column, every row counts 1. The count type "int" refuses counts such as 2.5; "float" keeps them
-    as float32. With ``integer_ids``, document ids become int64 rather than strings.
-    """
-
-    document: str = "document"
-    word: str = "word"
-    count: str | None = "count"
-    count_type: Literal["int", "float"] = "int"
-    integer_ids: bool = False
-
-    @property
-    def roles(self) -> list[str]:
-        """Names of the columns of documents, words and, if there are any, counts."""
-        return [self.document, self.word, *([self.count] if self.count else [])]
 
 
 class TriplesSource(RecordFiles):
@@ -137,7 +118,7 @@ class TriplesSource(RecordFiles):
         return super().units()
 
     def place(self, unit: Unit, row: int) -> str:
-        header = self.options.header and not is_parquet(unit.path)
+        header = self.options.header != "none" and not is_parquet(unit.path)
         return super().place(unit, row + header)
 
     def n_buckets(self) -> int:
