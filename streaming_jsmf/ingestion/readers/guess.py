@@ -35,9 +35,10 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of, split_fields
-from streaming_jsmf.ingestion.readers.ratings import names_path
+from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of
+from streaming_jsmf.ingestion.readers.triples import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
+from streaming_jsmf.ingestion.readers.tables import Layout
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.ingestion.readers.text_files import names_in_archive
 from streaming_jsmf.ingestion.readers.text_records import check_codecs
@@ -392,7 +393,7 @@ def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str
         if not line.strip():
             raise UnreadableError(EMPTY)
         try:
-            return split_fields(line.strip().encode(), delimiter, '"' if len(delimiter) == 1 else "")
+            return Layout(delimiter).split(line.strip().encode())
         except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
 

@@ -13,9 +13,9 @@ from streaming_jsmf.config import Curation, Preset, ReaderName
 from streaming_jsmf.corpus.curation import TEXT_CURATION
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.bags import BagSource
+from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source
-from streaming_jsmf.ingestion.readers.baskets import BasketSource
+from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.files import (
     file_name,
     in_zip,
@@ -27,12 +27,10 @@ from streaming_jsmf.ingestion.readers.files import (
 )
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
-from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
-from streaming_jsmf.ingestion.readers.triples import TriplesSource
+from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.readers.values import listed as named
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
