@@ -18,6 +18,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streaming_jsmf.ingestion.readers.number_lines import (
+    DocwordSource,
+    MatrixMarketSource,
+)
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers import counts as counts_base
@@ -26,10 +30,6 @@ from streaming_jsmf.ingestion.readers import number_lines
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_lines import (
-    DocwordSource,
-    MatrixMarketSource,
-)
 from tests.cases import each_once
 from tests.sources import Read, opened, put, refused_by, small
 

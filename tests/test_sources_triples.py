@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers import grouping, tables, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
-from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
 from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
 

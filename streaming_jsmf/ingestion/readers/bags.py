@@ -114,7 +114,9 @@ class BagSource(RecordFiles, Source):
                 return _kinds(file.schema_arrow, options.id)
 
         kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
-        return cls(root, shards, options, tokenizer, vocabulary_path=words, kinds=kinds, fingerprint=fingerprint)
+        return cls(
+            root, shards, options, tokenizer, vocabulary_path=words, kinds=kinds, fingerprint=fingerprint
+        )
 
     @property
     def id_column(self) -> str | None:
@@ -139,7 +141,9 @@ class BagSource(RecordFiles, Source):
             schema = file.schema_arrow
             kinds = _kinds(schema, ids)
             if kinds != self.kinds:
-                ours, theirs = (", ".join(f"{name}: {kind}" for name, kind in k.items()) for k in (kinds, self.kinds))
+                ours, theirs = (
+                    ", ".join(f"{name}: {kind}" for name, kind in k.items()) for k in (kinds, self.kinds)
+                )
                 raise UnreadableError(f"it has {ours}, the first file has {theirs}; make them the same")
             others = [name for name in schema.names if name not in ("ids", *kinds)]
             for g in range(unit.start, unit.stop):
@@ -158,7 +162,9 @@ def _kinds(schema: Any, wanted: str | None) -> dict[str, str]:
     except InputError as error:
         raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
     require_columns(schema.names, schema.names)
-    kinds = {"counts": "floats" if pa.types.is_floating(schema.field("counts").type.value_type) else "integers"}
+    kinds = {
+        "counts": "floats" if pa.types.is_floating(schema.field("counts").type.value_type) else "integers"
+    }
     ids = wanted or id_column(schema.names)
     if ids is None or ids == "none":
         return kinds

@@ -131,7 +131,7 @@ class DocwordSource(NumberFiles):
             if not _SIZE.fullmatch(line.strip()):
                 raise UnreadableError(f"line {number} is {shown(line)}, not the number of {name}")
             sizes.append(int(line))
-        return Header(*sizes, size_line=2)
+        return Header(sizes[0], sizes[1], sizes[2], size_line=2)
 
 
 class MatrixMarketOptions(Strict):
@@ -246,7 +246,12 @@ def _good_entries(
         for row in sorted(faults):
             bad.refuse(first + row, faults[row], lines[row])
     entries = np.empty(np.count_nonzero(good), _ENTRY)
-    for name, values in (("document", document - 1), ("word", word - 1), ("count", count), ("line", first + rows)):
+    for name, values in (
+        ("document", document - 1),
+        ("word", word - 1),
+        ("count", count),
+        ("line", first + rows),
+    ):
         entries[name] = values if len(entries) == len(values) else values[good]
     return entries, int(largest[-1]), n_found
 
@@ -323,8 +328,8 @@ def _documents(
         empty += stop - start - int(np.count_nonzero(np.diff(complete["document"], prepend=-1)))
         if empty > most_empty:
             raise UnreadableError(
-                f"the number of documents without counts up to number {stop} is {empty}, more than {most_empty} for its "
-                "size; correct the numbers or leave such documents out"
+                f"the number of documents without counts up to number {stop} is {empty}, more than {most_empty} for "
+                "its size; correct the numbers or leave such documents out"
             )
         yield start, stop, complete
         start = stop
@@ -344,4 +349,6 @@ def _bags(
         bounds = np.searchsorted(entries["document"], numbers)
         inside = entries[bounds[0] : bounds[-1]]
         counts = inside["count"].astype(np.int64 if whole else np.float64)
-        yield Batch(bounds - bounds[0], inside["word"].astype(np.int32), narrow_counts(counts), numbers[:-1] + first)
+        yield Batch(
+            bounds - bounds[0], inside["word"].astype(np.int32), narrow_counts(counts), numbers[:-1] + first
+        )

@@ -36,12 +36,12 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of
-from streaming_jsmf.ingestion.readers.triples import names_path
 from streaming_jsmf.ingestion.readers.registry import READERS
 from streaming_jsmf.ingestion.readers.tables import Layout
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.ingestion.readers.text_files import names_in_archive
 from streaming_jsmf.ingestion.readers.text_records import check_codecs
+from streaming_jsmf.ingestion.readers.triples import names_path
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
 

@@ -122,9 +122,10 @@ def _require_end(path: str, changed: int, matrix: str, columns: Sequence[str]) -
 
     With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes.
     """
-    call = f"{inspect.getsource(trial)}\nimport json, sys\ntrial(*json.loads(sys.argv[1]))"
+    # Its own process does not import this package, but has the source of two functions of it.
+    parts = [*map(inspect.getsource, (limit, trial)), "import json, sys", "trial(*json.loads(sys.argv[1]))"]
     arguments = json.dumps([path, matrix, columns, TRIAL_SECONDS])
-    ended = subprocess.run([sys.executable, "-P", "-c", call, arguments], capture_output=True, check=False)
+    ended = subprocess.run([sys.executable, "-P", "-c", "\n".join(parts), arguments], capture_output=True, check=False)
     if ended.returncode == 3:
         raise UnreadableError("it declares a string of more bytes than it has; it is damaged: fetch it again")
     if ended.returncode < 0:
@@ -132,19 +133,11 @@ def _require_end(path: str, changed: int, matrix: str, columns: Sequence[str]) -
         raise UnreadableError(f"reading it as HDF5 is stopped ({name}); it is damaged: fetch it again")
 
 
-def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
-    """Read all strings of a file with limits on memory and CPU time (not wall time: a slow disk is not damage).
-
-    Its source is run by a process of its own, hence the imports. Exits with 3 if the file needs more memory than there
-    is in it; the real read reports other errors.
-    """
+def limit(size: int, seconds: int) -> None:
+    """Limit the memory and CPU time (not wall time: a slow disk is not damage) that reading ``size`` bytes may take."""
     import os
     import resource
-    import sys
 
-    import h5py
-
-    size = os.stat(path).st_size  # noqa: PTH116
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds += int(used.ru_utime + used.ru_stime) + size // 10_000_000
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
@@ -156,13 +149,23 @@ def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
         if allowed == resource.RLIM_INFINITY or room < allowed:
             resource.setrlimit(resource.RLIMIT_AS, (room, room))
 
+
+def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
+    """Read all strings of a file within ``limit``. Exits with 3 if they take more memory than there is in the file.
+
+    The real read reports other errors.
+    """
+    import os
+    import sys
+
+    import h5py
+
     def read(name: str, depth: int = 3) -> None:
         try:
             node = file[name]
             attributes = dict(node.attrs)
             if hasattr(node, "keys"):
-                index = [str(attributes["_index"])] if name in ("obs", "var") else []
-                for child in node if depth else index:
+                for child in node if depth else [str(attributes["_index"])]:
                     read(f"{name}/{child}", depth - 1)
             elif node.dtype.kind == "O" and node.ndim == 1:
                 for start in range(0, node.shape[0], 100_000):
@@ -171,6 +174,7 @@ def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
             if isinstance(error, MemoryError) or "allocat" in str(error):
                 sys.exit(3)
 
+    limit(os.stat(path).st_size, seconds)  # noqa: PTH116
     with h5py.File(path, "r") as file:
         for name in (matrix, *(f"obs/{column}" for column in columns)):
             read(name)
@@ -305,10 +309,10 @@ class _Dense:
         if len(node.shape) != 2 or node.dtype.kind not in "iubf":
             raise InputError(f"{path} has {name} of type {node.dtype}; it must be a matrix of numbers")
         self._node = node
-        self.n_rows, self.n_columns = node.shape
+        self.n_rows, self.n_columns = (int(size) for size in node.shape)
 
     def indptr(self) -> NDArray[np.int64]:
-        return np.arange(self.n_rows + 1, dtype=np.int64) * self.n_columns
+        return self.n_columns * np.arange(self.n_rows + 1, dtype=np.int64)
 
     def rows(self, start: int, stop: int) -> Iterator[Rows]:
         """Yield rows start..stop-1 in slices of about ``BATCH_VALUES`` values, including zeros."""

@@ -10,16 +10,10 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-from numpy.typing import NDArray
-
-from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -28,7 +22,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
+from streaming_jsmf.ingestion.readers.files import bare_suffix, open_stream
 from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
 
 EMPTY = "the file is empty"

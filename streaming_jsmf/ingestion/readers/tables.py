@@ -106,7 +106,9 @@ def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
             yield first, block
             first += _n_lines(block)
     if damage:
-        raise UnreadableError(damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None)
+        raise UnreadableError(
+            damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None
+        )
 
 
 def header_line(stream: Any) -> bytes | None:
@@ -178,7 +180,9 @@ class Layout:
             return text.split(self.delimiter)
         csv.field_size_limit(limits.LONGEST_LINE)
         try:
-            return next(csv.reader([text], delimiter=self.delimiter, quotechar=self.quotes, strict=True), [""])
+            return next(
+                csv.reader([text], delimiter=self.delimiter, quotechar=self.quotes, strict=True), [""]
+            )
         except csv.Error as error:
             if "unexpected end" in str(error):
                 raise BadValue("a quote is not closed on its line") from error

@@ -24,7 +24,7 @@ from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.counts import row_cuts, sums, too_large
+from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     find_beside,
@@ -33,7 +33,14 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
 )
 from streaming_jsmf.ingestion.readers.record_files import RecordFiles
-from streaming_jsmf.ingestion.readers.tables import Convert, Delimited, TableBatch, coded, read_names, read_table
+from streaming_jsmf.ingestion.readers.tables import (
+    Convert,
+    Delimited,
+    TableBatch,
+    coded,
+    read_names,
+    read_table,
+)
 from streaming_jsmf.ingestion.readers.values import is_text, require_columns
 
 BUCKET_BYTES = 64 << 20
@@ -183,7 +190,7 @@ class TriplesSource(RecordFiles):
         try:
             with open_parquet_source(unit.path) as file:
                 groups = range(unit.start, unit.stop)
-                return _ROW_BYTES * sum(file.metadata.row_group(g).num_rows for g in groups)
+                return sum(_ROW_BYTES * int(file.metadata.row_group(g).num_rows) for g in groups)
         except UnreadableError:
             return 0  # reading reports the reason
 
@@ -205,16 +212,16 @@ class TriplesSource(RecordFiles):
     def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
         """Yield record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
         parse_ids = self.options.integer_ids and not is_parquet(unit.path)
-        converts = [partial(document_ids, parse=parse_ids), self.words(unit.path), self.counts]
+        converts: list[Convert] = [partial(document_ids, parse=parse_ids), self.words(unit.path), self.counts]
         with bad.unreadable_file():
             for batch in read_table(unit, self.roles, self.options, bad):
-                n, columns, reasons = len(batch.rows), [], {}
+                columns, reasons = [], dict[int, str]()
                 for i, (name, convert) in enumerate(zip(self.roles, converts, strict=False)):
                     codes, values, wrong = coded(batch.columns[name], name, convert, numbers=i == 2)
                     columns.append((codes, values))
                     reasons = wrong | reasons
                 if len(columns) == 2:
-                    columns.append((np.zeros(n, np.int32), np.ones(1, np.int32)))
+                    columns.append((np.zeros(len(batch.rows), np.int32), np.ones(1, np.int32)))
                 yield _good_rows(batch, columns, reasons, bad)
 
 
@@ -264,9 +271,9 @@ def document_ids(values: Any, parse: bool) -> tuple[Any, dict[int, str]]:
 
 
 class RatingsSource(TriplesSource):
-    """Reader "ratings": triples whose counts are twice the ratings, in half stars; a user is a document, an item a word.
+    """Reader "ratings": triples whose counts are twice the ratings, in half stars.
 
-    A user's ratings of an item are summed. MovieLens is read in this way by Lee, Bindel and Mimno (2015), Joint
+    A user is a document, and an item a word. A user's ratings of an item are summed. MovieLens is read in this way by Lee, Bindel and Mimno (2015), Joint
     Stochastic Matrix Factorization.
     """
 
@@ -389,7 +396,10 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
     table = pa.Table.from_batches(parts)
     documents, document_ranks = _ranked(table.column("document"))
     words, word_ranks = _ranked(table.column("word"))
-    counts, keys = np.asarray(table.column("count")), document_ranks.astype(np.int64) * len(words) + word_ranks
+    counts, keys = (
+        np.asarray(table.column("count")),
+        document_ranks.astype(np.int64) * len(words) + word_ranks,
+    )
     del table, parts
     kind = counts.dtype
     if kind != np.int32:  # sums of integers are exact below 2^53, those of other numbers depend on the order
