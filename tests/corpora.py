@@ -102,8 +102,8 @@ def write_corpus(
 def documents_from_batch(batch: Any, n_words: int) -> Documents:
     """A record batch with list columns ``ids`` and ``counts``; documents without an id column are numbered."""
     where, names = Place("the record batch", 0), batch.schema.names
-    bags, ids = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where), id_column(names)
-    indptr, words, counts = bags
+    indptr, words, counts = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    ids = id_column(names)
     numbered = pa.array(np.arange(batch.num_rows, dtype=np.int64))
     identities = numbered if ids is None else document_ids(batch.column(ids), ids, where)
     metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", ids)}

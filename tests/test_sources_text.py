@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streaming_jsmf.ingestion.readers.baskets import BasketSource
 
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import text
+from streaming_jsmf.ingestion.readers.bags import BasketSource
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
 from streaming_jsmf.ingestion.readers.guess import Guess, guess_reader, guess_source

@@ -144,7 +144,9 @@ class BagSource(RecordFiles, Source):
                 ours, theirs = (
                     ", ".join(f"{name}: {kind}" for name, kind in k.items()) for k in (kinds, self.kinds)
                 )
-                raise UnreadableError(f"it has {ours}, the first file has {theirs}; make them the same")
+                raise UnreadableError(
+                    f"its columns are {ours}, those of the first file {theirs}; make them the same"
+                )
             others = [name for name in schema.names if name not in ("ids", *kinds)]
             for g in range(unit.start, unit.stop):
                 for batch in _batches(file, g):

@@ -123,9 +123,16 @@ def _require_end(path: str, changed: int, matrix: str, columns: Sequence[str]) -
     With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes.
     """
     # Its own process does not import this package, but has the source of two functions of it.
-    parts = [*map(inspect.getsource, (limit, trial)), "import json, sys", "trial(*json.loads(sys.argv[1]))"]
+    parts = [
+        inspect.getsource(limit),
+        inspect.getsource(trial),
+        "import json, sys",
+        "trial(*json.loads(sys.argv[1]))",
+    ]
     arguments = json.dumps([path, matrix, columns, TRIAL_SECONDS])
-    ended = subprocess.run([sys.executable, "-P", "-c", "\n".join(parts), arguments], capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", "\n".join(parts), arguments], capture_output=True, check=False
+    )
     if ended.returncode == 3:
         raise UnreadableError("it declares a string of more bytes than it has; it is damaged: fetch it again")
     if ended.returncode < 0:

@@ -264,8 +264,9 @@ class BlockParser:
         delimiter, quote = self.layout.delimiter.encode(), self.layout.quotes.encode()
         if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             return None
-        # Arrow accepts a field that goes on after its closing quote.
-        if quote and quote in block and _going_on(delimiter, quote).search(block):
+        if (
+            quote and quote in block and not _well_quoted(delimiter, quote).fullmatch(block)
+        ):  # Arrow accepts more
             return None
         if len(delimiter) > 1:
             if _SEPARATOR in block:
@@ -302,10 +303,11 @@ def _of_other_width(fields: Sequence[str], width: int) -> BadValue:
 
 
 @cache
-def _going_on(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
-    """Return a pattern of quoted fields, in a block of lines, that are followed by neither a delimiter nor an end."""
+def _well_quoted(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
+    """Return the pattern of a block in which each quoted field is closed, on its line, at its end."""
     d, q = re.escape(delimiter), re.escape(quote)
-    return re.compile(rb"(?m)(?:^|%b)%b[^%b\n]*+(?:%b%b[^%b\n]*+)*+%b[^%b\r\n]" % (d, q, q, q, q, q, q, d))
+    quoted, other = rb"%b[^%b\n]*+(?:%b%b[^%b\n]*+)*+%b" % (q, q, q, q, q, q), rb"(?!%b)[^%b\n]*+" % (q, d)
+    return re.compile(rb"(?:(?:%b|%b)(?:%b|\r?\n|\Z))*+" % (quoted, other, d))
 
 
 def coded(

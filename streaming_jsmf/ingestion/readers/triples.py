@@ -24,7 +24,6 @@ from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     find_beside,
@@ -32,6 +31,7 @@ from streaming_jsmf.ingestion.readers.files import (
     is_parquet,
     open_parquet_source,
 )
+from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.record_files import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import (
     Convert,
@@ -271,9 +271,9 @@ def document_ids(values: Any, parse: bool) -> tuple[Any, dict[int, str]]:
 
 
 class RatingsSource(TriplesSource):
-    """Reader "ratings": triples whose counts are twice the ratings, in half stars.
+    """Reader "ratings": counts are twice the ratings, in half stars; users are documents, items are words.
 
-    A user is a document, and an item a word. A user's ratings of an item are summed. MovieLens is read in this way by Lee, Bindel and Mimno (2015), Joint
+    A user's ratings of an item are summed. MovieLens is read in this way by Lee, Bindel and Mimno (2015), Joint
     Stochastic Matrix Factorization.
     """
 
