@@ -57,7 +57,7 @@ VARIANTS: Mapping[str, IngestRequest] = {
     "copies kept": IngestRequest(curation={"duplicates": "keep"}),
     "boilerplate kept": IngestRequest(read={"boilerplate": "keep"}),
     "stop words kept": IngestRequest(curation={"stop_words": "none"}),
-    **{f"phrases from {least:g}": IngestRequest(phrases=least) for least in (0.3, 0.5, 0.7)},
+    **{f"phrases from {least:g}": IngestRequest(read={"phrases": least}) for least in (0.3, 0.5, 0.7)},
     **{
         f"tuned: in {least} to {most:g}" + (f", {size} words" if size else ""): IngestRequest(
             curation={

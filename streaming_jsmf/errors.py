@@ -25,10 +25,10 @@ _on_command_line = False
 
 
 @contextmanager
-def options_named() -> Iterator[None]:
+def options_named(wanted: bool = True) -> Iterator[None]:
     """In the block messages name options (``--min-df 5``); elsewhere they name keyword arguments (``min_df=5``)."""
     global _on_command_line
-    before, _on_command_line = _on_command_line, True
+    before, _on_command_line = _on_command_line, wanted
     try:
         yield
     finally:

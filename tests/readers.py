@@ -149,7 +149,7 @@ class Format:
     def open(self, source: Path | str) -> Any:
         """Open the reader on a source."""
         options = dict(option.split("=", 1) for option in self.options)
-        return open_source(source, self.reader, check_options(self.reader, options, ""))
+        return open_source(source, self.reader, check_options(self.reader, options))
 
     def arguments(self) -> list[str]:
         return ["--reader", self.reader, *(part for option in self.options for part in ("--read", option))]

@@ -139,19 +139,16 @@ def test_source_files_are_verified(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        (
-            "[curation]",
-            "[curation]\nmin_token = 1",
-            "curation.min_token; .*duplicates, max_document_frequency",
-        ),
-        ("[curation]", "[curation]\nmin_tokens = -1", "curation.min_tokens: .* 0, not '-1'"),
-        (
-            "[curation]",
-            "[curation]\nduplicates = 'hide'",
-            "curation.duplicates: .*'keep' or 'drop', not 'hide'",
-        ),
+        ("[curation]", "[curation]\nmin_token = 1", "curation has .* 'min_token'; did you mean .*min_tokens"),
+        ("[curation]", "[curation]\nmin_tokens = -1", "min_tokens is -1; give .* at least 0"),
+        ("[curation]", "[curation]\nduplicates = 'hide'", "duplicates is 'hide'; give one of keep, drop"),
+        ("[curation]", "[curation]\nstop_words = 5", "stop_words is 5; give a string"),
         ("[curation]", "[curation]\nmax_document_frequency = 2.5", "max_document_frequency is 2.5"),
-        ("[curation]", "[read]\nident = 'a'", r"\[read\] of the spec animals: .* ident; .*id, vocabulary"),
+        (
+            "[curation]",
+            "[read]\nident = 'a'",
+            "read has .* 'ident'; give one of date_format, id, path, vocabulary",
+        ),
         ("[curation]", "[read]\nvocabulary = '../v.txt'", r"read.vocabulary: '\.\./v\.txt'"),
         ("[curation]", "[output]\ntokens_per_shard = 'x'", "output.tokens_per_shard: "),
         ("[curation]", "[output]\nshards = 1", "output.shards; .*tokens_per_shard"),
@@ -182,11 +179,10 @@ def test_shipped_corpus_agrees_with_its_spec():
     shipped = ROOT / "data_specs" / "uci_nips"
     manifest = read_manifest(shipped)
     words = open_corpus(shipped).vocabulary().words
-    assert len(words) == spec.curation.vocabulary_size
+    assert len(words) == spec.curation["vocabulary_size"]
     assert not load_stop_words("english") & set(words)
     assert manifest.attribution == spec.source.attribution
     assert manifest.source["note"] == spec.note
     listed = "\n".join(sorted(load_stop_words("english")))
     assert manifest.settings["stop_words_sha256"] == hashlib.sha256(listed.encode()).hexdigest()
-    for key, value in spec.curation.model_dump().items():
-        assert manifest.settings.get(key, "keep") == value
+    assert {key: manifest.settings[key] for key in spec.curation} == spec.curation

@@ -615,7 +615,12 @@ def test_an_error_waits_for_the_tasks_that_still_run(tmp_path: Path) -> None:
         write_texts(tmp_path / "in" / f"{name}.jsonl", {name: str(tmp_path / "out.partial" / "read")})
     tokenizer = f"{__name__}:{slowly.__name__}"
     with pytest.raises(InputError, match=r"0\.jsonl, line 1"):
-        make(tmp_path / "in", tmp_path / "out", scheduler=Execution("threads", 4), tokenizer=tokenizer)
+        make(
+            tmp_path / "in",
+            tmp_path / "out",
+            scheduler=Execution("threads", 4),
+            read={"tokenizer": tokenizer},
+        )
     assert PLACES
     assert all(PLACES)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -108,21 +108,21 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
     [
         ("in out --reader csv", ["'csv'", "text-files"]),
         ("in out --read text", ["--read is 'text'"]),
-        ("in out --read column=body", ["--read: ", " column; ", "encoding, excerpt, id"]),
+        ("in out --read column=body", ["--read has", "'column'", "columns (text, triples, ratings)"]),
         ("in out --read text=body", ["a.jsonl: ", "'body'", "--text NAME"]),
         ("in out --ngrams 4", ["--ngrams is '4'"]),
         ("in out --stemmer elvish", ["'elvish'"]),
         ("in out --stop-words none.txt", ["'none.txt'"]),
         ("in out --min-document-frequency 1.5", ["--min-document-frequency is 1.5"]),
         ("in out --min-df 9", ["4 documents", "9 documents"]),
-        ("in out --min-df few", ["--min-df is 'few'"]),
+        ("in out --min-df few", ["--min-document-frequency is 'few'"]),
         ("in out --ngram-range 2,3", ["--ngrams is '2,3'"]),
         ("in out --vocabulary nowhere", ["vocabulary", "nowhere; "]),
         ("in out --vocabulary in/a.jsonl --min-df 2", ["--min-document-frequency out"]),
         ("in out --vocabulary-size 0", ["--vocabulary-size is 0"]),
         ("in out --tokens-per-shard 0", ["--tokens-per-shard is 0"]),
         ("in out --tokenizer nosuch:split", ["'nosuch:split'"]),
-        ("in out --tokenizer greedy", ["--read: tokenizer: ", "'arrow', 'sklearn', 'chinese' or 'japanese'"]),
+        ("in out --tokenizer greedy", ["tokenizer is 'greedy'", "arrow, sklearn, chinese, japanese"]),
         ("in out --files in", ["--files", "spec (.toml)"]),
         ("in in/out", ["out lies inside the source"]),
         ("in s3://bucket/out", ["s3://bucket/out"]),
@@ -196,9 +196,14 @@ def test_a_spec_and_options_that_override_it(
     assert (manifest.totals.words, manifest.totals.documents) == (5, 4)
     assert (manifest.settings["min_tokens"], manifest.settings["duplicates"]) == (0, "drop")
     assert len(manifest.shards) > 1
+    assert (
+        command("weather.toml", "words", "--files", "in", "--ngrams", "1", "--vocabulary-size", "9").code == 0
+    )
+    assert words(tmp_path / "words") == ["and", "moon", "rain", "snow", "stars", "sun", "the"]
     for arguments, *named in (
         ("x --files in --reader text", "--reader out"),
-        ("x --files in --read text=body --ngrams 2", "leave --read text=body --read ngrams=2 out"),
+        ("x --files in --preset papers", "--preset out"),
+        ("x --files in --read text=body", "a.jsonl: ", "'body'"),
         ("x --files in/more", "b.jsonl; ", "https://example.org"),
         ("in/x --files in", "lies inside the source"),
     ):

@@ -200,7 +200,7 @@ TWEET = '{"text": "café"}\n'.encode("cp1252")
 
 #: Name and bytes of a source, options, and what the refusal must name.
 REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] = (
-    *(("t.csv", "what\na\n", (*TEXT, f"delimiter={d}"), ("one character",)) for d in (";;", '"', "")),
+    *(("t.csv", "what\na\n", (*TEXT, f"delimiter={d}"), ("character",)) for d in (";;", '"', "")),
     *(
         (name, "what\na\n", ("--encoding", encoding), ("encoding",))
         for name in ("in/t.txt", "t.csv")

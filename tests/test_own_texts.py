@@ -264,7 +264,7 @@ def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke
     assert done.code == 0, done.err
     assert open_corpus(tmp_path / "e").fingerprint == open_corpus(tmp_path / "c").fingerprint
     done = invoke("ingest", ratings, tmp_path / "f", *bare, *named, "--read", "names_header=false")
-    refused(done, 2, "--read: names_columns", "such as item,name", "names_header=false")
+    refused(done, 2, "names_columns", "such as item,name", "names_header=false")
     ratings.write_text("who,what,stars_given\n1,2,3\n")
     done = invoke("ingest", ratings, tmp_path / "d")
     assert done.code == 2

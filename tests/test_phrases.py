@@ -69,7 +69,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ingested(source: Path, target: Path, phrases: Any = 0.5, **request: Any) -> Corpus:
-    return ingest(source, target, IngestRequest(phrases=phrases, **request), Execution("synchronous"))
+    return ingest(
+        source, target, IngestRequest(read={"phrases": phrases}, **request), Execution("synchronous")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +174,7 @@ def test_the_cut_of_the_source_changes_no_byte(
 ) -> None:
     monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
     monkeypatch.setattr(found, "TABLE_ROWS", rows)
-    made = ingest(source, tmp_path / "c", IngestRequest(phrases=0.5), Execution("threads", workers))
+    made = ingest(source, tmp_path / "c", IngestRequest(read={"phrases": 0.5}), Execution("threads", workers))
     assert made.tokens == corpus.tokens
     assert made.vocabulary().words == corpus.vocabulary().words
     if group_bytes > 1:  # else there are as many shards as groups
@@ -236,13 +238,12 @@ def test_new_texts_are_joined_as_those_of_the_model(source: Path, corpus: Corpus
     [
         (
             ["--phrases", "1.5"],
-            "--phrases: phrases: give an NPMI above 0 and at most 1, or a list of phrases, not",
+            "--phrases is '1.5'; give an NPMI above 0 and at most 1, a list of phrases",
         ),
         (["--quiet", "--vocabulary", "other.txt"], "give documents that contain words of the vocabulary"),
         (["--phrases", "0.5", "--ngrams", "2"], "give one of them"),
         (["--phrases", "missing.txt"], "missing.txt"),
         (["--phrases", "0.5", "--vocabulary", "words.txt"], "leave --phrases out"),
-        (["--read", "phrases=one two three,a b"], "'one two three'"),
     ],
 )
 def test_impossible_requests_are_refused_in_one_line(

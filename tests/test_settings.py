@@ -17,6 +17,9 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import (
+    INGEST_SETTINGS,
+    READER_OPTIONS,
+    TEXT_CURATION,
     ComparisonRequest,
     Curation,
     DocumentQuery,
@@ -26,15 +29,17 @@ from streaming_jsmf.config import (
     IngestRequest,
     OverTimeRequest,
     PolishSettings,
+    RatingsOptions,
     ReportRequest,
     ScanSettings,
     Settings,
     ShareSettings,
     SimulationSettings,
     StodSettings,
-    TextReading,
+    TextOptions,
     TopicChanges,
     TopicsRequest,
+    check_options,
     declared,
     engine_settings_of,
     parse_memory,
@@ -42,8 +47,7 @@ from streaming_jsmf.config import (
     settings_of,
 )
 from streaming_jsmf.config.fields import Field
-from streaming_jsmf.corpus.curation import TEXT_CURATION
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, options_named
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.execution import Execution
 
@@ -53,9 +57,7 @@ KINDS: dict[type[Settings], tuple[str, ...]] = {
     StodSettings: ("infer", "fit"),
     ScanSettings: ("scan", "fit"),
     PolishSettings: ("polish", "fit"),
-    Curation: ("ingest", "fit"),
-    TextReading: ("ingest", "fit"),
-    IngestRequest: ("ingest", "fit"),
+    **dict.fromkeys(INGEST_SETTINGS, ("ingest", "fit")),
     EvaluationRequest: ("evaluate",),
     SimulationSettings: ("simulate",),
     ComparisonRequest: ("choose-k",),
@@ -88,7 +90,9 @@ def outside(field: Field) -> Iterator[Any]:
         yield from (1, "yes")
     if field.text:
         yield from (5, ["a", "b"])
-    if field.choices or field.number:
+    if field.listed:
+        yield from (5, [5])
+    elif field.choices or field.number:
         yield from ("no such choice", b"", [], math.nan)
     if field.number:
         yield from (math.inf, True)
@@ -109,7 +113,7 @@ def made(kind: type[Settings], field: Field, value: Any) -> Any:
 
 def inside(field: Field) -> Iterator[Any]:
     """Values at the ends of what the declaration allows."""
-    yield from field.choices
+    yield from (choice for choice in field.choices if (field.name, choice) != ("header", "none"))
     yield from (bound for bound in (field.ge, field.le) if bound is not None)
     if field.flag:
         yield from (False, True)
@@ -200,7 +204,9 @@ def test_every_field_is_an_option_of_its_verbs(kind: type[Settings], field: Fiel
         [option] = [each for each in cli.commands[verb].params if each.name == field.name]
         assert isinstance(option, click.Option)
         assert option.opts[0] == (field.flags or [f"--{field.name.replace('_', '-')}"])[0]
-        assert isinstance(option.type, click.Choice) == bool(field.choices and not field.number)
+        assert isinstance(option.type, click.Choice) == bool(
+            field.choices and not (field.number or field.parse or field.listed)
+        )
         if isinstance(option.type, click.Choice):
             assert tuple(option.type.choices) == field.choices
         assert option.required == field.required
@@ -268,18 +274,75 @@ def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
         "max_document_frequency": 2**53,
         "vocabulary_size": 99,
     }
-    assert request.read == {"text": "body", "ngrams": 2, "encoding": "cp1252"}
+    assert request.read == {"text": ("body",), "ngrams": 2, "encoding": "cp1252"}
     assert request_of(None, {"tokenizer": "sklearn"}) == IngestRequest(read={"tokenizer": "sklearn"})
-    assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(tokenizer="mine:split")
+    assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(read={"tokenizer": "mine:split"})
     assert request_of(None, {"workers": 2}) is None
     assert Curation(stop_words=Path("words.txt")).stop_words == "words.txt"  # type: ignore[arg-type]
     with pytest.raises(
         InputError, match=r"tokenizer is <method 'spli.*; give a string \(Tokenizer: .*MODULE:FUNCTION\)"
     ):
         request_of(None, {"tokenizer": str.split})
-    for name, value in (("min_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
-        with pytest.raises(InputError, match=name):
+    for name, value in (("max_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
+        with pytest.raises(InputError, match=name.replace("_df", "_document_frequency")):
             request_of(None, {name: value})
+
+
+KEYS: list[tuple[str, dict[str, Any], str]] = [
+    ("text", {"encoding": "utf-16"}, "encoding is 'utf-16'; give an encoding"),
+    ("text", {"delimiter": ";;"}, "';;'"),
+    ("text", {"quotechar": ";", "delimiter": ";"}, "different characters"),
+    ("text", {"header": "first", "columns": "a,b"}, "leave it or header='first' out"),
+    ("text", {"header": "perhaps"}, "auto, first, none"),
+    ("text", {"date_format": "american"}, "%d.%m.%Y"),
+    ("lines", {"phrases": "0.5", "ngrams": "2"}, "give one of them"),
+    ("lines", {"phrases": 3}, "phrases is 3"),
+    ("baskets", {"separator": ""}, "separator is ''"),
+    *(("text-files", {"name_pattern": text}, "name_pattern is ") for text in ("(", "(?P<label>x)")),
+    *(("triples", {"delimiter": text}, "delimiter is ") for text in ("", "\n")),
+    *(("triples", {"quotechar": text}, "'") for text in ("''", ",", "\n")),
+    *(("ratings", {"max_rating": limit}, "max_rating is ") for limit in (0, 4.7, "many")),
+    ("ratings", {"header": "false"}, "give them with columns"),
+    ("ratings", {"names_encoding": "utf-99"}, "names_encoding is 'utf-99'"),
+    ("ratings", {"names": "x", "names_header": False}, "names_columns"),
+    ("matrix-market", {"documents": "both"}, "documents is 'both'; give one of rows, columns"),
+    *((reader, {"nothing": 1}, "the unknown key 'nothing'; give one of ") for reader in READER_OPTIONS),
+    ("text", {"delimeter": ";"}, r"did you mean delimiter \(text, triples, ratings\)\?"),
+    ("npz", {"delimeter": ";"}, r"did you mean delimiter \(text, triples, ratings\)"),
+    (
+        "npz",
+        {"tokenizer": "arrow"},
+        r"takes no tokenizer \(text, text-files and lines do\); leave tokenizer out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reader", "read", "said"), KEYS)
+def test_what_a_reader_does_not_take_is_refused_in_one_line(
+    reader: Any, read: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        check_options(reader, read)
+    assert len(str(caught.value).splitlines()) == 1
+    with options_named(), pytest.raises(InputError):
+        check_options(reader, read)
+
+
+def test_keys_of_a_reader_are_converted_by_type() -> None:
+    read = {"header": "false", "columns": "user, item,rating", "max_rating": "4.5", "integer_ids": "false"}
+    found = check_options("ratings", {**read, "delimiter": "\\t", "names": None})
+    assert found == RatingsOptions(
+        delimiter="\t", header="none", columns=("user", "item", "rating"), max_rating=4.5, integer_ids=False
+    )
+    assert IngestRequest(read=read).read == {**read, "header": "none", "columns": ("user", "item", "rating"),
+                                             "max_rating": 4.5, "integer_ids": False}  # fmt: skip
+    options = check_options(
+        "text", {"text": ["a,b", "c"], "metadata": "all", "phrases": ["x y"], "excerpt": "9"}
+    )
+    assert isinstance(options, TextOptions)
+    assert (options.text, options.metadata, options.phrases) == (("a,b", "c"), "all", ("x y",))
+    assert options.fields()["excerpt"] == 9
+    assert TextOptions().fields().keys().isdisjoint({"excerpt", "boilerplate", "header", "quoting"})
 
 
 @pytest.mark.parametrize("size", ["lots", "-1GB", "0", "1e400GB", " ", "GB"])

@@ -20,17 +20,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.config import IngestRequest, TextFilesOptions
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.bags import BasketSource
 from streaming_jsmf.ingestion.readers.base import BadRecords
 from streaming_jsmf.ingestion.readers.files import bare_suffix, find_files, list_files
 from streaming_jsmf.ingestion.readers.guess import Guess, guess_reader, guess_source
-from streaming_jsmf.ingestion.readers.registry import READERS, check_options, open_source
+from streaming_jsmf.ingestion.readers.registry import check_options, open_source
 from streaming_jsmf.ingestion.readers.text import TextSource
-from streaming_jsmf.ingestion.readers.text_files import TextFilesOptions, TextFilesSource
+from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from tests.sources import Read, in_tar, in_zip, message, opened, put, put_parquet, refused_by, small
@@ -345,29 +344,6 @@ def test_bad_json_records(tmp_path, line):
         read = refused_by(texts(path), f"{path}, line 3: ", BAD_JSON[line])
     assert read.ids == [1, 9]
     assert read.bad[0][2] == line.split("\n")[0].encode()
-
-
-BAD_OPTIONS = [
-    ("text", {"encoding": "utf-16"}, "encoding: "),
-    ("baskets", {"separator": ""}, "separator: "),
-    *(("text-files", {"name_pattern": text}, "name_pattern: ") for text in ("(", "(?P<label>x)")),
-    *(("triples", {"delimiter": text}, "delimiter: ") for text in ("", "\n")),
-    *(("triples", {"quote": text}, "quote is one") for text in ("''", ",")),
-    *(("ratings", {"max_rating": limit}, "max_rating: ") for limit in (0, 4.7)),
-    *(("ratings", options, "columns") for options in ({"header": False}, {"columns": ["a", "b"]})),
-    ("ratings", {"names_encoding": "utf-99"}, "names_encoding"),
-    ("ratings", {"names": "x", "names_header": False}, "names_columns"),
-    ("matrix-market", {"documents": "both"}, "rows"),
-    *((reader, {"nothing": 1}, "nothing") for reader in READERS),
-]
-
-
-@pytest.mark.parametrize(("reader", "options", "part"), BAD_OPTIONS)
-def test_invalid_options(reader, options, part):
-    with pytest.raises(InputError) as caught:
-        check_options(reader, options, "here")
-    assert part in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("suffix", ["zip", "lz4"])
@@ -726,7 +702,7 @@ def test_tables_in_zip_archives_are_named(tmp_path):
     found = guess_source(two, read={"path": "d/a.csv"})
     assert (found.reader, dict(found.read)) == ("text", {"delimiter": ";"})
     chained = f"zip://d/a.csv::{two}"
-    assert open_source(chained, "text", check_options("text", {"delimiter": ";"}, "")).files == (chained,)
+    assert open_source(chained, "text", check_options("text", {"delimiter": ";"})).files == (chained,)
     one = put(tmp_path / "a.csv.zip", in_zip({"a.csv": table}))
     assert guess_source(one) == Guess("text", found.read, found.note)
 
@@ -743,7 +719,7 @@ def test_names_of_folders_are_metadata(tmp_path, kind):
     root = tmp_path / "run=1"
 
     def found(source, **options):
-        opened = open_source(source, "text", check_options("text", options, ""))
+        opened = open_source(source, "text", check_options("text", options))
         return Read(opened).metadata
 
     assert found(root) == {"k": ["v", "v"], "year": ["1999", None], "who": ["a b"]}

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming_jsmf.config import TableOptions
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers import tables, triples
@@ -263,7 +264,7 @@ def test_numbers_as_words_and_no_count_column(tmp_path):
     source = parquet_source(tmp_path, table, document="d", word="w", count=None)
     assert read(source, tmp_path).documents == {7: {str(2**63): 1, "5": 1}}
     columns = {"header": False, "columns": ["document", "word"], "count": None}
-    layout = {"delimiter": "\\t", "quote": "", **columns}
+    layout = {"delimiter": "\\t", "quoting": "none", **columns}
     text = 'u1\tsong a\nu1\tsong a\nu2\t"raw'
     found = read(csv_source(tmp_path, text, **layout), tmp_path)
     assert found.documents == {"u1": {"song a": 2}, "u2": {'"raw': 1}}
@@ -284,10 +285,10 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
     assert f", line {2 + len(rows)}: 2 fields, not 3" in fails(source, tmp_path)
 
 
-def parsed(text, n_columns, quote='"'):
+def parsed(text, n_columns, quoting="auto"):
     """Return the columns of a block from Arrow, or None, and from the line parser, with the lines that it refuses."""
     names = tuple("abc"[:n_columns])
-    parser = tables.BlockParser(tables.Layout(quote=quote), names, names)
+    parser = tables.BlockParser(TableOptions(quoting=quoting), names, names)
     _, exact, faults = parser.parse_by_line(text.encode())
     quick = parser.parse(text.encode())
     columns = [exact[name].to_pylist() for name in names]
@@ -296,10 +297,10 @@ def parsed(text, n_columns, quote='"'):
 
 @settings(max_examples=300)
 @given(
-    st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(['"', ""])
+    st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(["auto", "none"])
 )
-def test_arrow_and_the_line_parser_agree(text, n_columns, quote):
-    quick, exact, bad = parsed(text, n_columns, quote)
+def test_arrow_and_the_line_parser_agree(text, n_columns, quoting):
+    quick, exact, bad = parsed(text, n_columns, quoting)
     if quick is not None:
         assert (quick, bad) == (exact, {})
 

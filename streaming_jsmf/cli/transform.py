@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.verb import options_of, overwrite_option, path, verb
-from streaming_jsmf.config import FIXED_BY_MODEL, IngestRequest, ShareSettings, TextReading
+from streaming_jsmf.config import FIXED_BY_MODEL, INGEST_SETTINGS, ShareSettings
 
 
 @verb("streaming-jsmf transform MODEL CORPUS SHARES.parquet --workers 4", summary=True)
@@ -15,7 +15,7 @@ from streaming_jsmf.config import FIXED_BY_MODEL, IngestRequest, ShareSettings, 
 @click.argument("source")
 @path("out")
 @options_of(ShareSettings)
-@options_of(IngestRequest, TextReading, without=FIXED_BY_MODEL)
+@options_of(*INGEST_SETTINGS, without=FIXED_BY_MODEL)
 @overwrite_option
 def transform(model: str, source: str, out: str, **options: Any) -> dict[str, Any]:
     """Write the topic shares of every document of SOURCE.

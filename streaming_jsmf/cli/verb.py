@@ -10,16 +10,9 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.config import (
-    ENGINE_SETTINGS,
-    Curation,
-    ExecutionOptions,
-    IngestRequest,
-    TextReading,
-    declared,
-)
+from streaming_jsmf.config import ENGINE_SETTINGS, INGEST_SETTINGS, ExecutionOptions
 from streaming_jsmf.config.execution import EXECUTION
-from streaming_jsmf.config.fields import BASIC, Field
+from streaming_jsmf.config.fields import BASIC, Field, declared_in
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 
@@ -200,8 +193,7 @@ def options_of(
     """
     fields = [
         field
-        for kind in kinds
-        for name, field in declared(kind).items()
+        for name, field in declared_in(kinds).items()
         if field.option and name not in without and (only is None or name in only)
     ]
 
@@ -224,7 +216,7 @@ def _attributes(field: Field) -> dict[str, Any]:
     }
     if field.flag:
         return found | {"is_flag": True}
-    if field.parse is not None or not (field.number or field.choices):
+    if field.parse or field.listed or not (field.number or field.choices):
         holds_path = any(word in (field.metavar or "") for word in ("FILE", "PATH", "SHARES", "DIRECTORY"))
         return found | {"type": click.Path() if holds_path else str}
     return found | {"type": field.number or click.Choice(field.choices)}
@@ -288,7 +280,7 @@ def verb(
 
 
 #: How a source becomes a corpus.
-ingest_options = partial(options_of, IngestRequest, TextReading, Curation)
+ingest_options = partial(options_of, *INGEST_SETTINGS)
 
 
 def require_one(raw: bool, **answers: bool) -> None:

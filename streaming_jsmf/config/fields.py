@@ -15,6 +15,7 @@ import reprlib
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -56,13 +57,15 @@ class Field:
     ----------
     name, help, default, annotation
         Of the field; its help is in the docstring of the class.
-    number, choices, flag, optional, text
-        The type taken apart: the type of a number, the values of a literal, and whether it is a bool, may be None, and
-        is a string.
+    number, choices, flag, optional, text, listed
+        The type taken apart: the type of a number, the values of a literal, and whether it is a bool, may be None,
+        is a string, and is a tuple of strings.
     group, rare
         Heading in the help of a command; rare options are listed by ``--help-all`` only.
     ge, gt, le, lt
         Bounds of a number.
+    texts
+        Default for texts if they have another one.
     absent
         What the default stands for where the value itself does not tell.
     flags, metavar
@@ -70,11 +73,15 @@ class Field:
     aliases
         Other names of the keyword argument, in addition to those of the option.
     parse
-        Converts text to a value; returns any other value unchanged.
+        Converts text to a value and returns any other value unchanged; ValueError for a text that has none.
+    pattern
+        Regular expression of all of a string.
+    wanted
+        What a message says to give for a text that ``parse`` or ``pattern`` refuses.
     multiple
         Whether the option may be repeated.
     option
-        Whether the field is an option and a keyword argument.
+        Whether the field is an option and a keyword argument. A field of a reader is a key of ``read`` in any case.
     added
         The field is younger than the format: it is not stored where it has its default, so that older stores keep
         their fingerprints.
@@ -89,17 +96,21 @@ class Field:
     flag: bool
     optional: bool
     text: bool
+    listed: bool
     group: str = BASIC
     rare: bool = False
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
     lt: float | None = None
+    texts: Any = None
     absent: str = ""
     flags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     metavar: str | None = None
     parse: Callable[[Any], Any] | None = None
+    pattern: str = ""
+    wanted: str = ""
     multiple: bool = False
     option: bool = True
     added: bool = False
@@ -133,24 +144,48 @@ class Field:
         return ", or ".join([*([", ".join(self.choices)] if self.choices else []), number])
 
     @property
-    def _shown(self) -> Option:
-        return Option(self.name, self.flags[0] if self.flags else "")
+    def shown(self) -> Option:
+        """The field in messages."""
+        return Option(
+            self.name, self.flags[0] if self.flags else "" if self.option else f"--read {self.name}"
+        )
 
     @property
     def _bounds(self) -> list[tuple[Callable[[Any, Any], bool], str, float]]:
         bounds = ((compare, word, getattr(self, name)) for name, (compare, word) in _BOUNDS.items())
         return [bound for bound in bounds if bound[2] is not None]
 
+    def parsed(self, given: Any) -> Any:
+        """Return the value that an option or a keyword argument stands for, which ``checked`` may still refuse."""
+        if self.parse is None:
+            return given
+        try:
+            return self.parse(given)
+        except ValueError as error:
+            raise InputError(f"{self.shown} is {given!r}; give {self.wanted}") from error
+
+    def read(self, given: Any) -> Any:
+        """Return the value of a text by the type of the field, as in KEY=VALUE; raise ``InputError`` as ``checked``."""
+        value = self.parsed(given)
+        if isinstance(value, str) and not self.parse and value not in self.choices:
+            if self.flag:
+                value = {"true": True, "false": False}.get(value.strip().lower(), value)
+            elif self.number:
+                with suppress(ValueError):
+                    value = self.number(value)
+        return self.checked(value)
+
     def checked(self, value: Any) -> Any:
-        """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed."""
+        """Return ``value`` as a plain Python value; raise ``InputError`` if it is not allowed.
+
+        A comma-separated text is a tuple of strings where the field is one.
+        """
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, as parameter grids have them, are not JSON
+        if self.listed and value is not None and value not in self.choices:
+            return self._names(value)
         if self.text and not self.multiple and value is not None:
-            value = fspath(value) if isinstance(value, PathLike) else value
-            if not isinstance(value, str):
-                raise InputError(
-                    f"{self._shown} is {reprlib.repr(value)}; give a string ({self.help.rstrip('.')})"
-                )
+            value = self._string(value)
         if self.text or isinstance(value, list | tuple):
             for text in _strings(value):
                 require_unicode(text, self.name)
@@ -163,8 +198,26 @@ class Field:
         else:
             valid = self._in_bounds(value)
         if not valid:
-            raise InputError(f"{self._shown} is {value!r}; give {self.allowed}")
+            raise InputError(f"{self.shown} is {value!r}; give {self.allowed}")
         return value
+
+    def _string(self, value: Any) -> str:
+        value = fspath(value) if isinstance(value, PathLike) else value
+        if not isinstance(value, str):
+            raise InputError(
+                f"{self.shown} is {reprlib.repr(value)}; give a string ({self.help.rstrip('.')})"
+            )
+        if self.pattern and not re.fullmatch(self.pattern, value, re.DOTALL):
+            raise InputError(f"{self.shown} is {value!r}; give {self.wanted}")
+        return value
+
+    def _names(self, value: Any) -> tuple[str, ...]:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+            wanted = ", or ".join([*self.choices, "names, separated by commas"])
+            raise InputError(f"{self.shown} is {reprlib.repr(value)}; give {wanted}")
+        names = parts if parts is value else filter(None, map(str.strip, parts))
+        return tuple(require_unicode(name, self.name) for name in names)
 
     def _in_bounds(self, value: Any) -> bool:
         if self.number is None or isinstance(value, bool) or not isinstance(value, int | float):
@@ -206,6 +259,15 @@ def declared(kind: type[Any]) -> Mapping[str, Field]:
     return _DECLARED[kind]
 
 
+def declared_in(kinds: Iterable[type[Any]]) -> Mapping[str, Field]:
+    """The declared fields of several settings classes by name; the first class that declares a name counts."""
+    found: dict[str, Field] = {}
+    for kind in kinds:
+        for name, field in declared(kind).items():
+            found.setdefault(name, field)
+    return found
+
+
 def _helps(docstring: str) -> dict[str, str]:
     """The descriptions in the section "Parameters" of a numpydoc docstring, by name, each as one line."""
     section = inspect.cleandoc(docstring).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
@@ -218,9 +280,12 @@ def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
     parts = [*_alternatives(typing.get_args(hint)[0] if about.get("multiple") else hint)]
     choices = tuple(part for part in parts if isinstance(part, str))
     number = next((kind for kind in (float, int) if kind in parts), None)
+    listed = tuple in parts and {*parts} <= {tuple, NoneType, *choices}
     if {*parts} - {*choices, int, float, bool, NoneType}:
-        number, choices = None, ()  # text, a path or a list, which nothing here checks
-    kinds = (bool in parts, NoneType in parts, str in parts and {*parts} <= {str, NoneType})
+        number, choices = None, choices if listed else ()  # text, a path or a list, which nothing here checks
+    kinds = (bool in parts, NoneType in parts, str in parts and {*parts} <= {str, NoneType}, listed)
+    if about.get("texts") is not None:
+        about = {"absent": f"{field.default}; {about['texts']} for texts", **about}
     return Field(field.name, help, field.default, str(field.type), number, choices, *kinds, **about)
 
 
@@ -238,11 +303,16 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 def fields_given(kind: type[Settings], options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of ``kind`` that are in ``options``, with text converted to values."""
     return {
-        name: options[key] if field.parse is None else field.parse(options[key])
+        name: field.parsed(options[key])
         for name, field in declared(kind).items()
         for key in field.names
         if key in options and field.option
     }
+
+
+def for_texts(kind: type[Settings]) -> dict[str, Any]:
+    """The defaults of a settings class that are others for texts."""
+    return {name: field.texts for name, field in declared(kind).items() if field.texts is not None}
 
 
 class Settings:

@@ -2,74 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from streaming_jsmf.config.fields import Settings, declared, fields_given, setting
+from streaming_jsmf.config.fields import Settings, declared, declared_in, fields_given, for_texts, setting
+from streaming_jsmf.config.inference import AUTO
 from streaming_jsmf.config.keywords import require_kind
+from streaming_jsmf.config.readers import READER_OPTIONS, ReaderName, read_values
+from streaming_jsmf.config.reading import READING, TEXTS, KeepOrDrop, of_text, reading
 from streaming_jsmf.errors import InputError, Option, option
 
-ReaderName = Literal[
-    "text",
-    "text-files",
-    "lines",
-    "docword",
-    "triples",
-    "ratings",
-    "baskets",
-    "npz",
-    "matrix-market",
-    "h5ad",
-    "bag-of-words-parquet",
-]
 #: Starting point of the curation of texts: readable topics, or the papers.
 Preset = Literal["text", "papers"]
 OnBadRecord = Literal["fail", "quarantine"]
-KeepOrDrop = Literal["keep", "drop"]
-
-#: Column with the beginning of each text; default and maximum of its length.
-EXCERPT = "excerpt"
-EXCERPT_CHARACTERS, LONGEST_EXCERPT = 300, 10_000
 
 #: A document frequency above any number of documents: no limit.
 ALL_DOCUMENTS = 2**53
 
-CURATION, READING, TEXTS = "Words and documents to keep", "Reading the source", "Texts"
+CURATION = "Words and documents to keep"
 
 _curation = partial(setting, group=CURATION)
-_reading = partial(setting, group=READING)
-_texts = partial(setting, group=TEXTS, rare=True)
 
 
-def _converted(name: str, convert: Callable[[str], Any], wanted: str) -> Callable[[Any], Any]:
-    """A parser that passes integers and None on, and names the option if the text cannot be converted."""
-
-    def parse(given: Any) -> Any:
-        if given is None or (isinstance(given, int) and not isinstance(given, bool)):
-            return given
-        try:
-            return convert(str(given).strip())
-        except ValueError:
-            raise InputError(f"{Option(name)} is {given!r}; give {wanted}") from None
-
-    return parse
+def _of_texts(default: Any, texts: Any, **about: Any) -> Any:
+    """Declare a rare field of the curation with another default for texts."""
+    return _curation(default, texts=texts, rare=True, **{"absent": f"{default}; for texts {texts}", **about})
 
 
-def _limit(text: str) -> float:
-    number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+def _limit(text: str) -> Any:
     # As in scikit-learn, 1 is one document and 1.0 are all of them.
+    number = text if text == AUTO else _share(text)
     return ALL_DOCUMENTS if number == 1 and text != "1" else number
 
 
-def _longest_run(text: str) -> int:
-    numbers = [int(part) for part in text.strip(" ()[]").split(",")]
-    if len(numbers) > 2 or not 1 <= numbers[-1] <= 3 or (len(numbers) == 2 and numbers[0] != 1):
-        raise ValueError
-    return numbers[-1]
+def _share(text: str) -> float:
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def _pairs(given: Any) -> Any:
@@ -117,35 +88,40 @@ class Curation(Settings):
 
     stop_words: str = _curation(
         "english",
+        texts=AUTO,
         absent="auto for texts, english for docword, none for items",
         metavar="auto|LANGUAGES|FILE|none",
     )
-    numbers: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
-    min_word_length: int | Literal["auto"] = _curation(
-        1, absent="1; for texts 3, or 2 in Han, Kana and Hangul", ge=1, rare=True
+    numbers: KeepOrDrop = _of_texts("keep", "drop")
+    min_word_length: int | Literal["auto"] = _of_texts(
+        1, AUTO, absent="1; for texts 3, or 2 in Han, Kana and Hangul", ge=1
     )
     min_document_frequency: float | Literal["auto"] = _curation(
         1,
+        texts=AUTO,
         absent="1; for texts 5, or more in large corpora",
         flags=("--min-document-frequency", "--min-df"),
         metavar="NUMBER|SHARE",
-        parse=_converted("min_df", _limit, _SHARE),
+        parse=of_text(_limit),
+        wanted=_SHARE,
         gt=0,
     )
     max_document_frequency: float | None = _curation(
         None,
+        texts=0.2,
         absent="no limit; for texts 20%",
         flags=("--max-document-frequency", "--max-df"),
         metavar="NUMBER|SHARE",
-        parse=_converted("max_df", _limit, _SHARE),
+        parse=of_text(_limit),
+        wanted=_SHARE,
         gt=0,
     )
     vocabulary_size: int | None = _curation(
         None, absent="all", flags=("--vocabulary-size", "--max-features"), ge=1
     )
-    duplicates: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
-    min_distinct_words: int = _curation(3, absent="3; for texts 1", ge=0, rare=True)
-    min_tokens: int = _curation(5, absent="5; for texts 1", ge=0, rare=True)
+    duplicates: KeepOrDrop = _of_texts("keep", "drop")
+    min_distinct_words: int = _of_texts(3, 1, ge=0)
+    min_tokens: int = _of_texts(5, 1, ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,52 +133,8 @@ class Curation(Settings):
                 )
 
 
-@dataclass(frozen=True)
-class TextReading(Settings):
-    """Options of the readers, mostly of those of texts; None leaves the reader's default.
-
-    Parameters
-    ----------
-    text
-        Column of the texts.
-    id
-        Column of the document ids.
-    metadata
-        Columns to keep with the documents, separated by commas.
-    excerpt
-        Store this many characters of each text. 0 stores no text.
-    encoding
-        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
-    ngrams
-        Maximum length of n-grams to count as words.
-    stemmer
-        Language of the Snowball stemmer, such as english.
-    boilerplate
-        Whether to keep mail headers, quoted lines, signatures, tags and addresses.
-    """
-
-    text: str | None = _reading(None, absent="detected", metavar="COLUMN")
-    id: str | None = _reading(None, absent="detected, or file and row", metavar="COLUMN", rare=True)
-    metadata: str | Sequence[str] | None = _reading(None, absent="all", metavar="COLUMNS")
-    excerpt: int | None = _reading(
-        None,
-        absent=f"{EXCERPT_CHARACTERS}; 0 with the preset papers",
-        metavar="CHARACTERS",
-        ge=0,
-        le=LONGEST_EXCERPT,
-    )
-    encoding: str | None = _reading(
-        None, absent="utf-8, or as the byte order mark says", metavar="NAME,NAME", rare=True
-    )
-    ngrams: int | None = _texts(
-        None,
-        absent="1",
-        flags=("--ngrams", "--ngram-range"),
-        metavar="1|2|3|1,2|1,3",
-        parse=_converted("ngrams", _longest_run, "1, 2 or 3, or a range that starts at 1, such as 1,2"),
-    )
-    stemmer: str | None = _texts(None, absent="none", metavar="LANGUAGE")
-    boilerplate: KeepOrDrop | None = _texts(None, absent="drop")
+#: Default for texts; gave readable topics for four kinds of texts (docs/ingest.md).
+TEXT_CURATION = Curation(**for_texts(Curation))
 
 
 @dataclass(frozen=True)
@@ -222,24 +154,21 @@ class IngestRequest(Settings):
         Preset for texts. text: the defaults listed here. papers: remove only stop words.
     vocabulary
         Use exactly these words, for example to match an existing store or model.
-    tokenizer
-        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION.
-    phrases
-        Join adjacent words into phrases such as new york: all pairs with at least this NPMI, from 0 to 1 (0.5
-        finds names, 0.3 more), or those listed.
     tokens_per_shard
         Target number of tokens per shard, a file of the corpus.
     on_bad_record
         fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet
         and continue.
+    max_dropped
+        Refuse to make the corpus if more than this share of the documents would be dropped.
     files
         Directory with the files of a spec; missing files are downloaded there.
     made_for
         Function that makes the corpus for its own use, such as fit.
     """
 
-    reader: ReaderName | None = _reading(None, absent="detected from file names and columns", metavar="NAME")
-    read: Mapping[str, Any] = _reading(
+    reader: ReaderName | None = reading(None, absent="detected from file names and columns", metavar="NAME")
+    read: Mapping[str, Any] = reading(
         factory=dict, metavar="KEY=VALUE", multiple=True, parse=_pairs, rare=True
     )
     curation: Mapping[str, Any] = setting(factory=dict, option=False)
@@ -247,36 +176,53 @@ class IngestRequest(Settings):
     vocabulary: str | Path | Sequence[str] | None = _curation(
         None, absent="chosen", metavar="FILE|CORPUS|MODEL"
     )
-    tokenizer: str | None = _texts(None, absent="arrow", metavar="NAME")
-    phrases: float | str | Path | Sequence[str] | None = _texts(
-        None, absent="none, or those of the vocabulary", metavar="NPMI|FILE|CORPUS|MODEL|none"
+    tokens_per_shard: int | None = setting(None, group=TEXTS, rare=True, absent="20 M", ge=1)
+    on_bad_record: OnBadRecord = reading("fail", rare=True)
+    max_dropped: float = _curation(
+        0.5,
+        absent="50%",
+        metavar="SHARE",
+        rare=True,
+        parse=of_text(_share),
+        wanted="a share such as 0.5 or 50%",
+        ge=0,
+        le=1,
     )
-    tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
-    on_bad_record: OnBadRecord = _reading("fail", rare=True)
-    files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
+    files: str | Path | None = reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = declared(Curation)
+        require_kind("read", self.read, Mapping)
+        object.__setattr__(self, "read", read_values(self.read, self.reader))
         require_kind("curation", self.curation, Mapping)
-        for key in self.curation.keys() - known.keys():
-            near = ", ".join(get_close_matches(str(key), known, 3)) or ", ".join(known)
-            raise InputError(f"curation has the unknown key {key!r}; did you mean one of {near}?")
-        Curation(**{key: value for key, value in self.curation.items() if value is not None})
+        object.__setattr__(self, "curation", curation_values(self.curation))
 
 
-#: Options of a source that a given model fixes: all but those that say how the source is read.
-FIXED_BY_MODEL = tuple(
-    name
-    for kind in (IngestRequest, TextReading)
-    for name, field in declared(kind).items()
-    if field.group != READING
+def curation_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``Curation`` that are not None, converted by type. Raises ``InputError``."""
+    known = declared(Curation)
+    for key in given.keys() - known.keys():
+        near = ", ".join(get_close_matches(str(key), known, 3)) or ", ".join(known)
+        raise InputError(f"curation has the unknown key {key!r}; did you mean one of {near}?")
+    values = {key: known[key].read(value) for key, value in given.items() if value is not None}
+    Curation(**values)
+    return values
+
+
+#: All settings of an ingest.
+INGEST_SETTINGS: tuple[type[Settings], ...] = (
+    IngestRequest,
+    *dict.fromkeys(READER_OPTIONS.values()),
+    Curation,
 )
+
+#: Settings that a given model fixes: all but those that say how the source is read.
+FIXED_BY_MODEL = tuple(name for name, field in declared_in(INGEST_SETTINGS).items() if field.group != READING)
 
 
 def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> IngestRequest | None:
-    """Return ``request`` with the fields of ``IngestRequest``, ``Curation`` and ``TextReading`` that ``options`` has.
+    """Return ``request`` with the fields of ``IngestRequest``, ``Curation`` and of readers that ``options`` has.
 
     None if there is neither.
     """
@@ -286,12 +232,12 @@ def request_of(request: IngestRequest | None, options: Mapping[str, Any]) -> Ing
         IngestRequest,
         advice="IngestRequest(...), such as IngestRequest(read={'text': 'body'})",
     )
-    own, curation, texts = (fields_given(kind, options) for kind in (IngestRequest, Curation, TextReading))
-    if not (own or curation or texts):
+    own, curation = (fields_given(kind, options) for kind in (IngestRequest, Curation))
+    read = {
+        key: value for kind in READER_OPTIONS.values() for key, value in fields_given(kind, options).items()
+    }
+    if not (own or curation or read):
         return request
     base = request or IngestRequest()
-    tokenizer = own.get("tokenizer")
-    if isinstance(tokenizer, str) and ":" not in tokenizer:
-        texts["tokenizer"] = own.pop("tokenizer")
-    read = {**base.read, **own.pop("read", {}), **texts}
+    read = {**base.read, **own.pop("read", {}), **read}
     return replace(base, **own, read=read, curation={**base.curation, **curation})

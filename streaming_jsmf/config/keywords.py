@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from streaming_jsmf.config.fields import Settings, declared, fields_given, parameters_text
+from streaming_jsmf.config.fields import Settings, declared_in, fields_given, parameters_text
 from streaming_jsmf.config.inference import EngineChoice, InferSettings, StodSettings
 from streaming_jsmf.errors import InputError, Option, option
 from streaming_jsmf.fingerprint import LONGEST_VALUE
@@ -41,7 +41,7 @@ def takes(
     with ``settings_of`` or ``Settings.of``. Aliases, also of the function's own parameters, are passed by their names.
     ``forwarding`` is a function that receives ``**options``, so that its keyword arguments are taken, too.
     """
-    every = {name: field for kind in kinds for name, field in declared(kind).items() if name not in without}
+    every = {name: field for name, field in declared_in(kinds).items() if name not in without}
     fields = {name: field for name, field in every.items() if field.option}
 
     def apply(function: Function) -> Function:

@@ -17,18 +17,6 @@ from streaming_jsmf.config import ALL_DOCUMENTS, AUTO, Curation
 from streaming_jsmf.corpus.manifest import Dropped, as_number
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 
-#: Default for texts; gave readable topics for four kinds of texts (docs/ingest.md).
-TEXT_CURATION = Curation(
-    stop_words=AUTO,
-    numbers="drop",
-    min_word_length=AUTO,
-    min_document_frequency=AUTO,
-    max_document_frequency=0.2,
-    duplicates="drop",
-    min_distinct_words=1,
-    min_tokens=1,
-)
-
 #: The automatic minimum document frequency is lowered, at most to 2, until so many words are left: ten for each of the
 #: default number of topics.
 FEWEST_WORDS = 200

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from streaming_jsmf.config import (
     FIXED_BY_MODEL,
+    INGEST_SETTINGS,
     IngestRequest,
     ShareSettings,
-    TextReading,
     request_of,
     settings_of,
     takes,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".parquet", ".zarr", ".csv")
 
 
-@takes(ShareSettings, IngestRequest, TextReading, Execution, without=FIXED_BY_MODEL)
+@takes(ShareSettings, *INGEST_SETTINGS, Execution, without=FIXED_BY_MODEL)
 def transform(
     model: AnyModel | Model,
     corpus: Any,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
+from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
 from streaming_jsmf.corpus.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
@@ -40,7 +40,7 @@ _COPIES_OF_A_BATCH = 20
 LARGEST_LOSS = 0.1
 
 
-@takes(IngestRequest, Curation, TextReading, Execution)
+@takes(*INGEST_SETTINGS, Execution)
 def ingest(
     source: Any,
     corpus: str | Path,

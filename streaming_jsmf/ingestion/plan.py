@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
+from streaming_jsmf.config import Curation, IngestRequest, ReadOptions, TokenOptions, check_options, for_texts
 from streaming_jsmf.corpus.assemble import LAYOUT
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import open_corpus
@@ -25,13 +25,11 @@ from streaming_jsmf.ingestion.readers.files import find_beside, list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
     PATH_OPTIONS,
-    check_options,
     default_curation,
     open_source,
     reads_texts,
     source_settings,
 )
-from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
 from streaming_jsmf.ingestion.spool import Location
@@ -53,7 +51,6 @@ from streaming_jsmf.storage.paths import (
     store_path,
 )
 from streaming_jsmf.storage.results import UNIDENTIFIED, identity_of_files
-from streaming_jsmf.validation import Strict
 
 logger = logging.getLogger(__name__)
 
@@ -110,25 +107,20 @@ def plan_ingest(
 def _from_spec(
     spec: CorpusSpec, request: IngestRequest, progress: bool
 ) -> tuple[Reader, Curation, Origin, float]:
-    if request.reader is not None or request.read:
-        given = [option.reader] * (request.reader is not None) + [option.read({**request.read})] * bool(
-            request.read
-        )
-        raise InputError(
-            f"a spec names its reader and its options; leave {' and '.join(map(str, given))} out, or edit the spec"
-        )
-    if request.preset is not None:
-        raise InputError(f"a spec has its own curation; leave {option.preset} out, or edit the spec")
+    for name in ("reader", "preset"):
+        if getattr(request, name) is not None:
+            raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
     spec.check_word_lists(directory)
     for name, digest in found.items():
         if spec.source.files[name].sha256 is None:
             logger.info("%s: sha256 %s; write it into the spec to pin this file", name, digest)
-    curation = spec.curation_with(request.curation)
+    curation = replace(default_curation(spec.reader, "papers"), **{**spec.curation, **request.curation})
+    options = check_options(spec.reader, {**spec.read, **request.read})
     names = list(found)
     location = directory
-    if spec.path is not None and spec.path not in names:
+    if options.path is not None and options.path not in names:
         archives = [name for name in names if name.lower().endswith(".zip")]
         if len(archives) != 1:
             raise InputError(
@@ -138,10 +130,8 @@ def _from_spec(
     opened = open_source(
         location,
         spec.reader,
-        _with_phrases(spec.options, spec.reader, request),
-        path=spec.path,
+        _with_phrases(options, request),
         files=names,
-        tokenizer=request.tokenizer,
         stop_words=curation.stop_words,
     )
     origin = Origin((), spec.source.attribution, spec.origin(found))
@@ -163,51 +153,28 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
     if guess.note:
         logger.info("%s", guess.note)
     reader = guess.reader
-    given = {key: value for key, value in request.curation.items() if value is not None}
-    if request.read.get("stemmer") is not None and "stop_words" not in given:
+    given = dict(request.curation)
+    if "stemmer" in request.read and "stop_words" not in given:
         # The stemmer needs the stop words during reading, before the language is detected from counts.
-        stemmer = str(request.read["stemmer"]).lower()
+        stemmer = request.read["stemmer"].lower()
         given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
     curation = replace(default_curation(reader, request.preset), **given)
-    read = {**guess.read, **request.read}
-    path = read.pop("path", None)
-    if reads_texts(reader) and request.preset != "papers":
-        read = {"boilerplate": "drop", "excerpt": EXCERPT_CHARACTERS, **read}
-    opened = open_source(
-        source,
-        reader,
-        _with_phrases(check_options(reader, read, f"{option.read}"), reader, request),
-        path=path,
-        tokenizer=request.tokenizer,
-        stop_words=curation.stop_words,
-    )
+    texts = for_texts(TokenOptions) if reads_texts(reader) and request.preset != "papers" else {}
+    options = _with_phrases(check_options(reader, {**texts, **guess.read, **request.read}), request)
+    opened = open_source(source, reader, options, stop_words=curation.stop_words)
     return opened, curation, Origin()
 
 
-def _with_phrases(options: Strict, reader: ReaderName, request: IngestRequest) -> Strict:
-    """Options of the reader with the phrases of the request, or those of its vocabulary."""
-    asked = request.phrases
+def _with_phrases(options: ReadOptions, request: IngestRequest) -> ReadOptions:
+    """The options with the phrases that they name, or those of the vocabulary."""
     if not isinstance(options, TokenOptions):
-        if asked is not None:
-            raise InputError(f"the reader {reader} takes words as they are; leave {option.phrases} out")
         return options
-    if asked is None:
-        if request.vocabulary is None or options.phrases is not None or options.ngrams > 1:
-            return options
+    asked = options.phrases
+    if asked is None and options.ngrams == 1 and request.vocabulary is not None:
         asked = given_words(request.vocabulary).phrases
-    elif isinstance(asked, str) and asked == NONE:
-        asked = ()
-    elif isinstance(asked, str | Path) and not _is_number(asked):
-        asked = given_words(asked).phrases
-    return check_options(reader, {**options.model_dump(), "phrases": asked}, f"{option.phrases}")
-
-
-def _is_number(text: str | Path) -> bool:
-    try:
-        float(str(text))
-    except ValueError:
-        return False
-    return True
+    elif isinstance(asked, str):
+        asked = () if asked == NONE else given_words(asked).phrases
+    return replace(options, phrases=asked)
 
 
 @dataclass(frozen=True)

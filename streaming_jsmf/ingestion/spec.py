@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import Field, PositiveInt, ValidationError
 
-from streaming_jsmf.config import Curation, ReaderName
+from streaming_jsmf.config import ReaderName, TokenOptions, check_options, curation_values
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, first_line
+from streaming_jsmf.errors import InputError, first_line, options_named
 from streaming_jsmf.ingestion.fetch import RemoteFile, file_inside
 from streaming_jsmf.ingestion.readers.base import limits
-from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS, check_options, default_curation
-from streaming_jsmf.ingestion.tokens.stop_words import is_path
+from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS
+from streaming_jsmf.ingestion.tokens.stop_words import NONE, is_path
+from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.storage.paths import AnyPath, normalise
 from streaming_jsmf.storage.regular import require_regular
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
@@ -42,20 +42,6 @@ class SourceTable(Strict):
     files: Annotated[dict[RelativeName, FileEntry], Field(min_length=1)]
 
 
-class CurationTable(Strict):
-    """[curation]: fields of ``Curation``; ``stop_words`` may name a file in the directory of the spec."""
-
-    stop_words: str | None = None
-    numbers: Literal["keep", "drop"] = Curation.numbers
-    min_word_length: PositiveInt = 1
-    min_document_frequency: Annotated[float, Field(gt=0)] = 1
-    max_document_frequency: Annotated[float, Field(gt=0)] | None = Curation.max_document_frequency
-    vocabulary_size: PositiveInt | None = Curation.vocabulary_size
-    duplicates: Literal["keep", "drop"] = Curation.duplicates
-    min_distinct_words: NonNegativeInt = Curation.min_distinct_words
-    min_tokens: NonNegativeInt = Curation.min_tokens
-
-
 class OutputTable(Strict):
     """[output]: file sizes of the corpus."""
 
@@ -65,7 +51,8 @@ class OutputTable(Strict):
 class CorpusSpec(Strict):
     """A complete spec. ``note`` describes changes to the data, for the attribution.
 
-    ``read`` contains the options of the reader, and ``path``, which names one file of the source or of its zip archive.
+    ``read`` contains options of the reader, and ``curation`` fields of ``Curation``, whose ``stop_words`` may name a
+    file in the directory of the spec.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -74,23 +61,27 @@ class CorpusSpec(Strict):
     reader: ReaderName
     source: SourceTable
     read: dict[str, Any] = Field(default_factory=dict)
-    curation: CurationTable = CurationTable()
+    curation: dict[str, Any] = Field(default_factory=dict)
     output: OutputTable = OutputTable()
 
     @property
     def remote_files(self) -> list[RemoteFile]:
         return [RemoteFile(name, entry.url, entry.sha256) for name, entry in self.source.files.items()]
 
-    @property
-    def path(self) -> str | None:
-        """File to read; None for all."""
-        value = self.read.get("path")
-        return None if value is None else str(value)
-
-    @property
-    def options(self) -> Strict:
-        given = {key: value for key, value in self.read.items() if key != "path"}
-        return check_options(self.reader, given, f"[read] of the spec {self.name}")
+    def check(self) -> None:
+        """Raise ``InputError`` for an option that is unknown or not allowed, and for what only a user may name."""
+        for key in (*PATH_OPTIONS, "path"):
+            value = self.read.get(key)
+            if value is not None and not stays_inside(str(value)):
+                raise InputError(f"read.{key}: {value!r} leaves the source; give a relative name")
+        with options_named(False):
+            options = check_options(self.reader, self.read)
+            curation_values(self.curation)
+        if isinstance(options, TokenOptions):
+            if options.tokenizer not in BUILT_IN:
+                raise InputError(f"tokenizer is {options.tokenizer!r}; give one of {', '.join(BUILT_IN)}")
+            if isinstance(options.phrases, str) and options.phrases != NONE:
+                raise InputError(f"phrases is {options.phrases!r}; give an NPMI or a list of phrases")
 
     def check_word_lists(self, directory: Path) -> None:
         """Check the files that options name next to those of the source: see ``file_inside``."""
@@ -98,13 +89,6 @@ class CorpusSpec(Strict):
         named = [str(self.read[key]) for key in PATH_OPTIONS if key in self.read]
         for folder, name in product(folders, named):
             file_inside(directory, str(folder / name), limits.LARGEST_NAMES)
-
-    def curation_with(self, changes: Mapping[str, Any]) -> Curation:
-        """Return the curation of the spec, updated with those of ``changes`` that are not None."""
-        values = dict(self.curation)
-        # Stop words default to those of the papers, not to those for texts.
-        values["stop_words"] = values["stop_words"] or default_curation(self.reader, "papers").stop_words
-        return Curation(**{**values, **{key: value for key, value in changes.items() if value is not None}})
 
     def origin(self, found: dict[str, str]) -> dict[str, Json]:
         """Return the origin of the corpus for its manifest; ``found`` has the hashes of the files."""
@@ -144,20 +128,12 @@ def load_spec(path: AnyPath) -> CorpusSpec:
         spec = CorpusSpec.model_validate(raw)
     except ValidationError as error:
         raise InputError(f"the spec {where}: {explain(error, CorpusSpec)}") from error
-    for key in (*PATH_OPTIONS, "path"):
-        value = spec.read.get(key)
-        if value is not None and not stays_inside(str(value)):
-            raise InputError(
-                f"the spec {where}: read.{key}: {value!r} leaves the source; give a relative name"
-            )
-    _ = spec.options
-    spec.curation_with({})
-    choice = spec.curation.stop_words
-    if choice is None or not is_path(choice):
-        return spec
     try:
-        found = file_inside(where.parent, choice, limits.LARGEST_NAMES)
+        spec.check()
+        stop_words = spec.curation.get("stop_words")
+        if stop_words is None or not is_path(stop_words):
+            return spec
+        found = file_inside(where.parent, stop_words, limits.LARGEST_NAMES)
     except InputError as error:
-        raise InputError(f"the spec {where}: curation.stop_words: {error}") from error
-    curation = spec.curation.model_copy(update={"stop_words": str(found)})
-    return spec.model_copy(update={"curation": curation})
+        raise InputError(f"the spec {where}: {error}") from error
+    return spec.model_copy(update={"curation": {**spec.curation, "stop_words": str(found)}})

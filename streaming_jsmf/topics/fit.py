@@ -14,13 +14,12 @@ import numpy as np
 
 from streaming_jsmf.config import (
     ENGINE_SETTINGS,
-    Curation,
+    INGEST_SETTINGS,
     InferSettings,
     IngestRequest,
     PolishSettings,
     ScanSettings,
     StodSettings,
-    TextReading,
     engine_settings_of,
     request_of,
     settings_of,
@@ -70,9 +69,7 @@ def beside(model: StorePath, kind: str) -> StorePath:
 #: Declares the keyword arguments of ``fit``.
 fit_options = partial(
     takes,
-    IngestRequest,
-    Curation,
-    TextReading,
+    *INGEST_SETTINGS,
     ScanSettings,
     PolishSettings,
     *ENGINE_SETTINGS,

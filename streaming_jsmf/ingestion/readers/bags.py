@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import Field
 
+from streaming_jsmf.config import BagOptions, BasketOptions
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
@@ -58,17 +58,9 @@ from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
-from streaming_jsmf.validation import Strict
 
 #: (document, word) pairs per unit.
 UNIT_NONZEROS = 16_000_000
-
-
-class BagOptions(Strict):
-    """``id`` is the column of document ids; ``vocabulary`` the word list, by default in the directory of the shards."""
-
-    id: str | None = None
-    vocabulary: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,13 +220,6 @@ def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any]
         return bags, document_ids(batch.column(ids), ids, where)
     except pa.ArrowInvalid as error:
         raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
-
-
-class BasketOptions(Strict):
-    """``separator`` of the items of a line (default: white space); ``items``: list column of Parquet."""
-
-    separator: Annotated[str, Field(min_length=1)] | None = None
-    items: str = "items"
 
 
 class BasketSource(RecordFiles, Source):

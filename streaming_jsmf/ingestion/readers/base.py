@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import OnBadRecord, ReaderName
+from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.validation import Strict
 
 
 @dataclass
@@ -250,7 +249,7 @@ class Reader(ABC):
     tokenizer: Tokenizer
 
     reader: ClassVar[ReaderName]
-    options_type: ClassVar[type[Strict]]
+    options_type: ClassVar[type[ReadOptions]]
     patterns: ClassVar[tuple[str, ...]] = ()
     stop_words: ClassVar[str] = NONE
     rereads: ClassVar[bool] = False

@@ -7,12 +7,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import MatrixMarketOptions, WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -31,7 +32,6 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.matrices import CountFiles, sums, too_large
 from streaming_jsmf.ingestion.readers.tables import header_line, line_blocks, parse_each_line, parse_lines
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
-from streaming_jsmf.validation import Strict
 
 _SIZE = re.compile(rb"[0-9]{1,40}")
 _DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
@@ -100,14 +100,6 @@ class NumberFiles(CountFiles):
                 yield from _bags(entries, range(start, stop), header.whole, bad, self.first_number)
 
 
-class DocwordOptions(Strict):
-    """``vocabulary`` is the word list, relative to the file; the default for ``docword.X.txt`` is ``vocab.X.txt``
-    or ``vocab.txt``.
-    """
-
-    vocabulary: str | None = None
-
-
 class DocwordSource(NumberFiles):
     """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
 
@@ -115,7 +107,7 @@ class DocwordSource(NumberFiles):
     """
 
     reader = "docword"
-    options_type = DocwordOptions
+    options_type = WordListOptions
     patterns = compressed("docword*.txt")
     stop_words = ENGLISH
     first_number = 1
@@ -132,13 +124,6 @@ class DocwordSource(NumberFiles):
                 raise UnreadableError(f"line {number} is {shown(line)}, not the number of {name}")
             sizes.append(int(line))
         return Header(sizes[0], sizes[1], sizes[2], size_line=2)
-
-
-class MatrixMarketOptions(Strict):
-    """``documents``: whether "rows" or "columns" are documents; ``vocabulary``: the word list, relative to the file."""
-
-    documents: Literal["rows", "columns"] = "rows"
-    vocabulary: str | None = None
 
 
 class MatrixMarketSource(NumberFiles):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_jsmf.config import ReaderName
+from streaming_jsmf.config import FIXED_BY_MODEL, READER_OPTIONS, Delimited, ReaderName, declared
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
@@ -36,11 +36,9 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, records_of
-from streaming_jsmf.ingestion.readers.registry import READERS
-from streaming_jsmf.ingestion.readers.tables import Layout
+from streaming_jsmf.ingestion.readers.tables import split_line
 from streaming_jsmf.ingestion.readers.text import CSV_SUFFIXES, JSON_SUFFIXES
 from streaming_jsmf.ingestion.readers.text_files import names_in_archive
-from streaming_jsmf.ingestion.readers.text_records import check_codecs
 from streaming_jsmf.ingestion.readers.triples import names_path
 from streaming_jsmf.ingestion.readers.values import is_text, listed, value_type
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
@@ -109,13 +107,10 @@ class _Table:
     def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
         self.files = files
         self.encoding = str(given.get("encoding", "utf-8"))
+        self.names: Sequence[str] = given.get("columns", ())
         self.delimiter: str | None = None
         if not files or is_parquet(files[0]) or bare_suffix(files[0]) in JSON_SUFFIXES:
             return
-        try:
-            check_codecs(self.encoding)
-        except ValueError as error:
-            raise InputError(f"the encoding {self.encoding!r} cannot be used; {error}") from error
         if "delimiter" in given:
             self.delimiter = str(given["delimiter"]).replace("\\t", "\t")
         else:
@@ -124,6 +119,8 @@ class _Table:
 
     def columns(self) -> dict[str, Any]:
         """Return the Arrow types of the columns of a Parquet or delimited file by name."""
+        if self.names:
+            return dict.fromkeys(self.names, pa.string())
         if self.delimiter is not None:
             return dict.fromkeys(_csv_header(self.files, self.delimiter, self.encoding), pa.string())
 
@@ -155,7 +152,7 @@ class _Table:
         elif self.delimiter is not None:
             with open_text(path, self.encoding, "replace") as text:
                 rows = csv_records(text, self.delimiter)
-                header: list[str] = next(rows, [])
+                header = self.names or next(rows, [])
                 yield from (dict(zip(header, row, strict=False)) for row in rows)
         else:
             split = records_of(path)
@@ -251,9 +248,10 @@ def _shown(files: Sequence[str], suffix: str) -> str:
 
 def _table_reader(files: Sequence[str], suffix: str, read: Mapping[str, Any]) -> ReaderName:
     """Return the first reader that has all given options, or else one by the columns."""
-    keys = set(read) - {"path"}
+    # Options of words, and of the layout of a table, do not tell what the table holds.
+    keys = set(read) - {*FIXED_BY_MODEL, *declared(Delimited)}
     for reader in _OF_TABLES if keys else ():
-        if keys <= set(READERS[reader].options_type.model_fields):
+        if keys <= declared(READER_OPTIONS[reader]).keys():
             return reader
     if suffix in JSON_SUFFIXES:
         return "text"
@@ -299,8 +297,8 @@ def _guess_text(table: _Table, found: dict[str, str]) -> Guess:
 
 def _guess_ratings(table: _Table, given: Mapping[str, Any], found: dict[str, str]) -> Guess:
     names: Iterable[str] = ()
-    has_header = table.delimiter is not None and given.get("header", "true") not in (False, "false")
-    if has_header or is_parquet(table.files[0]):
+    has_names = table.names or (table.delimiter is not None and given.get("header") != "none")
+    if has_names or is_parquet(table.files[0]):
         names = table.columns()
     for key, known in (("user", _USER_NAMES), ("item", _ITEM_NAMES), ("rating", _RATING_NAMES)):
         name = None if key in given else _column(names, known)
@@ -322,7 +320,7 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
         if _name(path) != _RATINGS or not exists(join(path.rpartition("/")[0], _TITLES)):
             return {}
         found["names"] = _TITLES
-    if "names_columns" in given or given.get("names_header", "true") in (False, "false"):
+    if "names_columns" in given or given.get("names_header") is False:
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
     delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
@@ -393,7 +391,7 @@ def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str
         if not line.strip():
             raise UnreadableError(EMPTY)
         try:
-            return Layout(delimiter).split(line.strip().encode())
+            return split_line(Delimited(delimiter=delimiter), line.strip().encode())
         except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import H5adOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
@@ -36,17 +37,9 @@ from streaming_jsmf.ingestion.readers.matrices import (
 )
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.storage.regular import require_regular
-from streaming_jsmf.validation import Strict
 
 #: CPU seconds of the trial besides those for the size of the file; a million names take one or two.
 TRIAL_SECONDS = 5
-
-
-class H5adOptions(Strict):
-    """Options: ``layer`` with the counts (default X), and ``obs`` columns to keep (categories become strings)."""
-
-    layer: str | None = None
-    metadata: tuple[str, ...] = ()
 
 
 class H5adSource(CountFiles):
@@ -98,8 +91,7 @@ class H5adSource(CountFiles):
     @contextmanager
     def _open(self, path: str) -> Iterator[_Cells]:
         """Open a file. Raises UnreadableError, also while the caller reads."""
-        layer, columns = self.options.layer, self.options.metadata
-        name = "X" if layer is None else f"layers/{layer}"
+        name, columns = self.options.matrix, self.options.metadata
         try:
             h5py = import_module("h5py")  # not at the top, because it is optional
         except ImportError as error:

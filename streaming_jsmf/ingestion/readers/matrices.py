@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.config import WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import find_beside, first_link, open_raw, read_as, size_of
-from streaming_jsmf.validation import Strict
 
 #: Batches of values per task.
 BATCHES_PER_UNIT = 8
@@ -221,12 +221,6 @@ class CsrMatrix(ABC):
         return ends
 
 
-class NpzOptions(Strict):
-    """``vocabulary``: the word list, relative to the file; default for ``X.npz``: ``X.vocab.txt`` or a usual name."""
-
-    vocabulary: str | None = None
-
-
 class NpzSource(CountFiles):
     """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
@@ -234,7 +228,7 @@ class NpzSource(CountFiles):
     """
 
     reader = "npz"
-    options_type = NpzOptions
+    options_type = WordListOptions
     patterns = ("*.npz",)
 
     def usual_word_lists(self, path: str) -> Sequence[str]:

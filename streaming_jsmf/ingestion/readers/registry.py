@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import fnmatch
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
-from pydantic import ValidationError
-
-from streaming_jsmf.config import Curation, Preset, ReaderName
-from streaming_jsmf.corpus.curation import TEXT_CURATION
+from streaming_jsmf.config import (
+    READER_OPTIONS,
+    TEXT_CURATION,
+    Curation,
+    Preset,
+    ReaderName,
+    ReadOptions,
+    TokenOptions,
+)
+from streaming_jsmf.config import check_options as check_options
 from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
@@ -29,13 +35,11 @@ from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.text import LineSource, TextSource
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
-from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.readers.values import listed as named
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, is_chain, is_file, join, normalise
-from streaming_jsmf.validation import Strict, explain
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +67,7 @@ READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
 
 def reads_texts(reader: ReaderName) -> bool:
     """Return whether the reader tokenizes texts, rather than reading named words."""
-    return issubclass(READERS[reader].options_type, TokenOptions)
+    return issubclass(READER_OPTIONS[reader], TokenOptions)
 
 
 def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curation:
@@ -73,33 +77,12 @@ def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curati
     return Curation(stop_words=READERS[reader].stop_words)
 
 
-def check_options(reader: ReaderName, given: Mapping[str, Any], where: str) -> Strict:
-    """Validate the options of a reader; a list may be comma-separated text.
-
-    Raises InputError, which names the key and the allowed values; ``where`` names the origin of the options.
-    """
-    model = READERS[reader].options_type
-    lists = {key for key, item in model.model_fields.items() if "tuple" in str(item.annotation)}
-    values = {
-        key: [part.strip() for part in value.split(",") if part.strip()]
-        if key in lists and isinstance(value, str) and value != "all"
-        else value
-        for key, value in given.items()
-    }
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise InputError(f"{where}: {explain(error, model)}") from error
-
-
 def open_source(
     location: AnyPath,
     reader: ReaderName,
-    options: Strict,
+    options: ReadOptions,
     *,
-    path: str | None = None,
     files: Sequence[str] | None = None,
-    tokenizer: str | None = None,
     stop_words: str = NONE,
 ) -> Source | TriplesSource:
     """Find the files and open the reader on them. Raises InputError if there is nothing to read or a column is missing.
@@ -107,17 +90,15 @@ def open_source(
     Parameters
     ----------
     location : File, directory or glob; local or a URL.
-    path : A file in the directory or zip archive ``location``; None for all.
     files : Names of the files that may be read from the directory; None for all.
-    tokenizer : A callable MODULE:FUNCTION that replaces the tokenizer of the options.
     stop_words : Words that the stemmer leaves unchanged.
     """
     beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
-    root, found = _find(normalise(location), READERS[reader], path, files, beside)
+    root, found = _find(normalise(location), READERS[reader], options.path, files, beside)
     words = Tokenizer()
     if isinstance(options, TokenOptions):
         words = Tokenizer(
-            tokenizer or options.tokenizer,
+            options.tokenizer,
             options.ngrams,
             options.stemmer,
             NONE if options.stemmer is None else stop_words,
@@ -125,24 +106,17 @@ def open_source(
             options.phrases if isinstance(options.phrases, tuple) else (),
             options.excerpt,
         )
-    elif tokenizer is not None:
-        raise InputError(f"the reader {reader} takes words as they are; leave {option.tokenizer} out")
     return READERS[reader].open(root, found, options, words)
 
 
 def source_settings(source: Reader) -> dict[str, Json]:
     """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
     settings: dict[str, Json] = {"reader": source.reader}
-    for key, value in source.options.model_dump().items():
-        # Omit defaults that older corpora do not have, and a list of phrases, which is stored with the phrases found.
-        if (key, value) in (("boilerplate", "keep"), ("excerpt", 0)) or (
-            key == "phrases" and isinstance(value, tuple)
-        ):
-            continue
-        if key not in PATH_OPTIONS and value is not None:
-            settings[f"read_{key}"] = ",".join(map(str, value)) if isinstance(value, tuple | list) else value
-    if isinstance(source.options, TokenOptions):
-        settings["read_tokenizer"] = source.tokenizer.name
+    for key, value in source.options.fields().items():
+        # A list of phrases is stored with the phrases found.
+        listed = key == "phrases" and source.phrases is None
+        if key not in (*PATH_OPTIONS, "path") and value is not None and not listed:
+            settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
     if isinstance(source, BagSource) and source.fingerprint is not None:
         settings["source_fingerprint"] = source.fingerprint
     return settings

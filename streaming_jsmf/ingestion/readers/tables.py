@@ -6,9 +6,9 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import field_validator, model_validator
 
+from streaming_jsmf.config import Delimited, RatingsOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import (
@@ -28,7 +28,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_raw,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, QUOTE, too_long
+from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, too_long
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
     as_json,
@@ -38,7 +38,6 @@ from streaming_jsmf.ingestion.readers.values import (
     require_columns,
     value_type,
 )
-from streaming_jsmf.validation import Strict
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow accepts only one
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
@@ -46,37 +45,6 @@ _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 Fields = TypeVar("Fields")
 #: From distinct values, an Arrow array, to the values that stand for them, and why some cannot be used, by index.
 Convert = Callable[[Any], tuple[Any, dict[int, str]]]
-
-
-class Delimited(Strict):
-    """Layout of delimited files with one record per line; fields cannot contain line ends.
-
-    ``columns`` are the column names in order, for files without a header. ``quote`` surrounds fields that contain
-    delimiters ("" for none); it is unused if the delimiter has several characters.
-    """
-
-    delimiter: str = ","
-    header: bool = True
-    columns: tuple[str, ...] = ()
-    quote: str = QUOTE
-
-    @field_validator("delimiter")
-    @classmethod
-    def _usable_delimiter(cls, value: str) -> str:
-        value = value.replace("\\t", "\t")
-        if not value or "\n" in value or "\r" in value:
-            raise ValueError("a delimiter is one or more characters without line ends")
-        return value
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.header == bool(self.columns):
-            raise ValueError(
-                "columns names the fields of files without a header; give it with header = false"
-            )
-        if len(self.quote.encode()) > 1 or self.quote in ("\n", "\r") or self.quote == self.delimiter:
-            raise ValueError("quote is one ASCII character other than the delimiter, or empty")
-        return self
 
 
 def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -158,35 +126,25 @@ def _n_lines(block: bytes) -> int:
     return block.count(b"\n") + (not block.endswith(b"\n"))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How lines are divided: a delimiter of any length, a quote (unused if that is longer than one byte; "" for none).
+def split_line(layout: Delimited, line: bytes, encoding: str = "utf-8") -> list[str]:
+    """Return the fields of a line that is a whole record. Raises BadValue if it cannot be split.
 
     A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter may follow.
     """
-
-    delimiter: str = ","
-    quote: str = QUOTE
-    encoding: str = "utf-8"
-
-    @property
-    def quotes(self) -> str:
-        return self.quote if len(self.delimiter.encode()) == 1 else ""
-
-    def split(self, line: bytes) -> list[str]:
-        """Return the fields of a line that is a whole record. Raises BadValue if it cannot be split."""
-        text = decode(line, self.encoding)
-        if not self.quotes:
-            return text.split(self.delimiter)
-        csv.field_size_limit(limits.LONGEST_LINE)
-        try:
-            return next(
-                csv.reader([text], delimiter=self.delimiter, quotechar=self.quotes, strict=True), [""]
-            )
-        except csv.Error as error:
-            if "unexpected end" in str(error):
-                raise BadValue("a quote is not closed on its line") from error
-            raise BadValue(f"the line cannot be split into fields ({first_line(error)})") from error
+    text, delimiter = decode(line, encoding), layout.delimiter or ","
+    if not layout.quotes and layout.escapechar is None:
+        return text.split(delimiter)
+    csv.field_size_limit(limits.LONGEST_LINE)
+    reader = csv.reader(
+        [text], delimiter=delimiter, quotechar=layout.quotes or None, escapechar=layout.escapechar, strict=True,
+        quoting=csv.QUOTE_MINIMAL if layout.quotes else csv.QUOTE_NONE,
+    )
+    try:
+        return next(reader, [""])
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise BadValue("a quote is not closed on its line") from error
+        raise BadValue(f"the line cannot be split into fields ({first_line(error)})") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,12 +156,12 @@ class TableBatch:
     record: Callable[[int], bytes]
 
 
-def read_table(unit: Unit, names: Sequence[str], options: Any, bad: BadRecords) -> Iterator[TableBatch]:
+def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
     """Stream the named columns of a unit in one pass and bounded memory; empty lines are skipped.
 
     Bad lines go to ``bad``. Raises UnreadableError if a file cannot be read to its end, after the rows before that.
     """
-    return _read_parquet(unit, names) if is_parquet(unit.path) else _read_text(unit, names, options, bad)
+    return _read_parquet(unit, names) if is_parquet(unit.path) else _read_text(unit, names, layout, bad)
 
 
 def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
@@ -220,18 +178,18 @@ def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
             row += batch.num_rows
 
 
-def _read_text(unit: Unit, names: Sequence[str], options: Any, bad: BadRecords) -> Iterator[TableBatch]:
-    layout, found, empty = Layout(options.delimiter, options.quote), options.columns, True
+def _read_text(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadRecords) -> Iterator[TableBatch]:
+    found, empty = layout.columns, True
     with open_stream(unit.path) as stream:
         if not found and (header := header_line(stream)) is not None:
             empty = False
             try:
-                found = layout.split(header.removeprefix(BYTE_ORDER_MARK))
+                found = tuple(split_line(layout, header.removeprefix(BYTE_ORDER_MARK)))
             except BadValue as error:
                 raise UnreadableError(f"line 1: {error}") from error
         if found:
             require_columns(names, found)
-        parse = BlockParser(layout, tuple(found), tuple(names))
+        parse = BlockParser(layout, found, tuple(names))
         for first, block in line_blocks(stream):
             # A file without a header may start with a mark.
             yield parse.batch(block.removeprefix(BYTE_ORDER_MARK) if empty else block, first, bad)
@@ -244,7 +202,7 @@ def _read_text(unit: Unit, names: Sequence[str], options: Any, bad: BadRecords) 
 class BlockParser:
     """Parser of blocks of lines; ``found`` are all columns of the file in order, ``wanted`` those to return."""
 
-    layout: Layout
+    layout: Delimited
     found: tuple[str, ...]
     wanted: tuple[str, ...]
 
@@ -261,7 +219,9 @@ class BlockParser:
 
     def parse(self, block: bytes) -> dict[str, Any] | None:
         """Return the wanted columns as ``parse_by_line`` would, but faster; None if a line may be bad."""
-        delimiter, quote = self.layout.delimiter.encode(), self.layout.quotes.encode()
+        delimiter, quote = (self.layout.delimiter or ",").encode(), self.layout.quotes.encode()
+        if self.layout.escapechar is not None:
+            return None
         if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             return None
         if (
@@ -288,7 +248,7 @@ class BlockParser:
         """Return the good lines of a block, their columns, and why the others are bad."""
 
         def split(line: bytes) -> list[str]:
-            fields = self.layout.split(line) if line else []
+            fields = split_line(self.layout, line) if line else []
             if line and len(fields) != len(self.found):
                 raise _of_other_width(fields, len(self.found))
             return fields
@@ -354,7 +314,7 @@ def _checked_texts(values: Any) -> tuple[Any, dict[int, str]]:
     return values.cast(pa.string()).fill_null(""), faults
 
 
-def read_names(path: str, options: Any) -> dict[str, str]:
+def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
     """Read distinct names by item, in one pass with the file in memory; shared names become "name (item)".
 
     Raises InputError if the file cannot be read or exceeds 64 MB, and for the first line that is malformed, empty, or
@@ -374,16 +334,16 @@ def read_names(path: str, options: Any) -> dict[str, str]:
     return names
 
 
-def _names_by_item(lines: Sequence[bytes], options: Any) -> dict[str, str]:
+def _names_by_item(lines: Sequence[bytes], options: RatingsOptions) -> dict[str, str]:
     item, name = options.names_item, options.names_name
-    layout = Layout(options.names_delimiter, options.quote, options.names_encoding)
+    layout = replace(options, delimiter=options.names_delimiter)
     columns: Sequence[str] = options.names_columns
     width, found = 0, dict[str, str]()
     for number, line in enumerate(lines, 1):
         if not (line := line.removesuffix(b"\r")):
             continue
         try:
-            fields = layout.split(line)
+            fields = split_line(layout, line, options.names_encoding)
             # A name that contains the delimiter makes its line wider than the first one.
             width = width or max(len(fields), len(columns))
             if not columns:

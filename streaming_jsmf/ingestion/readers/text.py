@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.config import TextOptions, TokenOptions
 from streaming_jsmf.errors import first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -55,8 +56,6 @@ from streaming_jsmf.ingestion.readers.text_records import (
     FolderColumns,
     Record,
     TextColumns,
-    TextOptions,
-    TokenOptions,
     bag_lines,
     bag_records,
     bag_tokens,
@@ -180,7 +179,7 @@ class TextSource(RecordFiles, Source):
         """Yield the records of a file, each with the number of its last line."""
         columns, delimiter = self.columns, _delimiter_of(unit.path, self.options) or ","
         line = 0
-        with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options.encoding) as (header, rows):
+        with bad.unreadable_file(), _open_csv(unit.path, delimiter, self.options) as (header, rows):
             columns.found_in(header)
             self._later(header)
             while True:
@@ -222,7 +221,7 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
     if is_parquet(path):
         with open_parquet_source(path) as file:
             schema = file.schema_arrow
-        found = _typed(schema, options.text, *choose_columns(schema.names, options))
+        found = _typed(schema, options.text[0], *choose_columns(schema.names, options))
         return replace(found, extensible=options.metadata == "all")
     suffix = bare_suffix(path)
     if suffix in JSON_SUFFIXES:
@@ -234,11 +233,11 @@ def _columns_of(path: str, options: TextOptions) -> TextColumns:
             f"its suffix is {suffix!r}; texts are read from {known}, and from delimited files of any name with "
             f"{option.read({'delimiter': 'CHARACTER'})}"
         )
-    with _open_csv(path, delimiter, options.encoding) as (header, _):
+    with _open_csv(path, delimiter, options) as (header, _):
         id_name, kept = choose_columns(header, options)
     id_type = pa.string() if id_name else None
     return TextColumns(
-        options.text, id_name, id_type, dict.fromkeys(kept, pa.string()), options.metadata == "all"
+        options.text[0], id_name, id_type, dict.fromkeys(kept, pa.string()), options.metadata == "all"
     )
 
 
@@ -293,7 +292,7 @@ def _json_columns(path: str, options: TextOptions) -> TextColumns:
     id_name, kept = choose_columns(list(kinds), options)
     id_type = None if id_name is None else (pa.int64() if kinds[id_name] <= {int} else pa.string())
     return TextColumns(
-        options.text, id_name, id_type, dict.fromkeys(kept, pa.string()), options.metadata == "all"
+        options.text[0], id_name, id_type, dict.fromkeys(kept, pa.string()), options.metadata == "all"
     )
 
 
@@ -304,7 +303,24 @@ def _json_object(line: bytes, options: TextOptions, encoding: str) -> dict[str, 
         raise BadValue(f"the line is not JSON ({first_line(error)})") from error
     if not isinstance(value, dict):
         raise BadValue("the line is not a JSON object")
-    return options.flattened(value)
+    return _flattened(value, options)
+
+
+def _flattened(record: dict[str, Any], options: TextOptions) -> dict[str, Any]:
+    """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
+    kept = () if options.metadata == "all" else options.metadata
+    nested = [name for name in (*options.text, options.id, *kept) if name and "." in name]
+    if not nested:
+        return record
+    found: dict[str, Any] = {}
+    for name in nested:
+        value: Any = record
+        for key in name.split(".") if name not in record else ():
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None and value is not record:
+            found[name] = value
+    parents = {name.partition(".")[0] for name in nested}
+    return {**{key: value for key, value in record.items() if key not in parents}, **found}
 
 
 def _values(record: Mapping[str, Any], columns: TextColumns) -> tuple[str, Any, dict[str, Any]]:
@@ -345,12 +361,13 @@ def _json_id(name: str, value: Any, kind: Any) -> Any:
 
 
 @contextmanager
-def _open_csv(path: str, delimiter: str, encoding: str) -> Iterator[tuple[list[str], Any]]:
+def _open_csv(path: str, delimiter: str, options: TextOptions) -> Iterator[tuple[list[str], Any]]:
     """Yield the header and ``csv.reader`` of a CSV file; undecodable bytes are kept for the quarantine."""
+    encoding = options.encoding
     with open_text(path, encoding) as text:
         rows = csv_records(_bounded_lines(text), delimiter)
         try:
-            header: list[str] | None = next(rows, None)
+            header: list[str] | None = list(options.columns) or next(rows, None)
         except csv.Error as error:
             raise UnreadableError(f"its header is not CSV ({first_line(error)})") from error
         if not header:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
-from pydantic import AfterValidator
 
+from streaming_jsmf.config import TextFilesOptions
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option
 from streaming_jsmf.ingestion.readers.base import (
@@ -39,7 +39,6 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.text_records import (
     Record,
     TextColumns,
-    TokenOptions,
     bag_records,
 )
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
@@ -51,27 +50,6 @@ UNIT_FILES = 2000
 
 #: Errors of a single zip member; others can still be read. RuntimeError: a password is needed.
 _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
-
-
-def _compiles(pattern: str) -> str:
-    try:
-        groups = re.compile(pattern).groupindex
-    except re.error as error:
-        raise ValueError(f"not a regular expression ({error})") from error
-    if "label" in groups:
-        raise ValueError("a group is named 'label', which is the name of the folder; give it another name")
-    return pattern
-
-
-class TextFilesOptions(TokenOptions):
-    """Which files are read, and metadata from their names.
-
-    ``members`` is a glob for the path within the folder or archive; ``name_pattern`` is a regular expression that is
-    searched in this path, and its named groups become metadata columns.
-    """
-
-    members: str = "*"
-    name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
 
 
 #: A document: its path within the source, and its bytes or why they cannot be read.

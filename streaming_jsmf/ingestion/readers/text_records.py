@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
+from streaming_jsmf.config import EXCERPT, TextOptions
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
@@ -30,108 +28,13 @@ from streaming_jsmf.ingestion.readers.values import (
     value_type,
 )
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
-from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import is_chain
-from streaming_jsmf.validation import Strict, is_utf8
+from streaming_jsmf.validation import is_utf8
 
 _ID_NAMES = ("document_id", "doc_id", "id")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _RECORD_BYTES = 64  # estimated overhead per record, besides its strings
-
-
-def check_codecs(names: str) -> str:
-    """Return a comma-separated list of encodings without spaces. Raises ValueError if one cannot be used."""
-    stripped = [name.strip() for name in names.split(",")]
-    for name in stripped:
-        try:
-            holds_ascii = b"a,\n".decode(name) == "a,\n"
-        except (LookupError, UnicodeDecodeError):
-            holds_ascii = False
-        if not holds_ascii:
-            raise ValueError(
-                "give an encoding that holds ASCII, such as cp1252 or gb18030, or several that are tried in turn: "
-                "utf-8,cp1252"
-            )
-    return ",".join(stripped)
-
-
-def _is_delimiter(value: str) -> str:
-    value = value.replace("\\t", "\t")
-    if len(value) != 1 or value in '"\r\n':
-        raise ValueError("a delimiter is one character, such as ; or \\t for a tab")
-    return value
-
-
-def _number_in(given: Any) -> Any:
-    """Unwrap a number from the command line, which arrives as a list of one string; ValueError if it is no NPMI.
-
-    Also ValueError for a phrase that is not UTF-8.
-    """
-    number = given
-    if isinstance(given, list) and len(given) == 1:
-        with suppress(ValueError):
-            number = float(given[0])
-    if isinstance(number, int | float) and not 0 < number <= 1:
-        raise ValueError("give an NPMI above 0 and at most 1, or a list of phrases")
-    if isinstance(given, list | tuple) and not all(is_utf8(str(phrase)) for phrase in given):
-        raise ValueError("give phrases of UTF-8 characters")
-    return number
-
-
-Encoding = Annotated[str, AfterValidator(check_codecs)]
-#: Minimum NPMI of adjacent words that form a phrase, or a list of phrases.
-Phrases = Annotated[float | tuple[str, ...] | None, BeforeValidator(_number_in)]
-
-
-class TokenOptions(Strict):
-    """Encoding and options of tokenization; see ``Tokenizer``. A spec can only name built-in tokenizers."""
-
-    tokenizer: BuiltIn = "arrow"
-    ngrams: Annotated[int, Field(ge=1, le=LONGEST_NGRAM)] = 1
-    stemmer: str | None = None
-    boilerplate: Literal["keep", "drop"] = "keep"
-    phrases: Phrases = None
-    excerpt: Annotated[int, Field(ge=0, le=LONGEST_EXCERPT)] = 0
-    encoding: Encoding = "utf-8"
-
-    @model_validator(mode="after")
-    def _phrases_or_ngrams(self) -> Self:
-        if self.phrases is not None and self.ngrams > 1:
-            raise ValueError(
-                "phrases joins some adjacent words, and ngrams counts all of them; give one of them"
-            )
-        return self
-
-
-class TextOptions(TokenOptions):
-    """Columns of the text, the id (default: the usual names) and the metadata to keep.
-
-    Names such as ``content.body`` stand for values within the objects of JSON. ``encoding`` applies to JSON and CSV; of
-    several, the first that decodes a JSON line or a whole CSV file is used. ``delimiter`` applies to CSV; by default
-    the suffix determines it.
-    """
-
-    text: str = "text"
-    id: str | None = None
-    metadata: Literal["all"] | tuple[str, ...] = "all"
-    delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
-
-    def flattened(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
-        kept = () if self.metadata == "all" else self.metadata
-        nested = [name for name in (self.text, self.id, *kept) if name and "." in name]
-        if not nested:
-            return record
-        found: dict[str, Any] = {}
-        for name in nested:
-            value: Any = record
-            for key in name.split(".") if name not in record else ():
-                value = value.get(key) if isinstance(value, dict) else None
-            if value is not None and value is not record:
-                found[name] = value
-        parents = {name.partition(".")[0] for name in nested}
-        return {**{key: value for key, value in record.items() if key not in parents}, **found}
 
 
 @dataclass(frozen=True)
@@ -175,9 +78,10 @@ class TextColumns:
 def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
     """Return the id and metadata columns; UnreadableError if a name is missing, duplicated or not UTF-8."""
     asked = () if options.metadata == "all" else options.metadata
-    require_columns([options.text, *([options.id] if options.id else []), *asked], names)
     id_name = options.id or next((name for name in _ID_NAMES if name in names), None)
-    used = [options.text, *([id_name] if id_name else [])]
+    id_name = None if id_name == "none" else id_name
+    require_columns([*options.text, *([id_name] if id_name else []), *asked], names)
+    used = [*options.text, *([id_name] if id_name else [])]
     kept = [name for name in names if (options.metadata == "all" or name in asked) and name not in used]
     for name in dict.fromkeys([*used, *kept]):
         problem = "" if is_utf8(name) else f"the name {name!a} is not UTF-8; rename it"
@@ -213,7 +117,7 @@ class FolderColumns:
             return self.options
         names = {name for path in files for name in self.of(path)}
         left = tuple(name for name in self.options.metadata if name not in names)
-        return self.options.model_copy(update={"metadata": left})
+        return replace(self.options, metadata=left)
 
     def added(self, batches: Iterable[Batch], path: str) -> Iterator[Batch]:
         """The batches of a file with its columns, unless they have a column of that name."""

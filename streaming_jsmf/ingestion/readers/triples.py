@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
-from streaming_jsmf.config import ReaderName
+from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.hashing import hash_values
@@ -54,60 +53,6 @@ _INTEGER = r"^-?[0-9]{1,19}$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
-class TriplesOptions(Delimited):
-    """Names of the columns. In Parquet, the column types override ``count_type`` and ``integer_ids``.
-
-    Without a ``count`` column, every row counts 1. The count type "int" refuses counts such as 2.5; "float" keeps them
-    as float32. With ``integer_ids``, document ids become int64 rather than strings.
-    """
-
-    document: str = "document"
-    word: str = "word"
-    count: str | None = "count"
-    count_type: Literal["int", "float"] = "int"
-    integer_ids: bool = False
-
-
-class RatingsOptions(Delimited):
-    """Names of the columns, and the file of item names with its layout.
-
-    Attributes
-    ----------
-    max_rating : Highest rating; ratings are 0.5, 1, ..., ``max_rating``.
-    integer_ids : Whether users become int64 document ids rather than strings. Parquet keeps its column type.
-    names : Delimited file of item names: its path relative to the ratings; in an archive also from its root. None uses
-        the items as words.
-    names_columns : The first fields of each line of a file of names without a header; all lines have the same number of
-        fields.
-    """
-
-    user: str = "user"
-    item: str = "item"
-    rating: str = "rating"
-    max_rating: float = Field(5, gt=0, le=1_000_000, multiple_of=0.5)
-    integer_ids: bool = True
-    names: str | None = None
-    names_item: str = "item"
-    names_name: str = "name"
-    names_delimiter: str = ","
-    names_header: bool = True
-    names_columns: tuple[str, ...] = ()
-    names_encoding: str = "utf-8"
-
-    @model_validator(mode="after")
-    def _names_can_be_read(self) -> Self:
-        try:
-            "".encode(self.names_encoding)
-        except LookupError as error:
-            raise ValueError(f"names_encoding {self.names_encoding} is not known") from error
-        if self.names is not None and self.names_header == bool(self.names_columns):
-            raise ValueError(
-                "names_columns names the first fields of a file of names without a header, such as item,name; give it "
-                "with names_header=false, and only then"
-            )
-        return self
-
-
 class TriplesSource(RecordFiles):
     """Reader "triples": files of rows whose documents are grouped by ``scatter`` and ``gather``.
 
@@ -115,14 +60,8 @@ class TriplesSource(RecordFiles):
     """
 
     reader: ClassVar[ReaderName] = "triples"
-    options_type: ClassVar[type[Delimited]] = TriplesOptions
+    options_type: ClassVar[type[TableOptions]] = TriplesOptions
     patterns = TABLE_PATTERNS
-
-    @property
-    def roles(self) -> list[str]:
-        """Names of the columns of documents, words and, if there are any, counts."""
-        options = self.options
-        return [options.document, options.word, *([options.count] if options.count else [])]
 
     def count_kind(self, kind: Any) -> str:
         """Return "int" or "float" for the Arrow type of the count column, or None without counts."""
@@ -196,7 +135,7 @@ class TriplesSource(RecordFiles):
 
     def _kind(self, path: str) -> str | None:
         """Describe the types of ids and counts of a file; None if columns are missing, which reading reports."""
-        document, _, *count = self.roles
+        document, _, *count = self.options.roles
         is_number, of_counts = self.options.integer_ids, pa.string() if count else None
         if is_parquet(path):
             try:
@@ -214,9 +153,9 @@ class TriplesSource(RecordFiles):
         parse_ids = self.options.integer_ids and not is_parquet(unit.path)
         converts: list[Convert] = [partial(document_ids, parse=parse_ids), self.words(unit.path), self.counts]
         with bad.unreadable_file():
-            for batch in read_table(unit, self.roles, self.options, bad):
+            for batch in read_table(unit, self.options.roles, self.options, bad):
                 columns, reasons = [], dict[int, str]()
-                for i, (name, convert) in enumerate(zip(self.roles, converts, strict=False)):
+                for i, (name, convert) in enumerate(zip(self.options.roles, converts, strict=False)):
                     codes, values, wrong = coded(batch.columns[name], name, convert, numbers=i == 2)
                     columns.append((codes, values))
                     reasons = wrong | reasons
@@ -279,10 +218,6 @@ class RatingsSource(TriplesSource):
 
     reader = "ratings"
     options_type = RatingsOptions
-
-    @property
-    def roles(self) -> list[str]:
-        return [self.options.user, self.options.item, self.options.rating]
 
     def count_kind(self, kind: Any) -> str:  # noqa: ARG002
         return "int"

@@ -1,0 +1,335 @@
+"""How a source is read: options that several readers share, and those of the readers of texts.
+
+They are also the keys of ``--read`` and of ``[read]`` in specs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike, fspath
+from typing import Any, Literal
+
+from streaming_jsmf.config.fields import Settings, declared, setting
+from streaming_jsmf.errors import InputError, option
+
+Header = Literal["auto", "first", "none"]
+KeepOrDrop = Literal["keep", "drop"]
+
+#: Column with the beginning of each text; default and maximum of its length.
+EXCERPT = "excerpt"
+EXCERPT_CHARACTERS, LONGEST_EXCERPT = 300, 10_000
+
+#: Value of ``id`` for documents without ids, and of ``phrases`` for none.
+NONE = "none"
+
+READING, TEXTS = "Reading the source", "Texts"
+
+#: A key of ``read`` only, an option, and an option of texts that a given model fixes.
+read_key = partial(setting, group=READING, option=False)
+reading = partial(setting, group=READING)
+_texts = partial(setting, group=TEXTS, rare=True)
+
+
+_character = partial(read_key, pattern=r"[\x00-\x09\x0b\x0c\x0e-\x7f]", wanted="one ASCII character")
+
+
+def of_text(convert: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """A parser of texts and other values but integers and None, which it returns unchanged."""
+
+    def parse(given: Any) -> Any:
+        whole = isinstance(given, int) and not isinstance(given, bool)
+        return given if given is None or whole else convert(str(given).strip())
+
+    return parse
+
+
+def encodings(given: Any) -> Any:
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else ()
+    for name in names:
+        with suppress(LookupError, UnicodeDecodeError):
+            if b"a,\n".decode(name) == "a,\n":
+                continue
+        raise ValueError(name)
+    return ",".join(names) or given
+
+
+def _longest_run(text: str) -> int:
+    numbers = [int(part) for part in text.strip(" ()[]").split(",")]
+    if len(numbers) > 2 or not 1 <= numbers[-1] <= 3 or (len(numbers) == 2 and numbers[0] != 1):
+        raise ValueError
+    return numbers[-1]
+
+
+def _phrases(given: Any) -> Any:
+    """An NPMI as a number, a list of phrases as a tuple, and the path of a file or store as a string."""
+    given = fspath(given) if isinstance(given, PathLike) else given
+    if isinstance(given, str):
+        with suppress(ValueError):
+            given = float(given)
+    if isinstance(given, list | tuple) and all(isinstance(phrase, str) for phrase in given):
+        return tuple(given)
+    if given is None or isinstance(given, str) or (isinstance(given, int | float) and 0 < given <= 1):
+        return given
+    raise ValueError(given)
+
+
+def _header(given: Any) -> Any:
+    return {"true": "first", "false": NONE}.get(str(given).lower(), given)
+
+
+def _delimiter(given: Any) -> Any:
+    return given.replace("\\t", "\t") if isinstance(given, str) else given
+
+
+delimiter_key = partial(
+    read_key,
+    parse=_delimiter,
+    pattern=r"[^\r\n]+",
+    wanted="one or more characters without line ends, such as ; or \\t for a tab",
+)
+
+
+def _groups(given: Any) -> Any:
+    try:
+        groups = re.compile(given).groupindex if isinstance(given, str) else ()
+    except re.error as error:
+        raise ValueError(given) from error
+    if "label" in groups:
+        raise ValueError(given)
+    return given
+
+
+@dataclass(frozen=True)
+class ReadOptions(Settings):
+    """Options of all readers. Raises ``InputError`` for a value that is not allowed; text is converted by type.
+
+    Parameters
+    ----------
+    path
+        File to read in a directory or a zip archive.
+    """
+
+    path: str | None = read_key(None, absent="all")
+
+    def __post_init__(self) -> None:
+        for name, field in declared(type(self)).items():
+            value = getattr(self, name)
+            object.__setattr__(self, name, value if value is None and field.optional else field.read(value))
+
+
+@dataclass(frozen=True)
+class Identified(ReadOptions):
+    """Options of readers of named documents.
+
+    Parameters
+    ----------
+    id
+        Column of the document ids, or none.
+    """
+
+    id: str | None = reading(None, absent="detected, or file and row", metavar="COLUMN|none", rare=True)
+
+
+@dataclass(frozen=True)
+class DatedColumns(ReadOptions):
+    """Options of readers with columns of metadata.
+
+    Parameters
+    ----------
+    date_format
+        How dates are written: day-first, month-first, none (dates stay strings) or a format such as %d.%m.%Y.
+    """
+
+    date_format: str | None = reading(
+        None,
+        absent="detected",
+        metavar="FORMAT",
+        rare=True,
+        pattern=f"day-first|month-first|{NONE}|.*%.*",
+        wanted="day-first, month-first, none or a format such as %d.%m.%Y",
+    )
+
+
+@dataclass(frozen=True)
+class _TextColumns(DatedColumns, Identified):
+    """Columns of tables of texts.
+
+    Names such as ``content.body`` stand for values within the objects of JSON.
+
+    Parameters
+    ----------
+    text
+        Column of the texts, or several: title,body.
+    metadata
+        Columns to keep, such as author,date.
+    """
+
+    text: tuple[str, ...] = reading(("text",), absent="detected", metavar="COLUMNS")
+    metadata: Literal["all"] | tuple[str, ...] = reading("all", metavar="COLUMNS")
+
+
+@dataclass(frozen=True)
+class Delimited(ReadOptions):
+    """Layout of delimited files.
+
+    Parameters
+    ----------
+    delimiter
+        Characters between the fields of a record, such as ; or \\t for a tab.
+    header
+        Whether the first record names the columns (first) or not (none).
+    columns
+        Names of the columns of files without a header, separated by commas.
+    quoting
+        Quotation marks. none: they are ordinary characters, as in most tab-separated files.
+    quotechar
+        Quotation mark that surrounds fields with delimiters or line ends.
+    escapechar
+        Character that makes the next one an ordinary character, such as \\.
+    """
+
+    delimiter: str | None = delimiter_key(None, absent="detected")
+    header: Header = reading("auto", metavar="auto|first|none", rare=True, parse=_header, added=True)
+    columns: tuple[str, ...] = reading(
+        (), absent="those of the header", metavar="NAMES", rare=True, added=True
+    )
+    quoting: Literal["auto", "none"] = reading("auto", rare=True, added=True)
+    quotechar: str = _character('"', added=True)
+    escapechar: str | None = _character(None, absent="none")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns and self.header == "first":
+            raise InputError(
+                f"{option.columns} names the columns of files without a header; leave it or "
+                f"{option.header('first')} out"
+            )
+        if self.columns:
+            object.__setattr__(self, "header", NONE)
+        if self.quotes and self.quotechar in (self.delimiter, self.escapechar):
+            raise InputError(
+                f"{self.quotechar!r} is the quotation mark and the delimiter or the escape character; "
+                "give different characters"
+            )
+
+    @property
+    def quotes(self) -> str:
+        """The quotation mark; empty for none. There are none beside a delimiter of several bytes."""
+        return "" if self.quoting == NONE or len((self.delimiter or "").encode()) > 1 else self.quotechar
+
+
+@dataclass(frozen=True)
+class TokenOptions(ReadOptions):
+    """Options of the readers of texts. The defaults are those of the papers.
+
+    Parameters
+    ----------
+    excerpt
+        Store this many characters of each text. 0 stores no text.
+    encoding
+        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
+    split
+        Split texts into passages of this many words, which keep the id and the metadata.
+    language_column
+        Store the language of each text in the metadata column language.
+    tokenizer
+        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION.
+    ngrams
+        Maximum length of n-grams to count as words.
+    stemmer
+        Language of the Snowball stemmer, such as english.
+    boilerplate
+        Whether to keep mail headers, quoted lines, signatures, tags and addresses.
+    phrases
+        Join adjacent words into phrases such as new york: all pairs with at least this NPMI, from 0 to 1 (0.5
+        finds names, 0.3 more), or those listed.
+    normalization
+        Unicode normalization form of the words. NFKC: also replaces ligatures, full-width letters and the like.
+    """
+
+    excerpt: int = reading(
+        0,
+        texts=EXCERPT_CHARACTERS,
+        absent=f"{EXCERPT_CHARACTERS}; 0 with the preset papers",
+        metavar="CHARACTERS",
+        ge=0,
+        le=LONGEST_EXCERPT,
+        added=True,
+    )
+    encoding: str = reading(
+        "utf-8",
+        absent="utf-8, or as the byte order mark says",
+        metavar="NAME,NAME",
+        rare=True,
+        parse=encodings,
+        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252",
+    )
+    split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
+    language_column: bool = reading(False, rare=True, added=True)
+    tokenizer: str = _texts("arrow", metavar="NAME")
+    ngrams: int = _texts(
+        1,
+        flags=("--ngrams", "--ngram-range"),
+        metavar="1|2|3|1,2|1,3",
+        parse=of_text(_longest_run),
+        wanted="1, 2 or 3, or a range that starts at 1, such as 1,2",
+        ge=1,
+        le=3,
+    )
+    stemmer: str | None = _texts(None, absent="none", metavar="LANGUAGE")
+    boilerplate: KeepOrDrop = _texts(
+        "keep", texts="drop", absent="drop; keep with the preset papers", added=True
+    )
+    phrases: float | str | tuple[str, ...] | None = _texts(
+        None,
+        absent="none, or those of the vocabulary",
+        metavar="NPMI|FILE|CORPUS|MODEL|none",
+        parse=_phrases,
+        wanted="an NPMI above 0 and at most 1, a list of phrases, or where they are",
+    )
+    normalization: Literal["NFC", "NFKC"] = _texts("NFC", option=False, added=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.phrases is not None and self.ngrams > 1:
+            raise InputError(
+                f"{option.phrases} joins some adjacent words, and {option.ngrams} counts all of them; give one of them"
+            )
+
+
+@dataclass(frozen=True)
+class TextOptions(TokenOptions, Delimited, _TextColumns):
+    """Options of the reader of tables of texts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == self.quotes):
+            raise InputError(
+                f"{option.read({'delimiter': self.delimiter})} is not one character other than a quotation mark; "
+                "give one such as ; or \\t for a tab"
+            )
+
+
+@dataclass(frozen=True)
+class TextFilesOptions(TokenOptions, DatedColumns):
+    """Options of the reader of files of texts.
+
+    Parameters
+    ----------
+    members
+        Glob for the paths of the files within the directory or archive.
+    name_pattern
+        Regular expression that is searched in these paths; its named groups become columns of metadata.
+    """
+
+    members: str = read_key("*")
+    name_pattern: str | None = read_key(
+        None,
+        absent="none",
+        parse=_groups,
+        wanted="a regular expression, whose groups have other names than 'label', the name of the folder",
+    )
