@@ -297,7 +297,9 @@ def parsed(text, n_columns, quoting="auto"):
 
 @settings(max_examples=300)
 @given(
-    st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24), st.integers(1, 3), st.sampled_from(["auto", "none"])
+    st.text(st.sampled_from('a,"\n'), min_size=1, max_size=24),
+    st.integers(1, 3),
+    st.sampled_from(["auto", "none"]),
 )
 def test_arrow_and_the_line_parser_agree(text, n_columns, quoting):
     quick, exact, bad = parsed(text, n_columns, quoting)

@@ -47,7 +47,7 @@ from streaming_jsmf.ingestion.readers.record_files import (
 )
 from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
 from streaming_jsmf.ingestion.readers.values import (
-    is_valid,
+    invalid_rows,
     list_as_json,
     listed,
     require_columns,
@@ -269,21 +269,16 @@ def _require_items(schema: Any, column: str) -> None:
 
 
 def _bad_lists(lists: Any) -> dict[int, str]:
-    """Return the reason to refuse each bad list; lists are checked one by one only if there are bad ones."""
-    items = lists.flatten()
-    if not lists.null_count and not items.null_count and is_valid(items):
-        return {}
-    reasons = {i: _fault(lists.slice(i, 1)) for i in range(len(lists))}
-    return {i: reason for i, reason in reasons.items() if reason}
-
-
-def _fault(row: Any) -> str:
-    """Return why an array of one list cannot be used; empty if it can."""
-    if row.null_count:
-        return "the list is null"
-    if row.flatten().null_count:
-        return "the list holds a null"
-    return "" if is_valid(row.flatten()) else "the list holds bytes that are not UTF-8"
+    """Return the reason to refuse each bad list."""
+    items, rows = lists.flatten(), pc.list_parent_indices(lists)
+    return {
+        **dict.fromkeys(
+            rows.take(pa.array(invalid_rows(items), pa.int64())).to_pylist(),
+            "the list holds bytes that are not UTF-8",
+        ),
+        **dict.fromkeys(rows.filter(items.is_null()).to_pylist(), "the list holds a null"),
+        **dict.fromkeys(np.flatnonzero(np.asarray(lists.is_null())).tolist(), "the list is null"),
+    }
 
 
 def _tokens(offsets: Any, items: Any) -> TokenLists:

@@ -38,7 +38,7 @@ _DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
 _BANNER = "%%MatrixMarket matrix coordinate integer|real|pattern general"
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
 _REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
-_FAR = 2**62  # stands for larger integers, all out of range
+_TYPES = {b"integer": (np.int64,) * 3, b"real": (np.int64, np.int64, np.float64), b"pattern": (np.int64,) * 2}
 
 #: A count in a file: its document and word, from 0, and its line.
 _ENTRY = np.dtype([("document", "i8"), ("word", "i8"), ("count", "f8"), ("line", "i8")])
@@ -46,31 +46,23 @@ _ENTRY = np.dtype([("document", "i8"), ("word", "i8"), ("count", "f8"), ("line",
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a file.
+    """The header of a file: the largest document and word, which count from 1, and the number of lines that follow.
 
-    Attributes
-    ----------
-    n_documents, n_words, n_entries : Largest document and word, both from 1 in the file, and number of lines.
-    size_line : Line of the header, from 0, that gives ``n_entries``.
-    whole : Whether counts are whole numbers.
-    counted : Whether lines have counts; otherwise each counts 1.
-    document : Position of the document in a line, 0 or 1; the other is that of the word.
-    hint : For messages about sizes and order.
+    ``size_line`` gives the latter, from 0; ``types`` are those of the fields of a line, without one for counts if each
+    counts 1; ``document`` is the position of the document (0 or 1); ``hint`` is for messages about sizes and order.
     """
 
     n_documents: int
     n_words: int
     n_entries: int
     size_line: int
-    whole: bool = True
-    counted: bool = True
+    types: tuple[Any, ...] = (np.int64, np.int64, np.int64)
     document: int = 0
     hint: str = ""
 
     @property
-    def types(self) -> list[Any]:
-        counts = np.int64 if self.whole else np.float64
-        return [np.int64, np.int64, *([counts] if self.counted else [])]
+    def whole(self) -> bool:
+        return np.float64 not in self.types
 
 
 class NumberFiles(CountFiles):
@@ -148,7 +140,7 @@ class MatrixMarketSource(NumberFiles):
             raise UnreadableError(
                 f"line 1 is {shown(banner)}; only {_BANNER} can be read; write the matrix in this format"
             )
-        if kind[3] not in (b"integer", b"real", b"pattern"):
+        if kind[3] not in _TYPES:
             raise UnreadableError(
                 f"line 1 says the numbers are {shown(kind[3])}; they must be integer, real or pattern"
             )
@@ -163,8 +155,7 @@ class MatrixMarketSource(NumberFiles):
             sizes[1 - document],
             n_entries,
             size_line=number - 1,
-            whole=kind[3] != b"real",
-            counted=kind[3] != b"pattern",
+            types=_TYPES[kind[3]],
             document=document,
             hint=f"; if the {other} are the documents, set the option documents to {other!r}",
         )
@@ -218,27 +209,33 @@ def _good_entries(
     rows, columns, faults = _columns(block, header)
     n_found = len(rows) + len(faults)
     document, word = columns[header.document], columns[1 - header.document]
-    count = columns[2] if header.counted else np.ones(len(rows))
+    count = columns[2] if len(columns) > 2 else np.ones(len(rows))
     # Comparisons with NaN are false, so NaN is refused as well.
-    good = (count >= (1 if header.whole else SMALLEST_COUNT)) & (count <= LARGEST_COUNT)
-    good &= (document >= 1) & (document <= header.n_documents) & (word >= 1) & (word <= header.n_words)
-    largest = np.maximum.accumulate(np.append(reached, np.where(good, document, 0)))
-    good &= document == largest[1:]
+    counted = (count >= (1 if header.whole else SMALLEST_COUNT)) & (count <= LARGEST_COUNT)
+    known = (word >= 1) & (word <= header.n_words)
+    there = (document >= 1) & (document <= header.n_documents)
+    last = np.maximum.accumulate(np.append(reached, np.where(counted & known & there, document, 0)))[1:]
+    in_order = document >= last
+    good = counted & known & there & in_order
     if faults or not good.all():
+        # The first of several reasons comes last.
+        reasons = {
+            f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be": counted,
+            f"word {{word}} is outside 1..{header.n_words}": known,
+            f"document {{document}} comes after document {{last}}; sort the lines by document{header.hint}": in_order,
+            f"document {{document}} is outside 1..{header.n_documents}": there,
+        }
+        for reason, right in reasons.items():
+            for i in np.flatnonzero(~right).tolist():
+                values = {"count": count[i], "word": word[i], "document": document[i], "last": last[i]}
+                faults[int(rows[i])] = reason.format_map(values)
         lines = block.split(b"\n")
-        for i in np.flatnonzero(~good).tolist():
-            faults[int(rows[i])] = _explain(lines[rows[i]].split(), int(largest[i + 1]), header)
         for row in sorted(faults):
             bad.refuse(first + row, faults[row], lines[row])
-    entries = np.empty(np.count_nonzero(good), _ENTRY)
-    for name, values in (
-        ("document", document - 1),
-        ("word", word - 1),
-        ("count", count),
-        ("line", first + rows),
-    ):
-        entries[name] = values if len(entries) == len(values) else values[good]
-    return entries, int(largest[-1]), n_found
+    entries = np.empty(len(rows), _ENTRY)
+    entries["document"], entries["word"], entries["count"] = document - 1, word - 1, count
+    entries["line"] = first + rows
+    return entries[good], int(np.append(reached, last)[-1]), n_found
 
 
 def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDArray[Any]], dict[int, str]]:
@@ -267,26 +264,14 @@ def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDAr
     return rows, [np.array(*pair) for pair in zip(columns, header.types, strict=True)], faults
 
 
-def _explain(found: Sequence[bytes], reached: int, header: Header) -> str:
-    """Return why a well-formed line is refused; ``reached`` is the largest document before it."""
-    document, word = int(found[header.document]), int(found[1 - header.document])
-    if not 1 <= document <= header.n_documents:
-        return f"document {document} is outside 1..{header.n_documents}"
-    if document < reached:
-        return f"document {document} comes after document {reached}; sort the lines by document{header.hint}"
-    if not 1 <= word <= header.n_words:
-        return f"word {word} is outside 1..{header.n_words}"
-    return f"count {found[2].decode()} is not in (0, {LARGEST_COUNT}], as every count must be"
-
-
 def _number(text: bytes, kind: Any, name: str) -> int | float:
+    if not (_REAL if kind is np.float64 else _WHOLE).fullmatch(text):
+        raise BadValue(f"the {name} {shown(text)} is not a {'' if kind is np.float64 else 'whole '}number")
     if kind is np.float64:
-        if not _REAL.fullmatch(text):
-            raise BadValue(f"the {name} {shown(text)} is not a number")
         return float(text)
-    if not _WHOLE.fullmatch(text):
-        raise BadValue(f"the {name} {shown(text)} is not a whole number")
-    return max(-_FAR, min(int(text), _FAR))
+    if abs(number := int(text)) >= 2**63:
+        raise BadValue(f"the {name} {shown(text)} is out of range")
+    return number
 
 
 def shown(text: bytes) -> str:

@@ -136,7 +136,11 @@ def split_line(layout: Delimited, line: bytes, encoding: str = "utf-8") -> list[
         return text.split(delimiter)
     csv.field_size_limit(limits.LONGEST_LINE)
     reader = csv.reader(
-        [text], delimiter=delimiter, quotechar=layout.quotes or None, escapechar=layout.escapechar, strict=True,
+        [text],
+        delimiter=delimiter,
+        quotechar=layout.quotes or None,
+        escapechar=layout.escapechar,
+        strict=True,
         quoting=csv.QUOTE_MINIMAL if layout.quotes else csv.QUOTE_NONE,
     )
     try:

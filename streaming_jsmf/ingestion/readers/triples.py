@@ -34,7 +34,6 @@ from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.record_files import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import (
     Convert,
-    Delimited,
     TableBatch,
     coded,
     read_names,
