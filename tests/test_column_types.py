@@ -256,7 +256,7 @@ LATE: dict[str, tuple[Any, Any, Any, Any, Any]] = {
 def test_values_of_another_type_come_late_in_mappings(
     batch: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", batch)
+    monkeypatch.setattr("streaming_jsmf.ingestion.in_memory.BATCH", batch)
     names = [name for name in LATE if name != "list" or batch > 240]
     rows = [{"text": text, **{name: LATE[name][i > 100] for name in names}} for i, text in enumerate(TEXTS)]
     rows[200]["new"] = 7

@@ -15,7 +15,7 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.ingestion import spool as in_memory
+from streaming_jsmf.ingestion import in_memory
 
 SYLLABLES = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
 SPELLED = np.array([a + b + "n" for a in SYLLABLES for b in SYLLABLES])
@@ -223,7 +223,7 @@ def test_a_lazy_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_list_of_paths_causes_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", 2)
+    monkeypatch.setattr("streaming_jsmf.ingestion.in_memory.BATCH", 2)
     paths = [str(tmp_path / f"{number}.txt") for number in range(3)]
     for path in paths:
         Path(path).write_text("ant bee cat")
@@ -238,7 +238,7 @@ def test_texts_that_are_not_paths_cause_no_warning(
     other: str, first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what is too long for a path, or could be none. Warnings are errors in these tests."""
-    monkeypatch.setattr("streaming_jsmf.ingestion.spool.BATCH", 2)
+    monkeypatch.setattr("streaming_jsmf.ingestion.in_memory.BATCH", 2)
     path = tmp_path / "a.txt"
     path.write_text("ant")
     texts = [other, str(path), str(path)] if first else [str(path), str(path), other]

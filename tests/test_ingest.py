@@ -26,11 +26,13 @@ from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus
 from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import choose, read, work
+from streaming_jsmf.ingestion import bags, job, repeats, words
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.readers.text import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
+from tests.outcomes import Command, refused
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
@@ -88,7 +90,12 @@ ALONE = Execution("synchronous")
 def make(
     source: Path, target: Path, rules: Mapping[str, Any] = LOOSE, scheduler: Execution = ALONE, **more: Any
 ) -> Corpus:
-    return ingest(source, target, IngestRequest(curation=rules, **{"preset": "papers", **more}), scheduler)
+    return ingest(
+        source,
+        target,
+        IngestRequest(curation=rules, **{"preset": "papers", "max_dropped": 1, **more}),
+        scheduler,
+    )
 
 
 def require_equal(corpus: Corpus, expected: Reference) -> None:
@@ -105,9 +112,8 @@ def require_sums(path: Path) -> None:
     """What was read is what was kept and what was dropped, in tokens and documents."""
     manifest = read_manifest(path)
     said, dropped = manifest.settings, manifest.dropped
-    aside = next((step.documents for step in dropped if step.step == "bad_records"), 0)
     assert said["tokens_read"] == manifest.totals.tokens + sum(step.tokens for step in dropped)
-    assert said["documents_read"] == manifest.totals.documents - aside + sum(s.documents for s in dropped)
+    assert said["documents_read"] == manifest.totals.documents + sum(step.documents for step in dropped)
 
 
 # -- any documents, in three formats ----------------------------------------------------------------------------------
@@ -246,7 +252,7 @@ def write_sample(folder: Path, texts: Mapping[str, str], names: Sequence[str]) -
 @pytest.fixture
 def many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of units for each file."""
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
 
 
 STRICT: Mapping[str, Any] = {
@@ -307,9 +313,9 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 
 BOUNDS = (
-    (choose, "MERGE_ROWS", 7),
-    (choose, "MERGE_TABLES", 2),
-    (choose, "BUCKET_KEYS", 3),
+    (words, "MERGE_ROWS", 7),
+    (words, "MERGE_TABLES", 2),
+    (repeats, "BUCKET_KEYS", 3),
     (curation, "_SLACK", 0),
 )
 
@@ -338,8 +344,8 @@ def test_small_tasks_change_no_document(tmp_path: Path, monkeypatch: pytest.Monk
     source = write_sample(tmp_path / "in", sample(120), "abc")
     rules = {**STRICT, "duplicates": "drop"}
     plain = make(source, tmp_path / "out", rules)
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
-    monkeypatch.setattr(read, "TOKENS_PER_SHARD", 50)
+    monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr(bags, "TOKENS_PER_SHARD", 50)
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.BATCH_BYTES", 1000)
     pieces = make(source, tmp_path / "pieces", rules, tokens_per_shard=50)
     assert len(pieces.shards) > 20
@@ -649,3 +655,123 @@ def test_rows_in_any_order_and_files_give_the_same_bytes(tmp_path: Path) -> None
         corpus = make(tmp_path / str(number), tmp_path / f"out{number}", scheduler=scheduler)
         require_equal(corpus, reference(bags, Curation(**LOOSE)))
         assert corpus_bytes(tmp_path / "out0") == corpus_bytes(tmp_path / f"out{number}")
+
+
+# -- guessed ids ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that a reader has only guessed."""
+    monkeypatch.setattr(TextSource, "id_was_named", False, raising=False)
+    monkeypatch.setattr(TextSource, "id_column", "id", raising=False)
+
+
+@pytest.mark.usefixtures("guessed", "many_groups")
+@pytest.mark.parametrize("kind", [int, str])
+def test_guessed_ids_that_repeat_are_metadata(
+    kind: type, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {i: f"ant {'bee' * (i % 3)}" for i in range(12)}
+    for number in range(3):
+        rows = [{"n": i, "id": kind(i // 2), "text": texts[i]} for i in range(4 * number, 4 * number + 4)]
+        write_lines(tmp_path / "in" / f"{number}.jsonl", [json.dumps(row) for row in rows])
+    with caplog.at_level("INFO"):
+        corpus = make(tmp_path / "in", tmp_path / "out", {**LOOSE, "duplicates": "drop"})
+    assert (
+        "id: 6 values are repeated, so documents are numbered and the column is metadata; id=" in caplog.text
+    )
+    found = pq.read_table(tmp_path / "out" / "documents")
+    assert found.column_names == ["ids", "counts", "document_id", "id", "n"]
+    assert found.to_pydict() | {"ids": 0, "counts": 0} == {
+        "ids": 0, "counts": 0, "document_id": [0, 1, 2], "id": [0, 0, 1], "n": [0, 1, 2],
+    }  # fmt: skip
+    assert corpus.n_documents == 3, "of equal documents the first of the source stays"
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "number"),
+    [
+        (pa.array([1.0, 2.0]), "neither texts nor whole numbers", 2),
+        (pa.array([1, 2**63 + 1], pa.uint64()), "above 2^63 - 1", 1),
+        (pa.array(["a", "", None]), "missing", 2),
+        (pa.array([1, None]), "missing", 1),
+    ],
+)
+def test_what_ids_cannot_be(values: Any, reason: str, number: int) -> None:
+    assert repeats.id_faults(values) == {reason: number}
+    assert not repeats.id_faults(values.drop_null()[:0])
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines))
+    return path
+
+
+@settings(max_examples=25)
+@given(
+    kinds=st.lists(
+        st.sampled_from(["bad", "same", "empty", "one", "ant bee", "ant bee cat"]), min_size=1, max_size=25
+    ),
+    rules=st.fixed_dictionaries(
+        {"duplicates": st.sampled_from(["keep", "drop"]), "min_distinct_words": st.integers(0, 3)}
+    ),
+    largest=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_read_is_kept_and_lost(
+    kinds: list[str], rules: dict[str, Any], largest: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("losses")
+    own = {"bad": "{", "same": '{"text": "dog eel fox"}', "empty": '{"text": ""}'}
+    lines = [own.get(kind, json.dumps({"text": f"{kind} {i} eel"})) for i, kind in enumerate(kinds)]
+    source = write_lines(folder / "in.jsonl", ['{"text": "dog eel fox"}', *lines])
+    rules = {**LOOSE, "numbers": "drop", **rules}
+    make(source, folder / "out", rules, on_bad_record="quarantine")
+    require_sums(folder / "out")
+    lost = dropped(folder / "out")
+    assert read_manifest(folder / "out").settings["documents_read"] == len(lines) + 1
+    number = lost.get("bad_records", (0, 0, 0))[1]
+    if rules["min_distinct_words"] == 1:
+        number += lost["min_distinct_words"][1]
+    limited = {"on_bad_record": "quarantine", "max_dropped": largest}
+    if number > largest * (len(lines) + 1):
+        with pytest.raises(InputError, match="max_dropped="):
+            make(source, folder / "other", rules, **limited)
+        assert sorted(path.name for path in folder.iterdir()) == ["in.jsonl", "out"]
+    else:
+        assert file_bytes(folder / "out") == file_bytes(
+            Path(make(source, folder / "other", rules, **limited).root)
+        )
+
+
+def test_large_losses_are_refused_or_the_last_line(tmp_path: Path, invoke: Command) -> None:
+    words = [f"w{a}{b}" for a in "abcdefgh" for b in "klmnopqr"]
+    good = [json.dumps({"text": " ".join(words[i % 9 :])}) for i in range(30)]
+    source = write_lines(tmp_path / "in.jsonl", ["{"] * 31 + good)
+    arguments = ("ingest", source, tmp_path / "c", "--max-df", "100%", "--stop-words", "none")
+    arguments = (*arguments, "--on-bad-record", "quarantine")
+    refused(
+        invoke(*arguments).without_progress(),
+        2,
+        "would lack 31 of 61 documents (51%): 31 in quarantine.parquet",
+        "the first is ",
+        "in.jsonl, row 0 from 0: ",
+        "--max-dropped 100%",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    last = invoke(*arguments, "--max-dropped", "60%").err.splitlines()[-1]
+    # Some texts are equal.
+    assert last.startswith("85 % of the documents are dropped: 31 in quarantine.parquet (")
+    assert last.endswith(", 21 with the words of another (--duplicates keep)")
+
+
+def test_few_long_texts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TextSource.options_type, "split", None, raising=False)
+    source = write_texts(tmp_path / "in.jsonl", {i: f"ant bee{i} " * 1500 for i in range(5)})
+    with pytest.raises(InputError, match=r"5 documents of 3,000 words on average: too few .* split=200"):
+        make(source, tmp_path / "out")
+    assert make(source, tmp_path / "out", vocabulary=["ant", "bee1"]).n_documents == 5

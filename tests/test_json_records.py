@@ -13,7 +13,7 @@ import pytest
 from pyarrow import csv
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion import read, work
+from streaming_jsmf.ingestion import bags, job
 from streaming_jsmf.ingestion.readers import text
 from streaming_jsmf.ingestion.readers.base import limits
 from tests.test_in_memory import TEXTS
@@ -113,8 +113,8 @@ def test_names_that_appear_late_become_columns(
     monkeypatch.setattr(text, "SAMPLE_RECORDS", 5)
     if small:
         monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
-        monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
-        monkeypatch.setattr(read, "TOKENS_PER_SHARD", 300)
+        monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
+        monkeypatch.setattr(bags, "TOKENS_PER_SHARD", 300)
     rows = [
         {"text": one, "year": 1990, **{name: v for name, (first, v, *_) in LATE.items() if i >= first}}
         for i, one in enumerate(TEXTS)

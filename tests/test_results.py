@@ -18,7 +18,7 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion.spool import Location
+from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files, write_alone
 from tests.campaigns.kills import states

@@ -92,20 +92,16 @@ class Verb(click.Command):
         function, given = self.callback, given_options(ctx)
         assert function is not None
         as_json = given.pop(SUMMARY, False)
-        if self.long:
-            from streaming_jsmf.cli.observation import observed
+        if not self.long:
+            _print(function(**given), as_json)
+            return
+        from streaming_jsmf.cli.observation import observed, repeated
 
-            log, quiet = given.pop("log_json", None), given.pop("quiet", False)
+        log, quiet = given.pop("log_json", None), given.pop("quiet", False)
+        with repeated():
             with observed(log, quiet=quiet, lines=self.lines) as listener:
                 shown = function(listener=listener, **given)
-        else:
-            shown = function(**given)
-        if isinstance(shown, dict):
-            shown = json_text(shown) if as_json else _summary(shown)
-        if callable(shown):
-            shown()
-        elif shown is not None:
-            click.echo(shown)
+            _print(shown, as_json)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group of options under its heading, basic options first and help last."""
@@ -127,6 +123,16 @@ class Verb(click.Command):
             with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
                 for line in self.examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def _print(shown: Any, as_json: bool) -> None:
+    """Print what the function of a verb returns."""
+    if isinstance(shown, dict):
+        shown = json_text(shown) if as_json else _summary(shown)
+    if callable(shown):
+        shown()
+    elif shown is not None:
+        click.echo(shown)
 
 
 def _summary(fields: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from streaming_jsmf.storage.paths import file_hashes
 WORK, CORPUS = "work", "corpus"
 
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
-LAYOUT = 3
+LAYOUT = 4
 
 _COUNTS = "counts.npz"
 

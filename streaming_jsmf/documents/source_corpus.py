@@ -15,13 +15,13 @@ from streaming_jsmf.corpus.manifest import PHRASES, Json
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.ingestion.in_memory import located
 from streaming_jsmf.ingestion.ingest import run_ingest
+from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import reads_texts
-from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
-from streaming_jsmf.ingestion.work import Ingest
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover
@@ -73,7 +73,7 @@ def documents_of_source(
     listener: Listener,
 ) -> Iterator[SourceDocuments]:
     """Yield the documents of a source; data in memory are in a temporary file during the block."""
-    with spool_input(source) as location:
+    with located(source) as location:
         tokens = model.provenance.get("tokens")
         request = _over_model_words(reading or IngestRequest(), location.path, topics, tokens)
         yield SourceDocuments(*plan_ingest(location, beside, request), execution, listener)

@@ -185,15 +185,22 @@ def from_python(values: Sequence[Any]) -> Any:
     if types <= {str}:
         return _strings(values)
     if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
-        ends = np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
-        offsets = pa.array(ends, mask=np.array([*(value is None for value in values), False]))
-        return pa.ListArray.from_arrays(offsets, _strings([item for value in values for item in value or ()]))
+        sizes = [None if value is None else len(value) for value in values]
+        return _lists(sizes, _strings([item for value in values for item in value or ()]))
     if types == {int, float} or (len(types) == 1 and not types & {list, tuple, dict}):
         try:
             return pa.array(values)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             pass
     return _strings([None if value is None else _json_text(value) for value in values])
+
+
+def _lists(sizes: Sequence[int | None], items: Any) -> Any:
+    """An Arrow array of lists of these sizes; None for null."""
+    ends = np.cumsum([0, *(size or 0 for size in sizes)], dtype=np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(ends, mask=np.array([*(n is None for n in sizes), False])), items
+    )
 
 
 def _strings(values: Sequence[str | None]) -> Any:
@@ -231,27 +238,36 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     return kept, f"{name}: {note}" if note else ""
 
 
-def _texts(values: Any) -> tuple[Any, str]:
-    """Strings without bytes that are not UTF-8; bytes that are strings."""
-    raw, is_text = values.cast(pa.large_binary()), is_string(values.type)
+def storable_tokens(name: str, values: Any) -> tuple[Any, str]:
+    """Like ``storable``, for lists of strings that stay lists."""
+    items, note = _characters(values.flatten())
+    values = _lists(pc.list_value_length(values).to_pylist(), items) if note else values
+    return values, f"{name}: {note}" if note else ""
+
+
+def _characters(values: Any) -> tuple[Any, str]:
+    """Strings without bytes that are not UTF-8."""
+    raw = values.cast(pa.large_binary())
     try:
-        texts = raw.cast(pa.large_string())
-        return values if is_text else texts.cast(TEXT), ""
+        raw.cast(pa.large_string())
     except pa.ArrowInvalid:
-        texts = _strings([None if value is None else _decoded(value, is_text) for value in raw.to_pylist()])
-    if is_text:
-        return texts, "bytes that are not UTF-8 are replaced by U+FFFD"
-    kept, note = _left_out(values)
-    return texts if texts.null_count < len(texts) else kept, note
+        texts = [None if value is None else as_characters(value) for value in raw.to_pylist()]
+        return _strings(texts), "bytes that are not UTF-8 are replaced by U+FFFD"
+    return values, ""
 
 
-def _decoded(raw: bytes, is_text: bool) -> str | None:
-    """Decode UTF-8; bytes that are no characters, such as lone surrogates, become U+FFFD, or no string is returned."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        whole = re.sub(b"\xed[\xa0-\xbf][\x80-\xbf]", "\ufffd".encode(), raw)
-        return whole.decode("utf-8", "replace") if is_text else None
+def as_characters(raw: bytes) -> str:
+    """Decode UTF-8, with U+FFFD for lone surrogates and other bytes that are no characters."""
+    return re.sub(b"\xed[\xa0-\xbf][\x80-\xbf]", "\ufffd".encode(), raw).decode("utf-8", "replace")
+
+
+def _bytes(values: Any) -> tuple[Any, str]:
+    """Bytes that are strings."""
+    texts = [None if raw is None else raw.decode("utf-8", "ignore") for raw in values.to_pylist()]
+    same = pc.equal(_strings(texts).cast(values.type), values)
+    kept = pc.if_else(same, _strings(texts), pa.scalar(None, TEXT))
+    lost = kept.null_count > values.null_count
+    return (None if lost and kept.null_count == len(kept) else kept), _left_out(values)[1] * lost
 
 
 def _dates(values: Any) -> tuple[Any, str]:
@@ -272,27 +288,25 @@ def _durations(values: Any) -> tuple[Any, str]:
 
 
 def _nested(values: Any) -> tuple[Any, str]:
+    """Lists, objects and mappings as JSON; null if Python has no such value or JSON no such key."""
     if _holds_bytes(values.type):
         return _left_out(values)
+    if is_list_of_strings(values.type):
+        values, _ = storable_tokens("", values)
+    note = "lists and objects are kept as JSON, if they can be"
     try:
-        found = [
-            None if value is None else _json_text(value)
-            for value in values.to_pylist(maps_as_pydicts="lossy")
-        ]
+        rows = values.to_pylist(maps_as_pydicts="lossy")
+        return _strings([None if value is None else _json_text(value) for value in rows]), note
     except (ValueError, OverflowError, TypeError):
-        found = [_json_of(values[row : row + 1]) for row in range(len(values))]
-    return _strings(found), "lists and objects are kept as JSON, if they can be"
+        if len(values) == 1:
+            return pa.nulls(1, TEXT), note
+    return pa.concat_arrays([_nested(values[row : row + 1])[0] for row in range(len(values))]), note
 
 
-def _json_of(row: Any) -> str | None:
-    """The only value of an array as JSON; None if it is null, Python has no such value, or JSON no such key."""
-    try:
-        if pa.types.is_list(row.type) and is_string(row.type.value_type) and row.is_valid()[0].as_py():
-            return _json_text(_texts(row.flatten())[0].to_pylist())
-        [value] = row.to_pylist(maps_as_pydicts="lossy")
-    except (ValueError, OverflowError, TypeError):
-        return None
-    return None if value is None else _json_text(value)
+def is_list_of_strings(of: Any) -> bool:
+    types = pa.types
+    lists = types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of)
+    return bool(lists and is_string(of.value_type))
 
 
 def _holds_bytes(of: Any) -> bool:
@@ -312,9 +326,9 @@ def _unchanged(values: Any) -> tuple[Any, str]:
 
 #: What becomes of the values of a type, by functions that recognise it.
 _STORES: tuple[tuple[Any, Any], ...] = (
-    (is_string, _texts),
-    (pa.types.is_binary, _texts),
-    (pa.types.is_large_binary, _texts),
+    (is_string, _characters),
+    (pa.types.is_binary, _bytes),
+    (pa.types.is_large_binary, _bytes),
     (pa.types.is_date, _dates),
     (pa.types.is_timestamp, _dates),
     (pa.types.is_duration, _durations),

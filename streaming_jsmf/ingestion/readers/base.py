@@ -297,6 +297,10 @@ class Reader(ABC):
         """Return the units of a file. Raises UnreadableError."""
         return [Unit(path)]
 
+    def n_buckets(self) -> int:
+        """Return the number of buckets that gather the documents; 0 if each unit has whole documents."""
+        return 0
+
     @abstractmethod
     def place(self, unit: Unit, row: int) -> str:
         """Return the location of a record of a unit, for messages."""

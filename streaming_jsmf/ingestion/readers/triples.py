@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
@@ -40,6 +39,7 @@ from streaming_jsmf.ingestion.readers.tables import (
     read_table,
 )
 from streaming_jsmf.ingestion.readers.values import is_text, require_columns
+from streaming_jsmf.ingestion.repeats import hash_values
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096
@@ -61,6 +61,7 @@ class TriplesSource(RecordFiles):
     reader: ClassVar[ReaderName] = "triples"
     options_type: ClassVar[type[TableOptions]] = TriplesOptions
     patterns = TABLE_PATTERNS
+    refuses_documents = False
 
     def count_kind(self, kind: Any) -> str:
         """Return "int" or "float" for the Arrow type of the count column, or None without counts."""

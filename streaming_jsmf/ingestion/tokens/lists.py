@@ -19,13 +19,15 @@ from streaming_jsmf.linalg.compiled import compiled
 class TokenLists:
     """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings.
 
-    ``excerpts`` is an Arrow array of m strings, or None.
+    ``excerpts`` is an Arrow array of m strings, or None; ``boilerplate`` has the numbers of texts that lost words to
+    ``without_boilerplate`` and of these words.
     """
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]
     dictionary: Any
     excerpts: Any = None
+    boilerplate: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)

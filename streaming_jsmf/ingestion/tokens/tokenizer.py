@@ -75,14 +75,17 @@ class Tokenizer:
 
     def __call__(self, texts: Any) -> TokenLists:
         """Tokenize an Arrow array of strings without nulls. Raises InputError if a user's callable fails."""
-        texts = without_boilerplate(texts) if self.boilerplate == "drop" else texts
+        removed = (0, 0)
+        if self.boilerplate == "drop":
+            texts, removed = without_boilerplate(texts)
         tokens = self._split(texts)
         if self.stemmer is not None:
             tokens = _stemmed(tokens, self.stemmer, self.stop_words)
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
         tokens = tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
-        return replace(tokens, excerpts=_beginnings(texts, self.excerpt)) if self.excerpt else tokens
+        excerpts = _beginnings(texts, self.excerpt) if self.excerpt else None
+        return replace(tokens, excerpts=excerpts, boilerplate=removed)
 
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":

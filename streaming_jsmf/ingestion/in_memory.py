@@ -1,0 +1,212 @@
+"""Write data in memory (tables, texts, rows, cells) to temporary files for the readers."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import math
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.columns import (
+    as_characters,
+    from_python,
+    is_list_of_strings,
+    storable,
+    storable_tokens,
+)
+from streaming_jsmf.storage.paths import sha256_of
+
+logger = logging.getLogger(__name__)
+
+#: Texts or rows per batch; one batch is in memory at a time.
+BATCH = 10_000
+
+#: Arrow arrays of one length by name.
+Columns = Mapping[Any, Any]
+
+#: Arrow's name of the index of a pandas object that has no name.
+_INDEX = "__index_level_0__"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Path or URL of a source; ``sha256`` of temporary files, which have data that were in memory."""
+
+    path: str
+    sha256: str | None = None
+
+
+@contextmanager
+def located(source: Any) -> Iterator[Location]:
+    """Yield where a source is; data in memory are in temporary files during the block.
+
+    They are written one batch at a time. Raises ``InputError`` if the source is not a path, texts, rows, a table or
+    cells.
+    """
+    if isinstance(source, Location | str | PathLike):
+        yield source if isinstance(source, Location) else Location(fspath(source))
+        return
+    with TemporaryDirectory(prefix="streaming-jsmf-") as folder:
+        if hasattr(source, "write_h5ad"):
+            _write_cells(source, Path(folder) / "cells.h5ad")
+        else:
+            _write_tables(_batches(source), Path(folder))
+        files = sorted(Path(folder).iterdir())
+        place = files[0] if len(files) == 1 else Path(folder)
+        hashes = [sha256_of(path) for path in files]
+        try:
+            yield Location(str(place), hashlib.sha256("".join(hashes).encode()).hexdigest())
+        except InputError as error:
+            # Hide the temporary files from the user.
+            error.args = (str(error).replace(str(place), f"the {type(source).__name__}"),)
+            raise
+
+
+def _write_cells(cells: Any, path: Path) -> None:
+    """Write what the reader "h5ad" takes of an AnnData object; columns of mixed objects as strings."""
+    obs = cells.obs.apply(
+        lambda column: column.map(str, "ignore").astype("category") if column.dtype == "O" else column
+    )
+    type(cells)(cells.X, obs, cells.var[[]], layers=dict(cells.layers)).write_h5ad(path)
+
+
+def _write_tables(batches: Iterator[Columns], folder: Path) -> None:
+    """Write a file for each run of batches with the same columns and types."""
+    tables = itertools.groupby(_storable(batches), key=lambda table: table.schema)
+    for number, (schema, run) in enumerate(tables):
+        with pq.ParquetWriter(folder / f"texts-{number:05d}.parquet", schema) as writer:
+            for table in run:
+                writer.write_table(table)
+    if not any(folder.iterdir()):
+        raise InputError("the source is empty; give texts, or a table with a column of text")
+
+
+def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
+    """The batches as a corpus can hold them, but for lists of tokens; what that changes is logged once per column."""
+    noted: set[str] = set()
+    for columns in batches:
+        kept = {}
+        for given, values in columns.items():
+            name = as_characters(str(given).encode("utf-8", "surrogatepass"))
+            store = storable_tokens if is_list_of_strings(values.type) else storable
+            stored, line = store(name, values)
+            if line and name not in noted:
+                logger.info("%s", line)
+                noted.add(name)
+            if stored is not None:
+                kept[name] = stored.cast(pa.string()) if pa.types.is_null(stored.type) else stored
+        if kept:
+            yield pa.table(kept)
+
+
+def _batches(source: Any) -> Iterator[Columns]:
+    if hasattr(source, "__arrow_c_stream__"):
+        yield from _arrow_batches(source)
+    elif getattr(source, "features", None) and hasattr(
+        source, "with_format"
+    ):  # of Hugging Face, without its decoding
+        for table in source.with_format("arrow").iter(BATCH):
+            yield from map(_columns, table.to_batches())
+    elif hasattr(source, "tocsr") or (isinstance(source, np.ndarray) and source.ndim > 1):
+        raise InputError(
+            f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
+            "of counts, and LRJSMF fits one"
+        )
+    elif hasattr(source, "partitions") and hasattr(source, "columns"):  # a data frame of Dask
+        for part in source.partitions:
+            yield from _batches(part.compute())
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable) or hasattr(source, "columns"):
+        more = ", collected if it is lazy" if hasattr(source, "collect") else ""
+        more = ", such as one split of the data sets" if hasattr(source, "with_format") else more
+        raise InputError(
+            f"the source is of type {type(source).__name__}; give a path, texts, rows or a table with a column of text"
+            f"{more}"
+        )
+    else:
+        rows, all_files = iter(source), None
+        while batch := list(itertools.islice(rows, BATCH)):
+            all_files = all_files is not False and all(map(_is_file, batch))
+            yield _of_rows(batch)
+        if all_files:
+            warnings.warn(
+                "every text is the path of an existing file, and the paths are read as the texts; to read the "
+                "files, give their folder or a glob, such as 'texts/*.txt', instead of a list",
+                stacklevel=2,
+            )
+
+
+def _arrow_batches(source: Any) -> Iterator[Columns]:
+    """Yield the columns of an object that exports Arrow; those of objects of several types become strings."""
+    try:
+        reader = pa.RecordBatchReader.from_stream(source)
+    # Of Arrow, or of pandas for a table that Arrow does not take, such as one of complex numbers or large integers.
+    except (ValueError, TypeError, OverflowError, pa.ArrowNotImplementedError):
+        if not hasattr(source, "iloc") or not hasattr(source, "columns"):
+            chunks = pa.chunked_array(source).chunks  # such as a series of polars
+            yield from ({"text": chunk} for chunk in chunks)
+            return
+        _require_distinct(source.columns)
+        for start in range(0, len(source), BATCH):
+            part = source.iloc[start : start + BATCH].astype(object)
+            yield {name: from_python([*map(_or_none, part[name])]) for name in part}
+        return
+    _require_distinct(reader.schema.names)
+    yield from map(_columns, reader)
+
+
+def _columns(batch: pa.RecordBatch) -> Columns:
+    names = batch.schema.names
+    names = names if "index" in names else ["index" if name == _INDEX else name for name in names]
+    return dict(zip(names, batch.columns, strict=True))
+
+
+def _require_distinct(names: Iterable[Any]) -> None:
+    repeated = [str(name) for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"the table has several columns {', '.join(repeated)}; rename all but one of each")
+
+
+def _is_file(row: Any) -> bool:
+    # Not ``Path.is_file``, which raises OSError for a text that is longer than a path can be.
+    return isinstance(row, str) and os.path.isfile(row)  # noqa: PTH113
+
+
+def _or_none(value: Any) -> Any:
+    """The value, or None for NaN and NA, as pandas has them among texts."""
+    missing = type(value).__name__ in ("NAType", "NaTType") or (
+        isinstance(value, float) and math.isnan(value)
+    )
+    return None if missing else value
+
+
+def _of_rows(rows: list[Any]) -> Columns:
+    """The columns of texts, lists of tokens, or mappings."""
+    rows = [*map(_or_none, rows)]
+    given = [row for row in rows if row is not None]
+    if all(isinstance(row, str) for row in given):
+        return {"text": from_python(rows)}
+    if all(isinstance(row, list | tuple) and all(isinstance(word, str) for word in row) for row in given):
+        return {"text": from_python([None if row is None else [*row] for row in rows])}
+    if not all(isinstance(row, Mapping) for row in rows):
+        kinds = ", ".join(sorted({type(row).__name__ for row in rows}))
+        raise InputError(
+            f"the source has rows of type {kinds}; give texts, lists of tokens, or mappings with a text only (counts "
+            "of words go to corpus_from_matrix or corpus_from_gensim)"
+        )
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: from_python([_or_none(row.get(name)) for row in rows]) for name in names}
