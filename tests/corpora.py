@@ -102,12 +102,13 @@ def write_corpus(
 def documents_from_batch(batch: Any, n_words: int) -> Documents:
     """A record batch with list columns ``ids`` and ``counts``; documents without an id column are numbered."""
     where, names = Place("the record batch", 0), batch.schema.names
-    bags, ids = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where), id_column(names)
+    indptr, words, counts = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
+    ids = id_column(names)
     numbered = pa.array(np.arange(batch.num_rows, dtype=np.int64))
     identities = numbered if ids is None else document_ids(batch.column(ids), ids, where)
     metadata = {name: batch.column(name) for name in names if name not in ("ids", "counts", ids)}
-    words = bags.ids.astype(np.int32, copy=False)
-    return Documents(bags.indptr, words, narrow_counts(bags.counts), identities, metadata)
+    words = words.astype(np.int32, copy=False)
+    return Documents(indptr, words, narrow_counts(counts), identities, metadata)
 
 
 def iter_documents(corpus: Corpus) -> Iterator[Documents]:

@@ -20,16 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import counts as counts_base
+from streaming_jsmf.ingestion.readers import counts as number_lines
 from streaming_jsmf.ingestion.readers import matrices as matrix_files
-from streaming_jsmf.ingestion.readers import number_lines
 from streaming_jsmf.ingestion.readers.base import BadRecords
+from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_lines import (
-    DocwordSource,
-    MatrixMarketSource,
-)
 from tests.cases import each_once
 from tests.sources import Read, opened, put, refused_by, small
 
@@ -354,13 +350,13 @@ def test_batches_are_bounded(tmp_path, monkeypatch):
     # Repeated words of a document that spans many blocks are not accumulated.
     lines = [f"1 {i % 5 + 1} 1" for i in range(5000)]
     source = docword_file(tmp_path, ["1", "5", "5000", *lines])
-    held, merge = [], counts_base.merge_entries
+    held, sums = [], number_lines.sums
 
-    def counting(entries, n):
-        held.append(len(entries.word))
-        return merge(entries, n)
+    def counting(keys, counts):
+        held.append(len(keys))
+        return sums(keys, counts)
 
-    monkeypatch.setattr(counts_base, "merge_entries", counting)
+    monkeypatch.setattr(number_lines, "sums", counting)
     with small_blocks(300, 100):
         assert rows_of(Read(source)) == [[1000] * 5]
     assert len(held) > 20

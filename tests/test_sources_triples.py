@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.config import TableOptions
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.readers import grouping, tables, triples
+from streaming_jsmf.ingestion.readers import tables, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
-from streaming_jsmf.ingestion.readers.ratings import RatingsSource
-from streaming_jsmf.ingestion.readers.triples import TriplesSource
+from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.repeats import hash_values
 from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
 
@@ -143,7 +142,7 @@ def test_sums_of_floats_do_not_depend_on_the_order_of_files(tmp_path, step, way)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_blocks_and_batches_may_end_anywhere(tmp_path, monkeypatch, kind):
     rows = [(f"d{i % 7}", f"w{i % 11}", 1 + i % 3) for i in range(400)]
-    monkeypatch.setattr(grouping, "_WORD_BYTES", 15)
+    monkeypatch.setattr(triples, "_WORD_BYTES", 15)
     if kind == "csv":
         source = csv_source(tmp_path, HEADER + "".join(f"{d},{w},{c}\n" for d, w, c in rows))
     else:
@@ -286,15 +285,14 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
     assert f", line {2 + len(rows)}: 2 fields, not 3" in fails(source, tmp_path)
 
 
-def parsed(text, n_columns, **quoting):
+def parsed(text, n_columns, quoting="auto"):
     """Return the columns of a block from Arrow, or None, and from the line parser, with the lines that it refuses."""
     names = tuple("abc"[:n_columns])
-    parser = tables.BlockParser(TableOptions(**quoting), names, names)
-    bad = BadRecords("quarantine", BUCKET, lambda *_: "")
-    exact = parser.parse_by_line(text.encode(), 0, bad)
+    parser = tables.BlockParser(TableOptions(quoting=quoting), names, names)
+    _, exact, faults = parser.parse_by_line(text.encode())
     quick = parser.parse(text.encode())
-    columns = [exact.columns[name].to_pylist() for name in names]
-    return quick and [quick[name].to_pylist() for name in names], columns, bad.records
+    columns = [exact[name].to_pylist() for name in names]
+    return quick and [quick[name].to_pylist() for name in names], columns, faults
 
 
 @settings(max_examples=300)
@@ -304,9 +302,9 @@ def parsed(text, n_columns, **quoting):
     st.sampled_from(["auto", "none"]),
 )
 def test_arrow_and_the_line_parser_agree(text, n_columns, quoting):
-    quick, exact, bad = parsed(text, n_columns, quoting=quoting)
+    quick, exact, bad = parsed(text, n_columns, quoting)
     if quick is not None:
-        assert (quick, bad) == (exact, [])
+        assert (quick, bad) == (exact, {})
 
 
 @given(st.lists(st.tuples(*[st.text(st.sampled_from('a,"'), max_size=4)] * 3), min_size=1, max_size=4))
@@ -314,7 +312,7 @@ def test_arrow_reads_well_formed_quotes(rows):
     stream = io.StringIO(newline="")
     csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
     columns = [list(column) for column in zip(*rows, strict=True)]
-    assert parsed(stream.getvalue(), 3) == (columns, columns, [])
+    assert parsed(stream.getvalue(), 3) == (columns, columns, {})
 
 
 @pytest.mark.parametrize(

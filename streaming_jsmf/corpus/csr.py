@@ -32,11 +32,12 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
             require_hash(unit.path, hash_of_shard(unit.path), unit.sha256)
         table = file.read_row_group(unit.row_group, columns=["ids", "counts"], use_threads=False)
     ids, counts = (_one_array(table.column(name)) for name in ("ids", "counts"))
-    bags = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
+    indptr, indices, values = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
     # scipy copies the index arrays in products unless both are int32.
-    indptr = bags.indptr.astype(np.int32) if bags.ids.size < np.iinfo(np.int32).max else bags.indptr
-    indices = bags.ids.astype(indptr.dtype, copy=False)
-    block = csr_array((bags.counts, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
+    if indices.size < np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    indices = indices.astype(indptr.dtype, copy=False)
+    block = csr_array((values, indices, indptr), shape=(indptr.size - 1, n_words), copy=False)
     if unit.only is None:
         return block
     labels = labels_of(unit, unit.only.column, block.shape[0])

@@ -53,13 +53,8 @@ class Place:
         return RecordError(f"{where}: {reason}; correct the record", row, reason)
 
 
-@dataclass(frozen=True, eq=False)
-class Bags:
-    """Checked bags of words, as views of Arrow buffers: int64 ``indptr`` from 0, ascending ids, positive counts."""
-
-    indptr: NDArray[np.int64]
-    ids: NDArray[Any]
-    counts: NDArray[Any]
+#: Bags of words as views of Arrow buffers: int64 indptr from 0, ascending ids, and positive counts.
+Bags = tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]
 
 
 def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
@@ -90,7 +85,7 @@ def checked_bags(ids: Any, counts: Any, n_words: int, where: Place) -> Bags:
     # Comparisons with NaN are false, so NaN is refused.
     in_range = (numbers >= SMALLEST_COUNT) & (numbers <= LARGEST_COUNT)
     require(in_range, f"count {{count}} is not in (0, {LARGEST_COUNT}]")
-    return Bags(indptr, values, numbers)
+    return indptr, values, numbers
 
 
 def _lists(column: Any, name: str, where: Place) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -1,22 +1,22 @@
-"""Existing bags of words: a corpus, or Parquet files with list columns and a word list."""
+"""Documents as bags that exist: corpora and Parquet files of word ids and counts, and baskets of items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import BagOptions
-from streaming_jsmf.corpus.footer import check_columns, is_string, leaf_columns
+from streaming_jsmf.config import BagOptions, BasketOptions
+from streaming_jsmf.corpus.footer import check_columns, is_list, is_string, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
     BATCH_NONZEROS,
-    Bags,
     Place,
     RecordError,
     checked_bags,
@@ -26,13 +26,30 @@ from streaming_jsmf.corpus.records import (
     without_views,
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.ingestion.columns import storable
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import is_archive, of_first_readable, open_parquet_source, size_of
-from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, group_units
-from streaming_jsmf.ingestion.readers.records import RecordFiles
-from streaming_jsmf.ingestion.readers.text_records import common_kinds, conformed, fits
-from streaming_jsmf.ingestion.readers.values import require_columns, utf8_faults, value_type
+from streaming_jsmf.ingestion.readers.files import (
+    TABLE_PATTERNS,
+    compressed,
+    is_archive,
+    is_parquet,
+    of_first_readable,
+    open_parquet_source,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.lines import line_records, text_of
+from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, group_units, parquet_batches
+from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
+from streaming_jsmf.ingestion.readers.values import (
+    invalid_rows,
+    list_as_json,
+    listed,
+    require_columns,
+    utf8_faults,
+    value_type,
+)
+from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -41,53 +58,17 @@ from streaming_jsmf.storage.paths import exists, join, normalise
 UNIT_NONZEROS = 16_000_000
 
 
-@dataclass(frozen=True)
-class BagColumns:
-    """Columns of all files: name of the ids (or None), and Arrow types of the metadata.
-
-    ``kinds`` are those of counts and ids, "integers", "floats" or "strings", which are the same in all files.
-    """
-
-    id: str | None
-    kinds: Mapping[str, str]
-    metadata: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, schema: Any, wanted: str | None) -> BagColumns:
-        """Read the columns of a schema, with ids in ``wanted`` or a usual name; UnreadableError if they are invalid."""
-        try:
-            check_columns(schema, "it")
-        except InputError as error:
-            raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
-        require_columns(schema.names, schema.names)
-        if wanted is not None and wanted not in schema.names:
-            has = ", ".join(schema.names)
-            raise UnreadableError(f"it has no column {wanted!r} for document ids; it has {has}")
-        is_real = pa.types.is_floating(schema.field("counts").type.value_type)
-        kinds = {"counts": "floats" if is_real else "integers"}
-        ids = wanted or id_column(schema.names)
-        if ids is not None:
-            kind = without_views(schema.field(ids).type)
-            if not is_string(kind) and not pa.types.is_integer(kind):
-                raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
-            kinds[ids] = "strings" if is_string(kind) else "integers"
-        more = {field.name: value_type(field.type) for field in schema if field.name not in ("ids", *kinds)}
-        return cls(ids, kinds, more)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}: {kind}" for name, kind in {**self.kinds, **self.metadata}.items())
-
-
 @dataclass(frozen=True, kw_only=True)
 class BagSource(RecordFiles, Source):
-    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``, with the columns of the first readable file.
+    """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
-    Other files may lack metadata, and their other columns become columns of strings. ``fingerprint`` is that of a
-    corpus with a manifest, else None.
+    ``kinds`` has what the counts and the ids, if there are any, are in the first readable file ("integers", "floats" or
+    "strings"), by column; it must be the same in all files. ``fingerprint`` is that of a corpus with a manifest, else
+    None.
     """
 
     vocabulary_path: str
-    columns: BagColumns
+    kinds: Mapping[str, str]
     fingerprint: str | None = None
 
     reader = "bag-of-words-parquet"
@@ -114,10 +95,19 @@ class BagSource(RecordFiles, Source):
             shards, fingerprint = tuple(path for path in found if not files or path in files), None
         else:
             raise missing_source(root)
-        columns = _columns(shards, options.id)
+
+        def read(path: str) -> dict[str, str]:
+            with open_parquet_source(path) as file:
+                return _kinds(file.schema_arrow, options.id)
+
+        kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
         return cls(
-            root, shards, options, tokenizer, vocabulary_path=words, columns=columns, fingerprint=fingerprint
+            root, shards, options, tokenizer, vocabulary_path=words, kinds=kinds, fingerprint=fingerprint
         )
+
+    @property
+    def id_column(self) -> str | None:
+        return next((name for name in self.kinds if name != "counts"), None)
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -132,34 +122,47 @@ class BagSource(RecordFiles, Source):
         return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        n_words, columns = len(self.vocabulary), self.columns
+        n_words, ids = len(self.vocabulary), self.id_column
         row = 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
-            found = BagColumns.of(file.schema_arrow, columns.id)
-            if replace(found, metadata=columns.metadata) != columns or not all(
-                fits(kind, columns.metadata.get(name, kind)) for name, kind in found.metadata.items()
-            ):
-                raise UnreadableError(
-                    f"its columns are {found}, those of the first file {columns}; make them the same"
+            schema = file.schema_arrow
+            kinds = _kinds(schema, ids)
+            if kinds != self.kinds:
+                ours, theirs = (
+                    ", ".join(f"{name}: {kind}" for name, kind in k.items()) for k in (kinds, self.kinds)
                 )
-            later = [name for name in found.metadata if name not in columns.metadata]
-            metadata = {**columns.metadata, **dict.fromkeys(later, pa.string())}
+                raise UnreadableError(
+                    f"its columns are {ours}, those of the first file {theirs}; make them the same"
+                )
+            others = [name for name in schema.names if name not in ("ids", *kinds)]
             for g in range(unit.start, unit.stop):
                 for batch in _batches(file, g):
-                    reasons = utf8_faults(batch, [], filter(None, [columns.id, *found.metadata]))
-                    reasons |= dict(_bad_rows(batch, n_words, columns, 0))
-                    good, rows = drop_bad_rows(batch, reasons, row, bad)
-                    yield _convert(good, n_words, replace(columns, metadata=metadata), rows)
+                    yield _documents(batch, row, n_words, ids, others, bad)
                     row += batch.num_rows
 
 
-def _columns(files: Sequence[str], wanted: str | None) -> BagColumns:
-    def read(path: str) -> BagColumns:
-        with open_parquet_source(path) as file:
-            return BagColumns.of(file.schema_arrow, wanted)
+def _kinds(schema: Any, wanted: str | None) -> dict[str, str]:
+    """Return the kinds of counts and ids (see ``BagSource``), with ids in ``wanted`` or a usual name ("none" for none).
 
-    found = of_first_readable(files, read, "give Parquet files of bags of words")
-    return replace(found, metadata=common_kinds(found.metadata, files))
+    Raises UnreadableError if columns are missing or of other types.
+    """
+    try:
+        check_columns(schema, "it")
+    except InputError as error:
+        raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
+    require_columns(schema.names, schema.names)
+    kinds = {
+        "counts": "floats" if pa.types.is_floating(schema.field("counts").type.value_type) else "integers"
+    }
+    ids = wanted or id_column(schema.names)
+    if ids is None or ids == "none":
+        return kinds
+    if ids not in schema.names:
+        raise UnreadableError(f"it has no column {ids!r} for document ids; it has {listed(schema.names)}")
+    kind = without_views(schema.field(ids).type)
+    if not is_string(kind) and not pa.types.is_integer(kind):
+        raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
+    return {**kinds, ids: "strings" if is_string(kind) else "integers"}
 
 
 def _batches(file: Any, g: int) -> Iterator[Any]:
@@ -171,40 +174,114 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
             yield batch
 
 
-def _bad_rows(batch: Any, n_words: int, columns: BagColumns, start: int) -> Iterator[tuple[int, str]]:
+def _documents(
+    batch: Any, first: int, n_words: int, ids: str | None, others: Sequence[str], bad: BadRecords
+) -> Batch:
+    """Return the good documents of a record batch that starts at row ``first``; the others go to ``bad``."""
+    reasons = utf8_faults(batch, filter(None, [ids]), []) | dict(_bad_rows(batch, n_words, ids, 0))
+    batch, rows = drop_bad_rows(batch, reasons, first, bad)
+    (indptr, codes, counts), identities = _bags(batch, n_words, ids)
+    metadata, notes = {}, {}
+    for name in others:
+        values, note = storable(name, batch.column(name))
+        if values is not None:
+            metadata[name] = values
+        if note:
+            notes[name] = note
+    codes = codes.astype(np.int32, copy=False)
+    return Batch(indptr, codes, narrow_counts(counts), rows, identities, metadata, notes=notes)
+
+
+def _bad_rows(batch: Any, n_words: int, ids: str | None, start: int) -> Iterator[tuple[int, str]]:
     """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
-        _bags(batch, n_words, columns)
+        _bags(batch, n_words, ids)
     except RecordError as error:
         if batch.num_rows == 1:
             yield start, error.reason
             return
         half = batch.num_rows // 2
-        yield from _bad_rows(batch.slice(0, half), n_words, columns, start)
-        yield from _bad_rows(batch.slice(half), n_words, columns, start + half)
+        yield from _bad_rows(batch.slice(0, half), n_words, ids, start)
+        yield from _bad_rows(batch.slice(half), n_words, ids, start + half)
 
 
-def _bags(batch: Any, n_words: int, columns: BagColumns) -> tuple[Bags, Any]:
-    """Return checked bags and ids (None without ids); RecordError for the first bad record."""
+def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any], ...], Any]:
+    """Return indptr, ids and counts, and document ids (None without); RecordError for the first bad record."""
     where = Place("", 0)
     bags = checked_bags(batch.column("ids"), batch.column("counts"), n_words, where)
-    if columns.id is None:
+    if ids is None:
         return bags, None
     try:
-        return bags, document_ids(batch.column(columns.id), columns.id, where)
+        return bags, document_ids(batch.column(ids), ids, where)
     except pa.ArrowInvalid as error:
-        raise where.refuse(0, f"{columns.id} is not a signed 64-bit integer") from error
+        raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
 
 
-def _convert(batch: Any, n_words: int, columns: BagColumns, rows: NDArray[np.int64]) -> Batch:
-    bags, ids = _bags(batch, n_words, columns)
-    metadata = conformed(batch, columns.metadata)
-    return Batch(
-        bags.indptr,
-        bags.ids.astype(np.int32, copy=False),
-        narrow_counts(bags.counts),
-        rows,
-        ids,
-        {name: values for name, (values, _) in metadata.items()},
-        kinds={name: kinds for name, (_, kinds) in metadata.items() if kinds is not None},
-    )
+class BasketSource(RecordFiles, Source):
+    """Reader "baskets": documents of items, such as playlists or click paths, which are counted as written.
+
+    Each document is a line of UTF-8, or a list of strings or integers in Parquet.
+    """
+
+    reader = "baskets"
+    options_type = BasketOptions
+    patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
+
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
+        if is_parquet(unit.path):
+            return _read_lists(unit, self.options.items, bad)
+        lines = line_records(unit, text_of, bad)
+        return numbered((bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad)
+
+    def _split(self, lines: Any) -> TokenLists:
+        separator = self.options.separator
+        lists = pc.utf8_split_whitespace(lines) if separator is None else pc.split_pattern(lines, separator)
+        return _tokens(lists.offsets, pc.utf8_trim_whitespace(lists.flatten()))
+
+
+def _read_lists(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
+    with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+        _require_items(file.schema_arrow, column)
+        for first, batch in parquet_batches(file, unit, [column]):
+            good, rows = drop_bad_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
+            if len(rows):
+                lists = good.column(column)
+                yield bags_of(_tokens(lists.offsets, lists.flatten().cast(pa.string())), rows)
+
+
+def _require_items(schema: Any, column: str) -> None:
+    """Raise UnreadableError unless a column holds lists of strings or integers."""
+    hint = f"name the column with {option.read({'items': 'NAME'})}"
+    try:
+        require_columns([column], schema.names)
+    except UnreadableError as error:
+        raise UnreadableError(f"{error}; {hint}") from error
+    kind = schema.field(column).type
+    if not is_list(kind):
+        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {hint}")
+    item = value_type(kind.value_type)
+    if not (is_string(item) or pa.types.is_integer(item)):
+        raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {hint}")
+
+
+def _bad_lists(lists: Any) -> dict[int, str]:
+    """Return the reason to refuse each bad list."""
+    items, rows = lists.flatten(), pc.list_parent_indices(lists)
+    return {
+        **dict.fromkeys(
+            rows.take(pa.array(invalid_rows(items), pa.int64())).to_pylist(),
+            "the list holds bytes that are not UTF-8",
+        ),
+        **dict.fromkeys(rows.filter(items.is_null()).to_pylist(), "the list holds a null"),
+        **dict.fromkeys(np.flatnonzero(np.asarray(lists.is_null())).tolist(), "the list is null"),
+    }
+
+
+def _tokens(offsets: Any, items: Any) -> TokenLists:
+    """Return lists of items without empty ones, such as those between two separators."""
+    encoded = items.dictionary_encode()
+    codes = np.asarray(encoded.indices)
+    kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]
+    before = np.concatenate([[0], np.cumsum(kept)])
+    starts = np.asarray(offsets).astype(np.int64)
+    return TokenLists(before[starts - starts[0]], codes[kept], encoded.dictionary)

@@ -1,180 +1,324 @@
-"""Base of readers of counts: one vocabulary for all files, sums of repeated counts, and bags of sorted entries."""
+"""Counts as lines of numbers "document word count" after a header: UCI bags of words (docword) and Matrix Market."""
 
 from __future__ import annotations
 
+import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
-from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.config import MatrixMarketOptions, WordListOptions
+from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
+    BadValue,
     Batch,
-    DamagedError,
-    Source,
     Unit,
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import find_beside, size_of
+from streaming_jsmf.ingestion.readers.files import (
+    compressed,
+    first_link,
+    is_compressed,
+    open_stream,
+)
+from streaming_jsmf.ingestion.readers.matrices import CountFiles, sums, too_large
+from streaming_jsmf.ingestion.readers.tables import header_line, line_blocks, parse_each_line, parse_lines
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 
-_WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
+_SIZE = re.compile(rb"[0-9]{1,40}")
+_DOCWORD_NAME = re.compile(r"docword\.(.+?)\.txt(\.[a-z0-9]+)?")
+_BANNER = "%%MatrixMarket matrix coordinate integer|real|pattern general"
+_WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
+_REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
+_TYPES = {b"integer": (np.int64,) * 3, b"real": (np.int64, np.int64, np.float64), b"pattern": (np.int64,) * 2}
+
+#: A count in a file: its document and word, from 0, and its line.
+_ENTRY = np.dtype([("document", "i8"), ("word", "i8"), ("count", "f8"), ("line", "i8")])
 
 
-class CountFiles(Source):
-    """Base of readers of files of counts over one vocabulary; word lists are named relative to each file."""
+@dataclass(frozen=True)
+class Header:
+    """The header of a file: the largest document and word, which count from 1, and the number of lines that follow.
 
-    @cached_property
-    def vocabulary(self) -> tuple[str, ...]:
-        """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
-        first, words = self.files[0], self.words_of(self.files[0])
-        for path in self.files[1:]:
-            others = self.words_of(path)
-            if others != words:
-                pairs = enumerate(zip(words, others, strict=False))
-                at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(words), len(others)))
-                raise InputError(
-                    f"{path} has other words than {first} from word {at} on, counted from 0; files that are ingested "
-                    "together must share one vocabulary: ingest them separately"
-                )
-        return words
+    ``size_line`` gives the latter, from 0; ``types`` are those of the fields of a line, without one for counts if each
+    counts 1; ``document`` is the position of the document (0 or 1); ``hint`` is for messages about sizes and order.
+    """
 
-    def words_of(self, path: str) -> tuple[str, ...]:
-        return read_vocabulary(self.word_list(path))[0].words
+    n_documents: int
+    n_words: int
+    n_entries: int
+    size_line: int
+    types: tuple[Any, ...] = (np.int64, np.int64, np.int64)
+    document: int = 0
+    hint: str = ""
 
-    def units(self) -> Sequence[Unit]:
-        """Return the units of all files. Raises InputError if a file is missing or unreachable, or words differ."""
-        for path in self.files:
-            try:
-                size_of(path)
-            except DamagedError as error:
-                raise InputError(f"{path}: {error}") from error
-        units = super().units()
-        _ = self.vocabulary
-        return units
+    @property
+    def whole(self) -> bool:
+        return np.float64 not in self.types
 
-    def parts(self, path: str) -> Sequence[Unit]:
-        return [Unit(path, size=size_of(path))]
+
+class NumberFiles(CountFiles):
+    """Base of readers of number lines: each file is a unit, read once in blocks; a record is a line.
+
+    Under "quarantine" a bad line is left out and the rest of its document kept. A document without lines is an empty
+    bag. ``first_number`` is the number of the first document.
+    """
+
+    refuses_documents = False
+    first_number: ClassVar[int] = 0
 
     def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, row {unit.start + row} from 0"
+        return f"{unit.path}, line {row + 1}"
 
-    def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
-        return _WORD_LISTS
+    @abstractmethod
+    def header(self, stream: Any) -> Header:
+        """Read the first lines. Raises UnreadableError if they are not a header."""
 
-    def word_list(self, path: str) -> str:
-        """Return the path of a file's word list. Raises InputError if it is missing."""
-        wanted = self.options.vocabulary
-        names = self.usual_word_lists(path) if wanted is None else [wanted]
-        found = find_beside(path, names)
-        if found is None:
-            raise InputError(
-                f"{path} has no word list ({' or '.join(names)}); set the option vocabulary to its path"
+    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
+        """Stream the documents of a file. Memory: a few blocks of lines, one document and the words."""
+        with bad.unreadable_file(), open_stream(unit.path) as stream:
+            header = self.header(stream)
+            self.require_words(unit.path, header.n_words, header.hint)
+            blocks = _entries(stream, header, bad)
+            for start, stop, entries in _documents(blocks, header.n_words, _most_empty(unit)):
+                yield from _bags(entries, range(start, stop), header.whole, bad, self.first_number)
+
+
+class DocwordSource(NumberFiles):
+    """Reader "docword": D, W, NNZ, then lines "documentID wordID count" from 1, in ascending order of documents.
+
+    ``document_id`` is the number of the document, which counts on from file to file. All files have the same words.
+    """
+
+    reader = "docword"
+    options_type = WordListOptions
+    patterns = compressed("docword*.txt")
+    stop_words = ENGLISH
+    first_number = 1
+
+    def usual_word_lists(self, path: str) -> Sequence[str]:
+        named = _DOCWORD_NAME.fullmatch(first_link(path).rsplit("/", 1)[-1])
+        return [*([f"vocab.{named[1]}.txt"] if named else []), "vocab.txt"]
+
+    def header(self, stream: Any) -> Header:
+        sizes: list[int] = []
+        for number, name in enumerate(("documents D", "words W", "counts NNZ"), 1):
+            line = _next_header_line(stream, number == 1, "its first lines must be D, W and NNZ")
+            if not _SIZE.fullmatch(line.strip()):
+                raise UnreadableError(f"line {number} is {shown(line)}, not the number of {name}")
+            sizes.append(int(line))
+        return Header(sizes[0], sizes[1], sizes[2], size_line=2)
+
+
+class MatrixMarketSource(NumberFiles):
+    """Reader "matrix-market": a sparse matrix as lines "row column count", grouped by document.
+
+    Integers stay integers, reals become float32, and pattern entries count 1. Documents have no ids. All files have the
+    same words.
+    """
+
+    reader = "matrix-market"
+    options_type = MatrixMarketOptions
+    patterns = compressed("*.mtx")
+
+    def header(self, stream: Any) -> Header:
+        missing = f"its first line must be {_BANNER}"
+        banner = _next_header_line(stream, True, missing)
+        number, line = 1, b"%"
+        while line.startswith(b"%") or not line.strip():
+            number, line = number + 1, _next_header_line(stream, False, missing)
+        kind = banner.lower().split()
+        if kind[:3] != _BANNER.lower().encode().split()[:3] or kind[4:] != [b"general"]:
+            raise UnreadableError(
+                f"line 1 is {shown(banner)}; only {_BANNER} can be read; write the matrix in this format"
             )
-        return found
+        if kind[3] not in _TYPES:
+            raise UnreadableError(
+                f"line 1 says the numbers are {shown(kind[3])}; they must be integer, real or pattern"
+            )
+        if len(line.split()) != 3 or not all(map(_SIZE.fullmatch, line.split())):
+            raise UnreadableError(
+                f"line {number} is {shown(line)}; it must have the numbers of rows, columns and entries"
+            )
+        *sizes, n_entries = (int(size) for size in line.split())
+        document, other = (0, "columns") if self.options.documents == "rows" else (1, "rows")
+        return Header(
+            sizes[document],
+            sizes[1 - document],
+            n_entries,
+            size_line=number - 1,
+            types=_TYPES[kind[3]],
+            document=document,
+            hint=f"; if the {other} are the documents, set the option documents to {other!r}",
+        )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Exclude the words to keep tasks small; each task reads them itself.
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+def _next_header_line(stream: Any, first: bool, missing: str) -> bytes:
+    """Return the next line of a header. Raises UnreadableError, with what is ``missing``, if the file ends."""
+    line = header_line(stream)
+    if line is None:
+        raise UnreadableError(f"{'it is empty' if first else 'it ends in its header'}; {missing}")
+    return line
 
 
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """Counts grouped by document, as arrays of equal length; ``document`` and ``word`` are int64 from 0.
+def _most_empty(unit: Unit) -> int:
+    size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
+    by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
+    return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
-    ``line`` is that of the entry, for messages.
+
+def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[NDArray[Any], int]]:
+    """Yield blocks of the good lines after a header, and the number of documents that are complete after each.
+
+    The other lines go to ``bad``.
     """
+    reached = n_found = 0
+    nothing = np.empty(0, _ENTRY)
+    try:
+        for first, block in line_blocks(stream, header.size_line + 1):
+            entries, reached, n_lines_of_block = _good_entries(block, first, reached, header, bad)
+            n_found += n_lines_of_block
+            if len(entries):
+                yield entries, reached - 1
+    except UnreadableError as error:
+        # Nothing is known about further documents, not even that they are empty.
+        yield nothing, reached
+        bad.refuse(error.line, str(error), error.record)
+        return
+    if n_found != header.n_entries:
+        reason = f"the header says NNZ = {header.n_entries}, the number of lines of counts is {n_found}"
+        bad.refuse(header.size_line, reason)
+    yield nothing, header.n_documents
 
-    document: NDArray[Any]
-    word: NDArray[Any]
-    count: NDArray[Any]
-    line: NDArray[Any]
 
-    def take(self, chosen: Any) -> Entries:
-        return Entries(self.document[chosen], self.word[chosen], self.count[chosen], self.line[chosen])
+def _good_entries(
+    block: bytes, first: int, reached: int, header: Header, bad: BadRecords
+) -> tuple[NDArray[Any], int, int]:
+    """Return the good entries of a block, the largest document so far, and the number of lines except blank ones.
 
-    def followed_by(self, other: Entries) -> Entries:
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Entries(*(np.concatenate(pair) for pair in pairs))
-
-
-def merge_entries(entries: Entries, n_words: int) -> Entries:
-    """Sum the counts of a word in a document; words become ascending, ``line`` is that of the first entry.
-
-    Counts are added in the given order, so that sums do not depend on block boundaries.
+    Documents must not fall below ``reached``, the largest one before the block; it counts from 1.
     """
-    if len(entries.document) == 0:
-        return entries
-    heads = np.flatnonzero(np.diff(entries.document, prepend=-1))
-    line = np.repeat(entries.line[heads], np.diff(heads, append=len(entries.document)))
-    key = entries.document * n_words + entries.word
-    if (np.diff(key) > 0).all():
-        return Entries(entries.document, entries.word, entries.count, line)
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
-    total = np.bincount(group, entries.count).astype(entries.count.dtype)
-    return Entries(entries.document[first], entries.word[first], total, line[first])
+    rows, columns, faults = _columns(block, header)
+    n_found = len(rows) + len(faults)
+    document, word = columns[header.document], columns[1 - header.document]
+    count = columns[2] if len(columns) > 2 else np.ones(len(rows))
+    # Comparisons with NaN are false, so NaN is refused as well.
+    counted = (count >= (1 if header.whole else SMALLEST_COUNT)) & (count <= LARGEST_COUNT)
+    known = (word >= 1) & (word <= header.n_words)
+    there = (document >= 1) & (document <= header.n_documents)
+    last = np.maximum.accumulate(np.append(reached, np.where(counted & known & there, document, 0)))[1:]
+    in_order = document >= last
+    good = counted & known & there & in_order
+    if faults or not good.all():
+        # The first of several reasons comes last.
+        reasons = {
+            f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be": counted,
+            f"word {{word}} is outside 1..{header.n_words}": known,
+            f"document {{document}} comes after document {{last}}; sort the lines by document{header.hint}": in_order,
+            f"document {{document}} is outside 1..{header.n_documents}": there,
+        }
+        for reason, right in reasons.items():
+            for i in np.flatnonzero(~right).tolist():
+                values = {"count": count[i], "word": word[i], "document": document[i], "last": last[i]}
+                faults[int(rows[i])] = reason.format_map(values)
+        lines = block.split(b"\n")
+        for row in sorted(faults):
+            bad.refuse(first + row, faults[row], lines[row])
+    entries = np.empty(len(rows), _ENTRY)
+    entries["document"], entries["word"], entries["count"] = document - 1, word - 1, count
+    entries["line"] = first + rows
+    return entries[good], int(np.append(reached, last)[-1]), n_found
 
 
-def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
-    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
-    weight = np.arange(len(indptr))
-    weight += indptr
-    cuts = [0]
-    while cuts[-1] < len(indptr) - 1:
-        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
-        cuts.append(max(fitting, cuts[-1] + 1))
-    return cuts
+def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDArray[Any]], dict[int, str]]:
+    """Return the numbers of the well-formed lines, their columns, and the faults of the other lines by number."""
+    types = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(header.types)}
+    table = None
+    if b"x" not in block and b"X" not in block:  # Arrow accepts 0x1F as a number
+        parse = partial(parse_lines, types=types, delimiter=" ", quote="", null_values=[], check_utf8=False)
+        table = parse(block)
+        if table is None:
+            table = parse(b"\n".join(b" ".join(line.split()) for line in block.split(b"\n")))
+    if table is not None:
+        return np.arange(table.num_rows), [column.to_numpy() for column in table.columns], {}
+    names = {header.document: "document", 1 - header.document: "word", 2: "count"}
+
+    def parse_fields(line: bytes) -> list[int | float]:
+        found = line.split()
+        if found and len(found) != len(types):
+            raise BadValue(
+                f"the number of fields is {len(found)}, not {len(types)}: {shown(line)}; it may be truncated"
+            )
+        return [_number(field, header.types[i], names[i]) for i, field in enumerate(found)]
+
+    rows, values, faults = parse_each_line(block, parse_fields)
+    columns = list(zip(*values, strict=True)) or [()] * len(types)
+    return rows, [np.array(*pair) for pair in zip(columns, header.types, strict=True)], faults
 
 
-def too_large(total: float, word: str) -> str:
-    return f"the counts of word {word} add up to {total}, above {LARGEST_COUNT}"
+def _number(text: bytes, kind: Any, name: str) -> int | float:
+    if not (_REAL if kind is np.float64 else _WHOLE).fullmatch(text):
+        raise BadValue(f"the {name} {shown(text)} is not a {'' if kind is np.float64 else 'whole '}number")
+    if kind is np.float64:
+        return float(text)
+    if abs(number := int(text)) >= 2**63:
+        raise BadValue(f"the {name} {shown(text)} is out of range")
+    return number
 
 
-def bags_of_entries(
-    blocks: Iterable[tuple[Entries, int]], n_words: int, bad: BadRecords, *, first: int, most_empty: int
-) -> Iterator[Batch]:
-    """Yield the bags of entries in ascending order of documents, including those of documents without entries.
+def shown(text: bytes) -> str:
+    """Quote the start of a line or field for messages: one line, at most 60 bytes."""
+    return repr(text[:60].decode("ascii", "backslashreplace"))
 
-    Each block comes with the number of documents that are complete after it. ``rows`` count the documents from
-    ``first``. Raises UnreadableError if more than ``most_empty`` documents have no entries.
+
+def _documents(
+    blocks: Iterable[tuple[NDArray[Any], int]], n_words: int, most_empty: int
+) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    """Yield ranges of documents with their entries, in which words are distinct and ascending.
+
+    Raises UnreadableError if more than ``most_empty`` documents have no entries.
     """
-    held: Entries | None = None  # of documents that may continue in the next block
+    held = np.empty(0, _ENTRY)  # of documents that may continue in the next block
     start = empty = 0
     for entries, stop in blocks:
-        together = merge_entries(entries if held is None else held.followed_by(entries), n_words)
-        del entries
-        cut = int(np.searchsorted(together.document, stop))
-        complete, held = together.take(slice(0, cut)), together.take(slice(cut, None))
-        empty += stop - start - int(np.count_nonzero(np.diff(complete.document, prepend=-1)))
+        entries = np.concatenate([held, entries])
+        at, totals = sums(entries["document"] * n_words + entries["word"], entries["count"])
+        entries = entries[at]
+        entries["count"] = totals
+        cut = int(np.searchsorted(entries["document"], stop))
+        complete, held = entries[:cut], entries[cut:]
+        empty += stop - start - int(np.count_nonzero(np.diff(complete["document"], prepend=-1)))
         if empty > most_empty:
             raise UnreadableError(
-                f"{empty} documents up to number {stop} have no counts, more than {most_empty} for its size; correct "
-                "the numbers or leave such documents out"
+                f"the number of documents without counts up to number {stop} is {empty}, more than {most_empty} for "
+                "its size; correct the numbers or leave such documents out"
             )
-        yield from _bags(complete, range(start, stop), bad, first)
+        yield start, stop, complete
         start = stop
 
 
-def _bags(entries: Entries, documents: range, bad: BadRecords, first: int) -> Iterator[Batch]:
-    """Yield the bags of a range of documents."""
-    large = entries.count > LARGEST_COUNT
-    for i in np.flatnonzero(large):
-        bad.refuse(int(entries.line[i]), too_large(entries.count[i], f"{entries.word[i] + 1}"))
-    kept = entries.take(~large)
+def _bags(
+    entries: NDArray[Any], documents: range, whole: bool, bad: BadRecords, first: int
+) -> Iterator[Batch]:
+    """Yield the bags of a range of documents, the first of which has the number ``first``."""
+    large = entries["count"] > LARGEST_COUNT
+    for entry in entries[large]:
+        bad.refuse(int(entry["line"]), too_large(entry["count"], entry["word"] + 1))
+    entries = entries[~large]
     # There may be millions of empty documents in a row.
     for start in documents[:: limits.BATCH_VALUES]:
         numbers = np.arange(start, min(start + limits.BATCH_VALUES, documents.stop) + 1)
-        bounds = np.searchsorted(kept.document, numbers)
-        inside = kept.take(slice(bounds[0], bounds[-1]))
+        bounds = np.searchsorted(entries["document"], numbers)
+        inside = entries[bounds[0] : bounds[-1]]
+        counts = inside["count"].astype(np.int64 if whole else np.float64)
         yield Batch(
-            indptr=bounds - bounds[0],
-            codes=inside.word.astype(np.int32),
-            counts=narrow_counts(inside.count),
-            rows=numbers[:-1] + first,
+            bounds - bounds[0], inside["word"].astype(np.int32), narrow_counts(counts), numbers[:-1] + first
         )

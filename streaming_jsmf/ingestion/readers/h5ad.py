@@ -1,14 +1,15 @@
-"""AnnData files (.h5ad) of cells by genes, read in slices of rows. Needs the optional package anndata."""
+"""AnnData files (.h5ad) of cells by genes, read in slices of rows with h5py, which comes with the package anndata."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
@@ -25,15 +26,20 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import H5adOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.counts import CountFiles, row_cuts
 from streaming_jsmf.ingestion.readers.files import open_raw, read_as
-from streaming_jsmf.ingestion.readers.h5ad_trial import TOO_LARGE
-from streaming_jsmf.ingestion.readers.matrices import Rows, bags_of_rows, checked_indptr, row_units
+from streaming_jsmf.ingestion.readers.matrices import (
+    CountFiles,
+    CsrMatrix,
+    Rows,
+    bags_of_rows,
+    row_cuts,
+    row_units,
+)
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.storage.regular import require_regular
 
-#: Script of the trial read.
-TRIAL = Path(__file__).with_name("h5ad_trial.py")
+#: CPU seconds of the trial besides those for the size of the file; a million names take one or two.
+TRIAL_SECONDS = 5
 
 
 class H5adSource(CountFiles):
@@ -49,8 +55,8 @@ class H5adSource(CountFiles):
     def words_of(self, path: str) -> tuple[str, ...]:
         """Return the gene names of one file. Raises InputError if a name is empty or duplicated."""
         try:
-            with _open_cells(path, self.options) as cells:
-                names = tuple(cells.names("var", 0, None).to_pylist())
+            with self._open(path) as cells:
+                names = tuple(cells.names("var").to_pylist())
         except UnreadableError as error:
             raise InputError(f"{path}: {error}") from error
         name, times = Counter(names).most_common(1)[0] if names else ("", 1)
@@ -66,55 +72,113 @@ class H5adSource(CountFiles):
 
     def parts(self, path: str) -> Sequence[Unit]:
         """Split a file by rows. Reads ``indptr``: 16 bytes per cell."""
-        with _open_cells(path, self.options) as cells:
-            return row_units(path, cells.indptr(0, cells.n_cells))
+        with self._open(path) as cells:
+            return row_units(path, cells.matrix.indptr())
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""
-        with bad.unreadable_file(), _open_cells(unit.path, self.options) as cells:
-            stop = unit.stop or cells.n_cells
-            names = cells.names("obs", unit.start, stop)
-            metadata = {name: cells.column(name, unit.start, stop) for name in self.options.metadata}
-            for rows in cells.rows(unit.start, stop):
-                batch = bags_of_rows(rows, cells.n_genes, bad)
+        with bad.unreadable_file(), self._open(unit.path) as cells:
+            matrix, start = cells.matrix, unit.start
+            stop = unit.stop or matrix.n_rows
+            names = cells.names("obs", start, stop)
+            metadata = {name: cells.column("obs", name, start, stop) for name in self.options.metadata}
+            for rows in matrix.rows(start, stop):
+                batch = bags_of_rows(rows, matrix.n_columns, bad)
                 kept = pa.array(batch.rows)
                 columns = {name: column.take(kept) for name, column in metadata.items()}
                 yield replace(batch, document_id=names.take(kept), metadata=columns)
 
-
-@contextmanager
-def _open_cells(path: str, options: H5adOptions) -> Iterator[_Cells]:
-    """Open the matrix and tables of a file. Raises UnreadableError, also while the caller reads."""
-    try:
-        # Not at the top, because the dependency is optional.
-        import_module("anndata.io")
-        h5py = import_module("h5py")
-    except ImportError as error:
-        raise InputError("reading .h5ad needs anndata; pip install 'streaming-jsmf[anndata]'") from error
-    try:
-        with ExitStack() as stack:
-            source = stack.enter_context(open_raw(path)) if is_url(path) else path
-            stack.enter_context(read_as("HDF5"))
-            if not is_url(path):
-                require_regular(Path(path))
-                _require_end(path, os.stat(path).st_mtime_ns, options)  # noqa: PTH116
-            yield _Cells(path, stack.enter_context(h5py.File(source, "r")), options)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
+    @contextmanager
+    def _open(self, path: str) -> Iterator[_Cells]:
+        """Open a file. Raises UnreadableError, also while the caller reads."""
+        name, columns = self.options.matrix, self.options.metadata
+        try:
+            h5py = import_module("h5py")  # not at the top, because it is optional
+        except ImportError as error:
+            raise InputError("reading .h5ad needs anndata; pip install 'streaming-jsmf[anndata]'") from error
+        try:
+            with ExitStack() as stack:
+                source = stack.enter_context(open_raw(path)) if is_url(path) else path
+                stack.enter_context(read_as("HDF5"))
+                if not is_url(path):
+                    require_regular(Path(path))
+                    _require_end(path, os.stat(path).st_mtime_ns, name, columns)  # noqa: PTH116
+                yield _Cells(path, stack.enter_context(h5py.File(source, "r")), name, columns)
+        except FileNotFoundError as error:
+            raise InputError(f"{path} cannot be read ({first_line(error)}); check the path") from error
 
 
 @cache
-def _require_end(path: str, changed: int, options: H5adOptions) -> None:  # noqa: ARG001
-    """Refuse a file that HDF5 cannot finish reading; takes about 0.2 s, once per process and file version."""
-    request = {"path": path, "matrix": options.matrix, "columns": options.metadata}
+def _require_end(path: str, changed: int, matrix: str, columns: Sequence[str]) -> None:  # noqa: ARG001
+    """Refuse a file that HDF5 cannot finish reading; takes about 0.2 s, once per process and file version.
+
+    With a damaged byte in a heap of strings, HDF5 can loop within one call, ignoring signals, or allocate gigabytes.
+    """
+    # Its own process does not import this package, but has the source of two functions of it.
+    parts = [
+        inspect.getsource(limit),
+        inspect.getsource(trial),
+        "import json, sys",
+        "trial(*json.loads(sys.argv[1]))",
+    ]
+    arguments = json.dumps([path, matrix, columns, TRIAL_SECONDS])
     ended = subprocess.run(
-        [sys.executable, str(TRIAL)], input=json.dumps(request).encode(), capture_output=True, check=False
+        [sys.executable, "-P", "-c", "\n".join(parts), arguments], capture_output=True, check=False
     )
-    if ended.returncode == TOO_LARGE:
+    if ended.returncode == 3:
         raise UnreadableError("it declares a string of more bytes than it has; it is damaged: fetch it again")
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
         raise UnreadableError(f"reading it as HDF5 is stopped ({name}); it is damaged: fetch it again")
+
+
+def limit(size: int, seconds: int) -> None:
+    """Limit the memory and CPU time (not wall time: a slow disk is not damage) that reading ``size`` bytes may take."""
+    import os
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds += int(used.ru_utime + used.ru_stime) + size // 10_000_000
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if os.path.exists("/proc/self/statm"):  # noqa: PTH110
+        with open("/proc/self/statm") as pages:  # noqa: PTH123
+            room = int(pages.read().split()[0]) * resource.getpagesize() + size + (512 << 20)
+        allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if allowed == resource.RLIM_INFINITY or room < allowed:
+            resource.setrlimit(resource.RLIMIT_AS, (room, room))
+
+
+def trial(path: str, matrix: str, columns: list[str], seconds: int) -> None:
+    """Read all strings of a file within ``limit``. Exits with 3 if they take more memory than there is in the file.
+
+    The real read reports other errors.
+    """
+    import os
+    import sys
+
+    import h5py
+
+    def read(name: str, depth: int = 3) -> None:
+        try:
+            node = file[name]
+            attributes = dict(node.attrs)
+            if hasattr(node, "keys"):
+                for child in node if depth else [str(attributes["_index"])]:
+                    read(f"{name}/{child}", depth - 1)
+            elif node.dtype.kind == "O" and node.ndim == 1:
+                for start in range(0, node.shape[0], 100_000):
+                    node[start : start + 100_000]
+        except Exception as error:
+            if isinstance(error, MemoryError) or "allocat" in str(error):
+                sys.exit(3)
+
+    limit(os.stat(path).st_size, seconds)  # noqa: PTH116
+    with h5py.File(path, "r") as file:
+        for name in (matrix, *(f"obs/{column}" for column in columns)):
+            read(name)
+        for name in ("obs", "var"):
+            read(name, depth=0)
 
 
 def _require_own(group: Any, name: str, depth: int = 3) -> None:
@@ -141,9 +205,8 @@ def _require_own(group: Any, name: str, depth: int = 3) -> None:
 class _Cells:
     """An open AnnData file; the matrix stays on disk and is read in slices."""
 
-    def __init__(self, path: str, file: Any, options: H5adOptions) -> None:
-        self._path, self._file, self._options = path, file, options
-        name = options.matrix
+    def __init__(self, path: str, file: Any, name: str, columns: Sequence[str]) -> None:
+        self._path, self._file = path, file
         for root in (name.partition("/")[0], "obs", "var"):
             _require_own(file, root)
         if name not in file:
@@ -151,39 +214,31 @@ class _Cells:
             raise InputError(
                 f"{path} has no {name}; set the option layer to one of its layers ({layers or 'none'})"
             )
-        for column in options.metadata:
+        for column in columns:
             if "obs" not in file or column not in file["obs"]:
                 raise InputError(f"{path} has no column {column!r} in obs; see adata.obs.columns")
-        self._stored = file[name]
-        self._dense = not hasattr(self._stored, "keys")
-        self._matrix = self._stored if self._dense else self._sparse(name)
-        values = self._stored if self._dense else self._stored["data"]
-        if len(self._matrix.shape) != 2 or values.dtype.kind not in "iubf":
-            raise InputError(f"{path} has {name} of type {values.dtype}; it must be a matrix of numbers")
-        self._n_values = values.size
-        self.n_cells, self.n_genes = (int(size) for size in self._matrix.shape)
-        self._require_sizes(name)
+        self.matrix = self._matrix(name)
+        self._require_sizes(name, columns)
 
-    def _sparse(self, name: str) -> Any:
-        kind = str(self._stored.attrs.get("encoding-type", "of an unknown kind"))
+    def _matrix(self, name: str) -> _Sparse | _Dense:
+        node = self._file[name]
+        if not hasattr(node, "keys"):
+            return _Dense(self._path, name, node)
+        kind = str(node.attrs.get("encoding-type", "of an unknown kind"))
         if kind != "csr_matrix":
             where = "adata.X" if name == "X" else f"adata.layers[{name.removeprefix('layers/')!r}]"
             raise InputError(
                 f"{self._path} has {name} as {kind}, which cannot be read by cells; write it again with "
                 f"{where} = {where}.tocsr()"
             )
-        return import_module("anndata.io").sparse_dataset(self._stored)
+        return _Sparse(self._path, node)
 
-    def _require_sizes(self, name: str) -> None:
+    def _require_sizes(self, name: str, metadata: Sequence[str]) -> None:
         """Refuse a file whose tables do not match the numbers of cells and genes of the matrix."""
-        if not self._dense:
-            sizes = [self._stored[part].shape for part in ("indptr", "indices")]
-            if sizes != [(self.n_cells + 1,), (self._n_values,)]:
-                raise UnreadableError("the arrays of its matrix do not fit together; write the file again")
-        for table, size, axis in (("obs", self.n_cells, "rows"), ("var", self.n_genes, "columns")):
-            columns = self._options.metadata if table == "obs" else ()
-            for column in (str(self._table(table).attrs["_index"]), *columns):
-                node = self._table(table)[column]
+        cells, genes = self.matrix.n_rows, self.matrix.n_columns
+        for table, size, axis in (("obs", cells, "rows"), ("var", genes, "columns")):
+            for column in (self._index(table), *(metadata if table == "obs" else ())):
+                node = self._file[table][column]
                 parts = (node[key] for key in ("codes", "values", "mask") if key in node)
                 for part in parts if hasattr(node, "keys") else (node,):
                     if part.shape != (size,):
@@ -192,55 +247,76 @@ class _Cells:
                             "each must have one value: make the AnnData object anew and write it again"
                         )
 
-    def indptr(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the start of rows start..stop-1 among the values, and the end of the last row."""
-        if self._dense:
-            return np.arange(start, stop + 1, dtype=np.int64) * self.n_genes
-        ends = checked_indptr(np.asarray(self._stored["indptr"][start : stop + 1]), self._n_values)
-        if stop == self.n_cells and ends[-1] != self._n_values:
-            raise UnreadableError("indptr does not end with the number of values; write the matrix again")
-        return ends
-
-    def rows(self, start: int, stop: int) -> Iterator[Rows]:
-        """Yield cells start..stop-1 in slices of about ``BATCH_VALUES`` values, including zeros of a dense matrix."""
-        for a, b in pairwise(row_cuts(self.indptr(start, stop), limits.BATCH_VALUES)):
-            part = self._matrix[start + a : start + b]
-            if self._dense:
-                filled = part != 0
-                ends = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
-                yield a, ends, np.nonzero(filled)[1], part[filled]
-            else:
-                yield a, part.indptr, part.indices, part.data
-
-    def names(self, table: str, start: int, stop: int | None) -> Any:
+    def names(self, table: str, start: int = 0, stop: int | None = None) -> Any:
         """Return the index of ``obs`` or ``var`` from ``start`` to before ``stop`` as Arrow strings."""
-        index = str(self._table(table).attrs["_index"])
-        names = self._values(self._table(table)[index], table, start, stop).cast(pa.string())
+        names = self.column(table, self._index(table), start, stop).cast(pa.string())
         if names.null_count:
             raise InputError(f"{self._path} has a name in the index of {table} that is null; set it")
         return names
 
-    def column(self, name: str, start: int, stop: int) -> Any:
-        return self._values(self._table("obs")[name], f"obs column {name!r}", start, stop)
+    def column(self, table: str, name: str, start: int, stop: int | None) -> Any:
+        """Return a column as an Arrow array. Raises InputError if its values are neither numbers nor strings."""
+        values = _values(self._file[table][name], start, stop)
+        if values is None:
+            raise InputError(
+                f"{self._path} has values in {table}[{name!r}] that cannot be read; make them numbers or strings"
+            )
+        return values
 
-    def _table(self, name: str) -> Any:
-        if name not in self._file or "_index" not in self._file[name].attrs:
-            raise InputError(f"{self._path} has no table {name}; read it with anndata and write it again")
-        return self._file[name]
+    def _index(self, table: str) -> str:
+        if table not in self._file or "_index" not in self._file[table].attrs:
+            raise InputError(f"{self._path} has no table {table}; read it with anndata and write it again")
+        return str(self._file[table].attrs["_index"])
 
-    def _values(self, element: Any, name: str, start: int, stop: int | None) -> Any:
-        if not hasattr(element, "keys"):
-            if import_module("h5py").check_string_dtype(element.dtype) is not None:
-                return pa.array(element.asstr()[start:stop], pa.string())
-            if element.dtype.kind in "biuf":
-                return pa.array(element[start:stop])
-        elif "codes" in element:
-            codes = element["codes"][start:stop]
-            categories = self._values(element["categories"], name, 0, None).cast(pa.string())
-            return categories.take(pa.array(codes, mask=codes < 0))
-        elif "mask" in element:
-            values = self._values(element["values"], name, start, stop)
-            return pc.if_else(pa.array(element["mask"][start:stop]), pa.scalar(None, values.type), values)
-        raise InputError(
-            f"{self._path} has values in {name} that cannot be read; make them numbers or strings"
-        )
+
+def _values(node: Any, start: int, stop: int | None) -> Any:
+    if not hasattr(node, "keys"):
+        if import_module("h5py").check_string_dtype(node.dtype) is not None:
+            return pa.array(node.asstr()[start:stop], pa.string())
+        return pa.array(node[start:stop]) if node.dtype.kind in "biuf" else None
+    if "codes" in node:
+        codes, categories = node["codes"][start:stop], _values(node["categories"], 0, None)
+        if categories is not None:
+            return categories.cast(pa.string()).take(pa.array(codes, mask=codes < 0))
+    elif "mask" in node and (values := _values(node["values"], start, stop)) is not None:
+        return pc.if_else(pa.array(node["mask"][start:stop]), pa.scalar(None, values.type), values)
+    return None
+
+
+class _Sparse(CsrMatrix):
+    """CSR matrix in an open file."""
+
+    def __init__(self, path: str, group: Any) -> None:
+        self._group = group
+        arrays = {name: group[name] for name in ("indptr", "indices", "data")}
+        sizes = {name: (node.size if node.ndim == 1 else -1, node.dtype) for name, node in arrays.items()}
+        super().__init__(path, [int(size) for size in group.attrs["shape"]], sizes)
+
+    def array(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
+        def take(n: int) -> NDArray[Any]:
+            nonlocal first
+            first += n
+            return np.asarray(self._group[name][first - n : first])
+
+        return take
+
+
+class _Dense:
+    """Dense matrix in an open file, with the interface of ``CsrMatrix``."""
+
+    def __init__(self, path: str, name: str, node: Any) -> None:
+        if len(node.shape) != 2 or node.dtype.kind not in "iubf":
+            raise InputError(f"{path} has {name} of type {node.dtype}; it must be a matrix of numbers")
+        self._node = node
+        self.n_rows, self.n_columns = (int(size) for size in node.shape)
+
+    def indptr(self) -> NDArray[np.int64]:
+        return self.n_columns * np.arange(self.n_rows + 1, dtype=np.int64)
+
+    def rows(self, start: int, stop: int) -> Iterator[Rows]:
+        """Yield rows start..stop-1 in slices of about ``BATCH_VALUES`` values, including zeros."""
+        for a, b in pairwise(row_cuts(self.indptr()[start : stop + 1], limits.BATCH_VALUES)):
+            part = self._node[start + a : start + b]
+            filled = part != 0
+            ends = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
+            yield a, ends, np.nonzero(filled)[1], part[filled]

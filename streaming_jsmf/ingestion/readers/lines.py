@@ -9,16 +9,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-from numpy.typing import NDArray
 
-from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -30,8 +26,6 @@ from streaming_jsmf.ingestion.readers.base import (
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
-    STREAM_ERRORS,
-    describe,
     is_divisible,
     open_stream,
     size_of,
@@ -197,88 +191,6 @@ def _skip_line(stream: Any) -> int:
     return length
 
 
-def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``.
-
-    Raises UnreadableError after the lines before the damage, with the part of the line at which the stream breaks off.
-    """
-    # A decompressor returns the data before the damage only if it is read piece by piece.
-    read = getattr(stream, "read1", stream.read)
-    rest, damage, ended = b"", "", False
-    while not ended:
-        pieces, size = [rest], 0
-        try:
-            while size < limits.BATCH_BYTES and not ended:
-                pieces.append(read(limits.BATCH_BYTES - size))
-                size += len(pieces[-1])
-                ended = not pieces[-1]
-        except STREAM_ERRORS as error:
-            damage = describe(error)
-        data = b"".join(pieces)
-        if len(data) > limits.LONGEST_LINE and b"\n" not in data:
-            damage = too_long()
-        ended = ended or bool(damage)
-        cut = len(data) if ended and not damage else data.rfind(b"\n") + 1
-        block, rest = data[:cut], data[cut:]
-        if block:
-            yield first, block
-            first += n_lines(block)
-    if damage:
-        raise UnreadableError(
-            damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None
-        )
-
-
-def parse_lines(
-    block: bytes, types: Mapping[str, Any], delimiter: str, quote: str, **convert: Any
-) -> Any | None:
-    """Return the table that Arrow reads from a block; None unless each line is one row of these columns."""
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(block),
-            pa_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(types)),
-            pa_csv.ParseOptions(delimiter=delimiter, quote_char=quote or False),
-            pa_csv.ConvertOptions(column_types=types, **convert),
-        )
-    except pa.ArrowInvalid:
-        return None
-    # Arrow skips empty lines, and joins lines if a quote is open at a line end.
-    return table if table.num_rows == n_lines(block) else None
-
-
-def parse_each_line(
-    block: bytes, parse: Callable[[bytes], Sequence[Record]]
-) -> tuple[NDArray[np.int64], list[Sequence[Record]], dict[int, str]]:
-    """Parse the lines of a block one by one, which is slow but locates the bad ones; no fields mean a blank line.
-
-    Returns the numbers of the good lines in the block, their fields, and why ``parse`` raised BadValue for the others.
-    """
-    rows, values, faults = [], [], {}
-    for row, line in enumerate(block.split(b"\n")):
-        try:
-            if fields := parse(line.removesuffix(b"\r")):
-                rows.append(row)
-                values.append(fields)
-        except BadValue as error:
-            faults[row] = str(error)
-    return np.array(rows, np.int64), values, faults
-
-
-def header_line(stream: Any) -> bytes | None:
-    """Read a line without its line end; None at the end of the stream. Raises UnreadableError if it is too long."""
-    line: bytes = stream.readline(limits.LONGEST_LINE + 1)
-    if _was_cut(line):
-        raise UnreadableError(too_long())
-    if not line:
-        return None
-    return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def n_lines(data: bytes) -> int:
-    """Count the lines of a block; the last one may lack its line end."""
-    return data.count(b"\n") + (not data.endswith(b"\n"))
-
-
 def encoding_of(path: str, encoding: str) -> str:
     """Return the encoding of the lines of ``open_stream``: UTF-8 if the file has a byte order mark, else the given one.
 
@@ -326,16 +238,3 @@ def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any
     """Return a strict ``csv.reader`` of lines with their ends; it can continue after a ``csv.Error``."""
     csv.field_size_limit(limits.LONGEST_LINE)
     return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
-
-
-def split_fields(line: bytes, delimiter: str, quote: str = QUOTE, encoding: str = "utf-8") -> list[str]:
-    """Split a line that is a whole record, or raise BadValue; without a quote, delimiters may have any length."""
-    text = decode(line, encoding)
-    if not quote:
-        return text.split(delimiter)
-    try:
-        return list(next(csv_records([text], delimiter, quote), [""]))
-    except csv.Error as error:
-        if "unexpected end" in str(error):
-            raise BadValue("a quote is not closed on its line") from error
-        raise BadValue(f"the line cannot be split into fields ({first_line(error)})") from error

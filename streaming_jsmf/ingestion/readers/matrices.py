@@ -1,4 +1,4 @@
-"""Sparse count matrices with documents as rows, and SciPy's ``.npz`` files.
+"""Counts over one vocabulary: the base of their readers, sparse matrices with documents as rows, and SciPy's ``.npz``.
 
 ``scipy.sparse.load_npz`` needs the whole matrix in memory; ``zipfile`` and ``numpy.lib.format`` read it in pieces.
 """
@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import fields
+from functools import cached_property
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,31 +20,111 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import WordListOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
+from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, read_vocabulary
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.counts import (
-    CountFiles,
-    Entries,
-    merge_entries,
-    row_cuts,
-    too_large,
-)
-from streaming_jsmf.ingestion.readers.files import first_link, open_raw, read_as, size_of
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.files import find_beside, first_link, open_raw, read_as, size_of
 
 #: Batches of values per task.
 BATCHES_PER_UNIT = 8
 
+_WORD_LISTS = (*TEXT_NAMES, VOCABULARY_NAME)
 
 #: m unchecked CSR rows: the number of the first one in its unit, ``indptr`` (m + 1,), words and counts (nonzeros,).
 Rows = tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-def checked_indptr(indptr: NDArray[Any], n_values: int) -> NDArray[np.int64]:
-    """Return a part of an ``indptr`` as int64. Raises UnreadableError if it falls or leaves the values."""
-    ends = indptr.astype(np.int64)
-    if ends[0] < 0 or ends[-1] > n_values or (np.diff(ends) < 0).any():
-        raise UnreadableError("its indptr decreases or points outside the matrix; write the matrix again")
-    return ends
+class CountFiles(Source):
+    """Base of readers of files of counts over one vocabulary; word lists are named relative to each file."""
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Words of all files; reads every word list once. Raises InputError if one is missing, invalid or different."""
+        first, words = self.files[0], self.words_of(self.files[0])
+        for path in self.files[1:]:
+            others = self.words_of(path)
+            if others != words:
+                pairs = enumerate(zip(words, others, strict=False))
+                at = next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(words), len(others)))
+                raise InputError(
+                    f"{path} has other words than {first} from word {at} on, counted from 0; files that are ingested "
+                    "together must share one vocabulary: ingest them separately"
+                )
+        return words
+
+    def words_of(self, path: str) -> tuple[str, ...]:
+        return read_vocabulary(self.word_list(path))[0].words
+
+    def units(self) -> Sequence[Unit]:
+        """Return the units of all files. Raises InputError if a file is missing or unreachable, or words differ."""
+        for path in self.files:
+            try:
+                size_of(path)
+            except UnreadableError as error:
+                raise InputError(f"{path}: {error}") from error
+        units = super().units()
+        _ = self.vocabulary
+        return units
+
+    def parts(self, path: str) -> Sequence[Unit]:
+        return [Unit(path, size=size_of(path))]
+
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, row {unit.start + row} from 0"
+
+    def usual_word_lists(self, path: str) -> Sequence[str]:  # noqa: ARG002
+        return _WORD_LISTS
+
+    def word_list(self, path: str) -> str:
+        """Return the path of a file's word list. Raises InputError if it is missing."""
+        wanted = self.options.vocabulary
+        names = self.usual_word_lists(path) if wanted is None else [wanted]
+        found = find_beside(path, names)
+        if found is None:
+            raise InputError(
+                f"{path} has no word list ({' or '.join(names)}); set the option vocabulary to its path"
+            )
+        return found
+
+    def require_words(self, path: str, found: int, hint: str = "") -> None:
+        """Raise UnreadableError if a file counts another number of words than its word list has."""
+        listed = len(self.words_of(path))
+        if found != listed:
+            raise UnreadableError(
+                f"the number of words is {found} in the file and {listed} in its word list {self.word_list(path)}{hint}"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exclude the words to keep tasks small; each task reads them itself.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+def sums(keys: NDArray[np.int64], counts: NDArray[Any]) -> tuple[Any, NDArray[np.float64]]:
+    """Return where each distinct key comes first, in ascending order of keys, and the sum of its counts.
+
+    Counts are added one by one in the given order, so that the bits depend on neither the machine nor the blocks.
+    """
+    if (np.diff(keys) > 0).all():
+        return slice(None), counts.astype(np.float64)
+    order = np.argsort(keys, kind="stable")
+    new = np.diff(keys[order], prepend=-1) != 0
+    totals = np.bincount(np.cumsum(new) - 1, counts[order])
+    return order[new], totals.astype(np.float64, copy=False)
+
+
+def too_large(total: float, word: object) -> str:
+    return f"the counts of word {word} add up to {total:.0f}, above {LARGEST_COUNT}"
+
+
+def row_cuts(indptr: NDArray[Any], values: int) -> list[int]:
+    """Return cuts 0 = a < b < ... = m into runs of rows; rows plus values of a run are about ``values``."""
+    weight = np.arange(len(indptr))
+    weight += indptr
+    cuts = [0]
+    while cuts[-1] < len(indptr) - 1:
+        fitting = int(np.searchsorted(weight, weight[cuts[-1]] + values, side="right")) - 1
+        cuts.append(max(fitting, cuts[-1] + 1))
+    return cuts
 
 
 def row_units(path: str, indptr: NDArray[Any]) -> list[Unit]:
@@ -61,7 +143,7 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
     first, indptr, words, stored = rows
     m, whole = len(indptr) - 1, stored.dtype.kind in "iub"
     document = np.repeat(np.arange(m), np.diff(indptr))
-    counts = stored.astype(np.float64) if stored.dtype.kind == "f" else stored
+    counts = stored if whole else stored.astype(np.float64)
     kept = np.ones(m, bool)
 
     def refuse(documents: NDArray[Any], wrong: NDArray[np.bool_], explain: Callable[[int], str]) -> None:
@@ -75,27 +157,68 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
     def explain_entry(i: int) -> str:
         if 0 <= words[i] < n_words:
             return f"count {stored[i]} is not in (0, {LARGEST_COUNT}], as every count must be"
-        return f"word {words[i]} (from 0) is not in the vocabulary of {n_words} words"
+        return f"word {words[i]} (from 0) is outside 0..{n_words - 1}"
 
     # Comparisons with NaN are false, so NaN is refused as well.
     good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
     refuse(document, ~good | (words < 0) | (words >= n_words), explain_entry)
     chosen = kept[document] & (counts != 0)
-    document, added = document[chosen], counts[chosen].astype(np.int64 if whole else np.float64)
-    sums = merge_entries(Entries(document, words[chosen].astype(np.int64), added, document), n_words)
-    refuse(
-        sums.document,
-        sums.count > LARGEST_COUNT,
-        lambda i: too_large(sums.count[i], f"{sums.word[i]} (from 0)"),
-    )
-    sums = sums.take(kept[sums.document])
-    lengths = np.bincount(sums.document, minlength=m)[kept]
+    document, word = document[chosen], words[chosen].astype(np.int64)
+    at, totals = sums(document * n_words + word, counts[chosen])
+    document, word = document[at], word[at]
+    refuse(document, totals > LARGEST_COUNT, lambda i: too_large(totals[i], f"{word[i]} (from 0)"))
+    chosen = kept[document]
+    lengths = np.bincount(document[chosen], minlength=m)[kept]
     return Batch(
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        sums.word.astype(np.int32),
-        narrow_counts(sums.count),
+        word[chosen].astype(np.int32),
+        narrow_counts(totals[chosen].astype(np.int64 if whole else np.float64)),
         first + np.flatnonzero(kept),
     )
+
+
+class CsrMatrix(ABC):
+    """CSR matrix in a file, read piece by piece; ``arrays`` has length and type of indptr, indices and data."""
+
+    def __init__(self, path: str, shape: Sequence[int], arrays: Mapping[str, tuple[int, Any]]) -> None:
+        if len(shape) != 2 or min(shape) < 0:
+            raise UnreadableError(f"its shape is {[*shape]}, not rows and columns; write it again")
+        self.n_rows, self.n_columns = shape
+        lengths = {name: length for name, (length, _) in arrays.items()}
+        if lengths["indptr"] != self.n_rows + 1 or lengths["indices"] != lengths["data"]:
+            raise UnreadableError(f"its arrays do not fit together (lengths {lengths}); write it again")
+        for name, (_, kind) in arrays.items():
+            if kind.kind not in ("iubf" if name == "data" else "iu"):
+                raise InputError(f"{path} has {name!r} of type {kind}; write the matrix with numbers")
+        self._n_values = lengths["data"]
+
+    @abstractmethod
+    def array(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
+        """Return a function that reads the next n values of an array, starting at ``first``."""
+
+    def indptr(self) -> NDArray[np.int64]:
+        return self._checked(self.array("indptr", 0)(self.n_rows + 1))
+
+    def rows(self, start: int, stop: int) -> Iterator[Rows]:
+        """Yield rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
+        indptr = self.array("indptr", start)
+        last = self._checked(indptr(1))
+        words, counts = self.array("indices", int(last[0])), self.array("data", int(last[0]))
+        for first in range(start, stop, limits.BATCH_VALUES):
+            following = indptr(min(limits.BATCH_VALUES, stop - first))
+            ends = self._checked(np.concatenate([last, following]))
+            last = ends[-1:]
+            for a, b in pairwise(row_cuts(ends, limits.BATCH_VALUES)):
+                n = int(ends[b] - ends[a])
+                yield first - start + a, ends[a : b + 1] - ends[a], words(n), counts(n)
+        if stop == self.n_rows and last[0] != self._n_values:
+            raise UnreadableError("indptr does not end with the number of values; write the matrix again")
+
+    def _checked(self, indptr: NDArray[Any]) -> NDArray[np.int64]:
+        ends = indptr.astype(np.int64)
+        if ends[0] < 0 or ends[-1] > self._n_values or (np.diff(ends) < 0).any():
+            raise UnreadableError("its indptr decreases or points outside the matrix; write the matrix again")
+        return ends
 
 
 class NpzSource(CountFiles):
@@ -117,36 +240,21 @@ class NpzSource(CountFiles):
             return row_units(path, matrix.indptr()) if matrix.stored else super().parts(path)
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        n_words = len(self.words_of(unit.path))
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
-            if matrix.n_columns != n_words:
-                raise UnreadableError(
-                    f"the matrix has {matrix.n_columns} columns, the word list {self.word_list(unit.path)} "
-                    f"{n_words} words"
-                )
+            self.require_words(unit.path, matrix.n_columns)
             for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
-                yield bags_of_rows(rows, n_words, bad)
+                yield bags_of_rows(rows, matrix.n_columns, bad)
 
 
 @contextmanager
-def _open_matrix(path: str) -> Iterator[_Matrix]:
+def _open_matrix(path: str) -> Iterator[_NpzMatrix]:
     """Open the matrix of a file. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("a matrix of scipy.sparse.save_npz"), ExitStack() as stack:
-        yield _Matrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
+        yield _NpzMatrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
 
 
-@dataclass(frozen=True)
-class _Array:
-    """One-dimensional array whose values start ``start`` bytes into its archive member."""
-
-    member: zipfile.ZipInfo
-    dtype: Any
-    length: int
-    start: int
-
-
-class _Matrix:
-    """CSR matrix in an open archive, read piece by piece."""
+class _NpzMatrix(CsrMatrix):
+    """CSR matrix in an open archive."""
 
     def __init__(self, path: str, stream: Any, archive: zipfile.ZipFile, stack: ExitStack) -> None:
         self._path, self._stream, self._archive, self._stack = path, stream, archive, stack
@@ -156,45 +264,21 @@ class _Matrix:
                 f"{path} holds a matrix in {kind.decode('ascii', 'replace')} format, which cannot be read by rows; "
                 "write it with scipy.sparse.save_npz(path, matrix.tocsr())"
             )
+        # By name: where its values start in its archive member, their number and type.
+        self._arrays = {name: self._header(name) for name in ("indptr", "indices", "data")}
         shape = [int(size) for size in self._small("shape").ravel()]
-        if len(shape) != 2 or min(shape) < 0:
-            raise UnreadableError(f"its shape is {shape}, not rows and columns; write it again")
-        self.n_rows, self.n_columns = shape
-        self._arrays = {name: self._array(name) for name in ("indptr", "indices", "data")}
-        lengths = {name: array.length for name, array in self._arrays.items()}
-        if lengths["indptr"] != self.n_rows + 1 or lengths["indices"] != lengths["data"]:
-            raise UnreadableError(f"its arrays do not fit together (lengths {lengths}); write it again")
-        self._n_values = lengths["data"]
+        super().__init__(path, shape, {name: array[1:] for name, array in self._arrays.items()})
 
     @property
     def stored(self) -> bool:
         """Whether the arrays are uncompressed, so that reading can start anywhere."""
-        return all(array.member.compress_type == zipfile.ZIP_STORED for array in self._arrays.values())
+        return all(self._member(name).compress_type == zipfile.ZIP_STORED for name in self._arrays)
 
-    def indptr(self) -> NDArray[np.int64]:
-        return checked_indptr(self._reader("indptr", 0)(self.n_rows + 1), self._n_values)
-
-    def rows(self, start: int, stop: int) -> Iterator[Rows]:
-        """Yield rows start..stop-1 in pieces of about ``limits.BATCH_VALUES`` values."""
-        indptr = self._reader("indptr", start)
-        last = checked_indptr(indptr(1), self._n_values)
-        words, counts = self._reader("indices", int(last[0])), self._reader("data", int(last[0]))
-        for first in range(start, stop, limits.BATCH_VALUES):
-            following = indptr(min(limits.BATCH_VALUES, stop - first))
-            ends = checked_indptr(np.concatenate([last, following]), self._n_values)
-            last = ends[-1:]
-            for a, b in pairwise(row_cuts(ends, limits.BATCH_VALUES)):
-                n = int(ends[b] - ends[a])
-                yield first - start + a, ends[a : b + 1] - ends[a], words(n), counts(n)
-        if stop == self.n_rows and last[0] != self._n_values:
-            raise UnreadableError("indptr does not end with the number of values; write the matrix again")
-
-    def _reader(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
-        """Return a function that reads the next n values of an array, starting at ``first``."""
-        array = self._arrays[name]
-        opened = self._stack.enter_context(self._archive.open(array.member))
+    def array(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
+        start, _, dtype = self._arrays[name]
+        opened = self._stack.enter_context(self._archive.open(self._member(name)))
         # zipfile has just read the member's header, so the stream is at its first byte; seeking would read all before.
-        position = self._stream.tell() + array.start + first * array.dtype.itemsize
+        position = self._stream.tell() + start + first * dtype.itemsize
 
         def read_on(n: int, /) -> bytes:
             nonlocal position
@@ -205,14 +289,14 @@ class _Matrix:
 
         jump = first and self.stored
         if not jump:
-            opened.read(array.start)
+            opened.read(start)
         read = read_on if jump else opened.read
 
         def take(n: int) -> NDArray[Any]:
-            data = read(n * array.dtype.itemsize)
-            if len(data) < n * array.dtype.itemsize:
+            data = read(n * dtype.itemsize)
+            if len(data) < n * dtype.itemsize:
                 raise EOFError(f"{name} ends early")
-            return np.frombuffer(data, array.dtype)
+            return np.frombuffer(data, dtype)
 
         return take
 
@@ -231,17 +315,16 @@ class _Matrix:
         with self._archive.open(member) as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
-    def _array(self, name: str) -> _Array:
+    def _header(self, name: str) -> tuple[int, int, Any]:
         member, formats = self._member(name), np.lib.format
         with self._archive.open(member) as stream:
             first_version = formats.read_magic(stream) == (1, 0)
             read = formats.read_array_header_1_0 if first_version else formats.read_array_header_2_0
             shape, _, dtype = read(stream)
             start = stream.tell()
-        if dtype.kind not in ("iubf" if name == "data" else "iu"):
-            raise InputError(f"{self._path} has {name!r} of type {dtype}; write the matrix with numbers")
-        if len(shape) != 1 or member.file_size != start + shape[0] * dtype.itemsize:
+        length = shape[0] if len(shape) == 1 else -1
+        if not dtype.hasobject and member.file_size != start + length * dtype.itemsize:
             raise UnreadableError(
                 f"its array {name!r} does not have the size that its header gives; write the matrix again"
             )
-        return _Array(member, dtype, shape[0], start)
+        return start, length, dtype

@@ -35,9 +35,9 @@ from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.bags import BagSource
+from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Reader, Source, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.baskets import BasketSource
+from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.csv_records import CSV_SUFFIXES
 from streaming_jsmf.ingestion.readers.files import (
     FORMATS,
@@ -51,15 +51,14 @@ from streaming_jsmf.ingestion.readers.files import (
     of_first_readable,
 )
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
-from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text, split_fields
+from streaming_jsmf.ingestion.readers.lines import EMPTY, csv_records, open_text
 from streaming_jsmf.ingestion.readers.listing import in_zip, is_about, is_word_list, list_files, with_members
 from streaming_jsmf.ingestion.readers.mail import MailSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
-from streaming_jsmf.ingestion.readers.number_lines import DocwordSource, MatrixMarketSource
-from streaming_jsmf.ingestion.readers.ratings import RatingsSource, names_path
 from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
+from streaming_jsmf.ingestion.readers.tables import split_line
 from streaming_jsmf.ingestion.readers.text_files import File, TextFilesSource, files_in_archive
-from streaming_jsmf.ingestion.readers.triples import TriplesSource
+from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource, names_path
 from streaming_jsmf.ingestion.readers.values import as_bytes, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
@@ -544,7 +543,7 @@ def _csv_header(files: Sequence[str], delimiter: str, encoding: str) -> list[str
         if not line.strip():
             raise UnreadableError(EMPTY)
         try:
-            return split_fields(line.strip().encode(), delimiter, '"' if len(delimiter) == 1 else "")
+            return split_line(Delimited(delimiter=delimiter), line.strip().encode())
         except BadValue as error:
             raise UnreadableError(f"line 1: {error}") from error
 
