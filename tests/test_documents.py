@@ -140,36 +140,79 @@ def test_texts_like_periods_that_do_not_exist_are_no_times(
     refused(invoke("over-time", model, shares, "--by", "when"), 2, "'when' holds '1990-24'")
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ({"name": "a"}, None),
-        (["a"], None),
-        ([("a", 1)], pa.map_(pa.string(), pa.int32())),
-        (b"\xff", None),
-        (b"\xff", pa.dictionary(pa.int8(), pa.binary())),
-        (b"\xff", pa.binary(1)),
-        (b"\xff" * 16, pa.uuid()),
-    ],
-)
-def test_groups_are_not_made_of_objects(
-    value: object, kind: pa.DataType, model: Path, tmp_path: Path, invoke: Command
+#: Values that have no groups, or no months, and what is said.
+UNGROUPED = {
+    "objects": (
+        pa.array([{"name": "a"}] * 90),
+        "date",
+        "holds objects; groups are made of texts, numbers and dates",
+    ),
+    "lists": (pa.array([["a"]] * 90), "date", "holds lists; groups are"),
+    "mappings": (
+        pa.array([[("a", 1)]] * 90, pa.map_(pa.string(), pa.int32())),
+        "date",
+        "holds mappings; groups are",
+    ),
+    "bytes": (pa.array([b"\xff"] * 90), "date", "holds binary; groups are"),
+    "coded": (pa.array([b"\xff"] * 90).dictionary_encode(), "date", "groups are made of texts"),
+    "uuid": (pa.array([b"\xff" * 16] * 90, pa.uuid()), "date", "groups are made of texts"),
+    "integers": (
+        pa.array([1355517523] * 90),
+        "date:month",
+        "holds 1355517523; months are made of dates: ingest",
+    ),
+    "years": (
+        pa.array([1999] * 90),
+        "date:month",
+        "holds 1999; months are made of dates: ingest the texts again with --date-format FORMAT",
+    ),
+    "floats": (pa.array([1.5] * 90), "date:year", "holds 1.5; years are made of dates"),
+    "texts": (pa.array(["May 4"] * 90), "date:day", "holds 'May 4'; days are made of dates"),
+}
+
+
+@pytest.mark.parametrize("kind", UNGROUPED)
+def test_groups_are_not_made_of_objects_nor_periods_of_numbers(
+    kind: str, model: Path, tmp_path: Path, invoke: Command
 ) -> None:
-    shares = shares_with(model, tmp_path, "date", pa.array([value] * 90, kind))
-    message = "column 'date' of .* holds .*; groups are made of texts, numbers and dates"
+    values, by, said = UNGROUPED[kind]
+    shares = shares_with(model, tmp_path, "date", values)
     for verb in ("documents", "over-time"):
-        refused(
-            invoke(verb, model, shares, "--by", "date"),
-            2,
-            "column 'date'",
-            "groups are made of texts, numbers",
-        )
+        refused(invoke(verb, model, shares, "--by", by), 2, "column 'date'", said)
     of_report = ModelShares.open(model, shares).of_shown
-    with pytest.raises(InputError, match=message):
-        groups_of(of_report, "date")
+    with pytest.raises(InputError, match="column 'date' "):
+        groups_of(of_report, by)
     found = groups_of(of_report, None)
     assert found is not None
-    assert found.column == "year", "without --by, a report takes another column"
+    if kind in ("objects", "lists", "mappings", "bytes", "coded", "uuid"):
+        assert found.column == "year", "without --by, a report takes another column"
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "day"])
+def test_dates_that_python_cannot_show_are_left_out_with_their_number(
+    unit: str, model: Path, tmp_path: Path, invoke: Command
+) -> None:
+    """Some of Parquet are of years after 9999, or before 1."""
+    days = np.where(np.arange(90) % 3 == 0, 4_000_000, np.where(np.arange(90) % 3 == 1, -800_000, 10_957))
+    per_day = {"s": 86_400, "us": 86_400 * 10**6, "day": 1}[unit]
+    values = pa.array(days.astype(np.int32)).view(pa.date32())
+    if unit != "day":
+        values = pa.array(days * per_day).view(pa.timestamp(unit))
+    shares = shares_with(model, tmp_path, "at", values)
+    for options in (
+        ("documents", "--by", "at:month"),
+        ("over-time", "--by", "at"),
+        ("documents", "--topic", "1"),
+    ):
+        verb, *others = options
+        outcome = invoke(verb, model, shares, *others, "--json")
+        assert outcome.code == 0, outcome.err
+        held = {
+            str(row.get("at", row.get("month of at", row.get("year of at"))))[:4]
+            for row in json.loads(outcome.out)
+        }
+        assert held <= {"2000", "None"}
+        assert "2000" in held
 
 
 def test_groups_of_categories(model: Path, tmp_path: Path) -> None:

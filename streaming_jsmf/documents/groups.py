@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.documents.shares import SharesFile, is_text
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -165,6 +165,21 @@ def is_time(value: Any) -> bool:
     return is_period is not None and not _periods(pa.array([str(value)]), "year").null_count
 
 
+def _are_years(values: Any) -> bool:
+    """Whether values are integers of four digits."""
+    if not pa.types.is_integer(values.type) or not len(values):
+        return False
+    low, high = pc.min_max(values).as_py().values()
+    return bool(1000 <= low <= high <= 9999)
+
+
+def _nested_name(kind: Any) -> str:
+    """What a type that has no groups holds."""
+    types = pa.types
+    names = ((types.is_map, "mappings"), (types.is_struct, "objects"), (types.is_nested, "lists"))
+    return next((name for is_of, name in names if is_of(kind)), str(kind))
+
+
 def has_groups(kind: Any) -> bool:
     """Whether values of an Arrow type form groups; lists, mappings, bytes and extension types do not."""
     types = pa.types
@@ -195,22 +210,22 @@ class Grouping:
         kind = first.schema.field(column).type
         if not has_groups(kind):
             raise InputError(
-                f"column {column!r} of {shares.path} holds {kind}; groups are made of texts, numbers and dates"
+                f"column {column!r} of {shares.path} holds {_nested_name(kind)}; groups are made of texts, numbers and "
+                "dates"
             )
-        text = is_text(kind)
+        text, known = is_text(kind), first.column(0).drop_null()
         dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
         wanted = period or ("year" if dated or (text and column.lower() in TIMES[1:]) else "")
-        if not wanted or pa.types.is_integer(kind):
+        if not wanted or (wanted == "year" and _are_years(known)):
             return cls(column, kind)
-        known = first.column(0).drop_null()
         if (text or dated) and not (len(known) and _periods(known, wanted).null_count == len(known)):
             return cls(column, pa.string(), wanted)
         if not period:
             return cls(column, kind)
-        held = repr(known[0].as_py()) if text else kind
+        held = repr(known[0].as_py()) if text or (len(known) and not dated) else kind
         raise InputError(
-            f"column {column!r} holds {held}; {period}s are made of dates and of texts such as 1999-12-31 or "
-            "1999/12/31"
+            f"column {column!r} holds {held}; {period}s are made of dates: ingest the texts again with "
+            f"{option.date_format('FORMAT')}, such as %d.%m.%Y for 31.12.1999, or leave out :{period}"
         )
 
     @property

@@ -42,6 +42,7 @@ from streaming_jsmf.documents.shares import (
     to_lists,
 )
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.ingestion.columns import storable
 from streaming_jsmf.storage.arrays import (
     CHUNK_BYTES,
     ArrayDigest,
@@ -157,7 +158,7 @@ def _open_parquet(path: Path, about: About, fields: Mapping[str, Any]) -> Shares
         if names != [*columns, *about.columns]:
             raise StoreError(f"{file} has other columns than transform wrote; {DAMAGED}")
         hashes[str(file)] = part["sha256"] if path.is_dir() else own
-    return SharesFile(path, about, columns, partial(_row_groups, hashes))
+    return SharesFile(path, about, columns, partial(_row_groups, hashes, set()))
 
 
 def unfinished_shares(path: Path, about: About, schema: Any, files: Sequence[Path]) -> SharesFile:
@@ -166,11 +167,12 @@ def unfinished_shares(path: Path, about: About, schema: Any, files: Sequence[Pat
     if repeated := next((name for name in names if names[name] > 1), None):
         raise InputError(f"{path}: two columns are called {repeated!r}; rename one of them")
     columns = tuple(name for name in names if name not in (TOPICS, SHARES))
-    return SharesFile(path, about, columns, partial(_row_groups, dict.fromkeys(map(str, files))))
+    return SharesFile(path, about, columns, partial(_row_groups, dict.fromkeys(map(str, files)), set()))
 
 
-def _row_groups(hashes: Mapping[str, str | None], columns: Sequence[str]) -> Iterator[Any]:
+def _row_groups(hashes: Mapping[str, str | None], noted: set[str], columns: Sequence[str]) -> Iterator[Any]:
     """Yield the row groups of files, each compared with its hash first unless that is None."""
+    lost: Counter[str] = Counter()
     for path, sha256 in hashes.items():
         with _opened(path) as file:
             if sha256 is not None:
@@ -178,7 +180,24 @@ def _row_groups(hashes: Mapping[str, str | None], columns: Sequence[str]) -> Ite
             for number in range(file.num_row_groups):
                 table = file.read_row_group(number, columns=list(columns), use_threads=False)
                 # Answers made of these rows are not shares.
-                yield table.replace_schema_metadata(None)
+                yield _with_shown_dates(table.replace_schema_metadata(None), lost)
+    for name in lost.keys() - noted:
+        logger.warning(
+            "%s: dates before year 1 or after 9999, which are left out: %s", name, f"{lost[name]:,}"
+        )
+        noted.add(name)
+
+
+def _with_shown_dates(table: Any, lost: Counter[str]) -> Any:
+    """Replace dates that Python cannot show by null, and count them."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_date(field.type) or pa.types.is_timestamp(field.type):
+            column = table.column(place)
+            shown = storable(field.name, column.combine_chunks())[0].cast(field.type)
+            if missing := shown.null_count - column.null_count:
+                lost[field.name] += missing
+                table = table.set_column(place, field, shown)
+    return table
 
 
 def _opened(path: str | Path) -> AbstractContextManager[Any]:
