@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
+from streaming_jsmf.ingestion.columns import ColumnSummary, as_type, choose_types, from_python, summarize
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.moments.changes import Changes
 
@@ -28,113 +28,116 @@ TEXTS = [
     for i in range(240)
 ]
 DATES = [datetime.date(1999, 12, 1) + datetime.timedelta(days=i) for i in range(240)]
-UTC = pa.timestamp("us", "UTC")
+DAY, TIME, UTC = pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 
-#: Name, strings that are repeated over the documents, and the type of the column.
-STRINGS: dict[str, tuple[Sequence[str], Any]] = {
-    "year": (["1980", "1981", "", "-44", "0"], pa.int64()),
-    "price": (["1.50", "3", "-0.25", ""], pa.float64()),
-    "day": (["1999-12-31", "2000-02-29", ""], pa.date32()),
-    "at": (["1999-12-31 23:59", "1999-12-31T23:59:59.25", "2000-01-01"], pa.timestamp("us")),
-    "zoned": (["1999-12-31T23:59:59Z", "2000-01-01 00:59+02:00"], UTC),
-    "zip": (["10001", "94110", "00501"], pa.string()),
-    "long": (["1234567890123456789", "1"], pa.string()),
-    "wide": (["1234567890123456.5", "1"], pa.string()),
-    "label": (["1e5", "2"], pa.string()),
-    "nan": (["nan", "1.5"], pa.string()),
-    "infinite": (["inf", "1"], pa.string()),
-    "plus": (["+1", "2"], pa.string()),
-    "spaced": (["1 ", "2"], pa.string()),
-    "true": (["true", "false"], pa.string()),
-    "no day": (["2001-02-28", "2001-02-29"], pa.string()),
-    "no time": (["2001-02-28 23:59", "2001-02-28 24:01"], pa.string()),
-    "both": (["2001-02-28 23:59", "2001-02-28 23:59Z"], pa.string()),
-    "early": (["0001-02-28"], pa.string()),
-    "empty": ([""], pa.string()),
-    "word": (["red", "blue"], pa.string()),
+#: Name, strings that are repeated over the documents, type of the column, and its first value if not that of a cast.
+STRINGS: dict[str, tuple[Sequence[str], Any, str]] = {
+    "year": (["1980", "1981", "", "-44", "0"], pa.int64(), ""),
+    "price": (["1.50", "3", "-0.25", ""], pa.float64(), ""),
+    "day": (["1999-12-31", "2000-02-29", ""], DAY, ""),
+    "at": (["1999-12-31 23:59", "1999-12-31T23:59:59.25", "2000-01-01"], TIME, ""),
+    "zoned": (["1999-12-31T23:59:59Z", "2000-01-01 00:59+02:00"], UTC, ""),
+    "monthly": (["2015-02", "", "2015-12"], DAY, "2015-02-01"),
+    "eight": (["20150203", "19991231"], DAY, "2015-02-03"),
+    "american": (["2/3/2015", "12-31-2015", ""], DAY, "2015-02-03"),
+    "german": (["3.2.2015", "31.12.2015"], DAY, "2015-02-03"),
+    "dotted": (["3.2.2015", "4.5.2015"], DAY, "2015-02-03"),
+    "either": (["2/3/2015", "4/5/2015"], DAY, "2015-02-03"),
+    "slashes": (["2015/2/3", "2015/12/31"], DAY, "2015-02-03"),
+    "office": (["2/3/2015 1:05:09 PM", "12/31/2015 12:00 am", "1/1/2015"], TIME, "2015-02-03 13:05:09"),
+    "named": (["February 3, 2015", "Dec. 31 2015"], DAY, "2015-02-03"),
+    "english": (["3 February 2015", "31 Dec 2015"], DAY, "2015-02-03"),
+    "mail": (
+        ["Tue, 3 Feb 2015 10:00:00 +0100", "3 Feb 2015 10:00 EST (east)"],
+        UTC,
+        "2015-02-03 09:00:00+00:00",
+    ),
+    "twitter": (["Tue Feb 03 13:08:45 +0000 2015"], UTC, "2015-02-03 13:08:45+00:00"),
+    "ts": (["1355517523.000005", "1355517524.25"], UTC, "2012-12-14 20:38:43.000005+00:00"),
+    "created_utc": (["1355517523", ""], UTC, "2012-12-14 20:38:43+00:00"),
+    "updatedAt": (["1355517523000"], UTC, "2012-12-14 20:38:43+00:00"),
+    "seconds of no name": (["1355517523"], pa.int64(), ""),
+    "time too early": (["255517523", "1355517523"], pa.int64(), ""),
+    "eight but no days": (["20150230", "20150203"], pa.int64(), ""),
+    "zip": (["10001", "94110", "00501"], pa.string(), ""),
+    "long": (["1234567890123456789", "1"], pa.string(), ""),
+    "wide": (["1234567890123456.5", "1"], pa.string(), ""),
+    "label": (["1e5", "2"], pa.string(), ""),
+    "nan": (["nan", "1.5"], pa.string(), ""),
+    "infinite": (["inf", "1"], pa.string(), ""),
+    "plus": (["+1", "2"], pa.string(), ""),
+    "spaced": (["1 ", "2"], pa.string(), ""),
+    "true": (["true", "false"], pa.string(), ""),
+    "no day": (["2001-02-28", "2001-02-29"], pa.string(), ""),
+    "no month": (["2001-12", "2001-13"], pa.string(), ""),
+    "no american day": (["2/28/2001", "2/29/2001"], pa.string(), ""),
+    "no order": (["13/1/2001", "1/13/2001"], pa.string(), ""),
+    "no hour": (["2/3/2001 1:00 PM", "2/3/2001 13:00 PM"], pa.string(), ""),
+    "no time": (["2001-02-28 23:59", "2001-02-28 24:01"], pa.string(), ""),
+    "both": (["2001-02-28 23:59", "2001-02-28 23:59Z"], pa.string(), ""),
+    "early": (["0001-02-28"], pa.string(), ""),
+    "empty": ([""], pa.string(), ""),
+    "word": (["red", "blue"], pa.string(), ""),
 }
+#: What is logged for some of them.
+SAID = (
+    "year: 192 values read as integers",
+    "day: 160 values read as dates; ",
+    "american: 160 values read as dates (month first); ",
+    "german: 240 values read as dates (day first); ",
+    "either: 240 values read as dates (month first); all days are below 13, so date_format='day-first' would fit",
+    "; 3 more columns",
+)
 ROWS = [
-    {"id": f"{i}", "text": text, **{name: values[i % len(values)] for name, (values, _) in STRINGS.items()}}
+    {"id": f"{i}", "text": text, **{name: values[i % len(values)] for name, (values, *_) in STRINGS.items()}}
     for i, text in enumerate(TEXTS)
 ]
 
 
-def _csv(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    with path.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path.with_suffix(".csv")
-
-
-def _lines(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return path.with_suffix(".jsonl")
-
-
-def _array(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.with_suffix(".json").write_text(json.dumps(list(rows)), encoding="utf-8")
-    return path.with_suffix(".json")
-
-
-def _parquet(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    pq.write_table(pa.Table.from_pylist(list(rows)), path.with_suffix(".parquet"))
-    return path.with_suffix(".parquet")
-
-
-def _categories(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    table = pa.Table.from_pylist(list(rows))
-    coded = [
-        c if n == "text" else c.dictionary_encode()
-        for n, c in zip(table.column_names, table.columns, strict=True)
-    ]
-    pq.write_table(pa.table(coded, table.column_names), path.with_suffix(".parquet"))
-    return path.with_suffix(".parquet")
-
-
-def _records(path: Path, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ARG001
-    return [dict(row) for row in rows]
-
-
-def _corpus(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """Write a directory of bags with the strings of the rows, as other programs write it."""
-    path.mkdir()
-    bags = {"ids": [[0, 1, 2]] * len(rows), "counts": [[2, 1, 3]] * len(rows)}
-    table = pa.Table.from_pylist(list(rows)).rename_columns(["document_id", *list(rows[0])[1:]])
-    for name, values in bags.items():
-        table = table.append_column(name, pa.array(values, pa.list_(pa.int32())))
-    pq.write_table(table, path / "part.parquet", row_group_size=50)
-    (path / "vocab.txt").write_text("alpha\nbeta\ngamma\n", encoding="utf-8")
+def written(kind: str, path: Path, rows: Sequence[dict[str, Any]]) -> Any:
+    """Write rows as a source of one kind, or return them as one in memory."""
+    if kind == "csv":
+        path = path.with_suffix(".csv")
+        pd.DataFrame(rows).to_csv(path, index=False)
+    elif kind == "json lines":
+        path = path.with_suffix(".jsonl")
+        path.write_text("\n".join(map(json.dumps, rows)))
+    elif kind == "json array":
+        path = path.with_suffix(".json")
+        path.write_text(json.dumps(list(rows)))
+    elif kind in ("parquet", "categories"):
+        table = pa.Table.from_pylist(list(rows))
+        coded = [c if kind == "parquet" or n == "text" else c.dictionary_encode() for n, c in _columns(table)]
+        path = path.with_suffix(".parquet")
+        pq.write_table(pa.table(coded, table.column_names), path)
+    elif kind == "bags":  # as other programs write them
+        path.mkdir()
+        table = pa.Table.from_pylist(list(rows))
+        table = table.rename_columns(["document_id", *table.column_names[1:]])
+        for name, values in {"ids": [0, 1, 2], "counts": [2, 1, 3]}.items():
+            table = table.append_column(name, pa.array([values] * len(rows), pa.list_(pa.int32())))
+        pq.write_table(table, path / "part.parquet", row_group_size=50)
+        (path / "vocab.txt").write_text("alpha\nbeta\ngamma\n")
+    elif kind == "folders":  # the name of the folder has one of the columns
+        folder = path / f"topics={rows[0]['topics']}"
+        folder.mkdir(parents=True)
+        pd.DataFrame(rows).drop(columns="topics").to_csv(folder / "t.csv", index=False)
+    else:
+        return pd.DataFrame(rows) if kind == "frame" else [dict(row) for row in rows]
     return path
 
 
-SOURCES: dict[str, Callable[[Path, Sequence[dict[str, Any]]], Any]] = {
-    "csv": _csv,
-    "json lines": _lines,
-    "json array": _array,
-    "parquet": _parquet,
-    "categories": _categories,
-    "records": _records,
-    "bags": _corpus,
-}
+def _columns(table: pa.Table) -> Iterable[tuple[str, Any]]:
+    return zip(table.column_names, table.columns, strict=True)
+
+
+SOURCES = ("csv", "json lines", "json array", "parquet", "categories", "records", "bags")
 
 
 def ingested(source: Any, path: Path, **options: Any) -> Any:
     """Ingest a source and return the documents of the corpus as a table."""
     corpus = sj.ingest(source, path, preset="papers", min_distinct_words=0, min_tokens=0, **options)
     return pa.concat_tables(pq.read_table(corpus.shard_path(shard)) for shard in corpus.shards)
-
-
-def _folders(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """Write a folder whose name has one of the columns."""
-    folder = path / f"topics={rows[0]['topics']}"
-    folder.mkdir(parents=True)
-    _csv(folder / "t", [{name: value for name, value in row.items() if name != "topics"} for row in rows])
-    return path
-
-
-def _frame(path: Path, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ARG001
-    return pd.DataFrame(rows)
 
 
 RENAMED = {"ids": "ids_", "counts": "counts_", "topics": "topics__", "topic_shares": "topic_shares_"}
@@ -150,9 +153,8 @@ def test_columns_with_the_names_of_results_are_renamed(
         del renamed["ids"], renamed["counts"]
     values = {name: f"of {name}" for name in (*renamed, "topics_")}
     rows = [{"id": f"{i}", "text": text, **values} for i, text in enumerate(TEXTS)]
-    write = {**SOURCES, "folders": _folders, "frame": _frame}[kind]
     with caplog.at_level(logging.INFO):
-        table = ingested(write(tmp_path / "s", rows), tmp_path / "c")
+        table = ingested(written(kind, tmp_path / "s", rows), tmp_path / "c")
     for name, new in renamed.items():
         assert table.column(new).to_pylist() == [values[name]] * 240
         line = f"{name}: the column is stored as {new}, because results have a column of its name"
@@ -178,16 +180,53 @@ def test_strings_of_numbers_and_dates_become_typed(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        table = ingested(SOURCES[kind](tmp_path / "s", ROWS), tmp_path / "c")
-    assert "year: 192 values read as integers" in caplog.text
+        table = ingested(written(kind, tmp_path / "s", ROWS), tmp_path / "c")
+    for line in SAID:
+        assert line in caplog.text
     assert "zip" not in caplog.text
     assert table.schema.field("document_id").type == pa.string(), "ids stay what they are"
-    for name, (values, expected) in STRINGS.items():
+    for name, (values, expected, first) in STRINGS.items():
         assert table.schema.field(name).type == expected, name
-        wanted = pa.array([values[i % len(values)] for i in range(240)])
-        if expected != pa.string():
-            wanted = pa.array([value or None for value in wanted.to_pylist()]).cast(expected)
-        assert table.column(name).to_pylist() == wanted.to_pylist(), name
+        given = [values[i % len(values)] for i in range(240)]
+        if first:
+            assert str(table.column(name)[0]) == first, name
+            assert table.column(name).null_count == given.count(""), name
+            continue
+        wanted = pa.array(given if expected == pa.string() else [value or None for value in given])
+        assert table.column(name).to_pylist() == wanted.cast(expected).to_pylist(), name
+
+
+FEBRUARY = datetime.date(2015, 2, 3)
+SENT = datetime.datetime(2012, 12, 14, 20, 38, 43, tzinfo=datetime.UTC)
+FORMATS: list[tuple[str, list[Any], Any]] = [
+    ("day-first", ["2/3/2015", "4/5/2015"], FEBRUARY.replace(month=3, day=2)),
+    ("month-first", ["2/3/2015", "4/5/2015"], FEBRUARY),
+    ("day-first", ["2/13/2015", "4/5/2015"], "2/13/2015"),
+    ("none", ["2/3/2015", "4/5/2015"], "2/3/2015"),
+    ("none", ["2015-02-03"], "2015-02-03"),
+    ("none", [20150203, 20150204], 20150203),
+    ("none", [1355517523], 1355517523),
+    ("none", [DATES[0]], DATES[0]),
+    ("day-first", ["2015-02-03"], FEBRUARY),
+    ("%d|%b|%y", ["03|Feb|15", "28|Feb|15"], FEBRUARY),
+    ("%d|%b|%y", ["03|Feb|15", "30|Feb|15"], "03|Feb|15"),
+    ("%H.%M on %d %m %Y", ["23.59 on 03 02 2015"], datetime.datetime(2015, 2, 3, 23, 59)),
+    ("%Y%m%d %z", ["20150203 +0100"], datetime.datetime(2015, 2, 2, 23, tzinfo=datetime.UTC)),
+    ("%m/%d/%y", ["2/3/15", None, ""], FEBRUARY),
+]
+
+
+@pytest.mark.parametrize(("date_format", "values", "first"), FORMATS)
+def test_a_format_of_dates_overrules(date_format: str, values: list[Any], first: Any) -> None:
+    """However the values are divided."""
+    array = from_python(values)
+    for n in range(len(values) + 1):
+        parts = [summarize(part, date_format) for part in (array[n:], array[:n])]
+        restored = [ColumnSummary.from_list(json.loads(json.dumps(part.to_list()))) for part in parts]
+        chosen, lines = choose_types({"date": restored[0].joined(restored[1])}, {}, date_format)
+        found = as_type(array, chosen["date"])[0].as_py()
+        assert (str(found), type(found)) == (str(first), type(first))
+        assert bool(lines) == (first != values[0] or "%" in date_format)
 
 
 #: Values of a JSON column, the last of which occurs late; its type; and what is stored for the first and the last.
@@ -204,7 +243,12 @@ JSON = {
     "large": ([1, 2**63], pa.string(), "1", str(2**63)),
     "huge": ([1, 10**400], pa.string(), "1", "1" + "0" * 400),
     "list": ([1, ["é"]], pa.string(), "1", '["é"]'),
+    "object": ([1, {"é": None}], pa.string(), "1", '{"é": null}'),
     "from none": ([None, 3], pa.int64(), None, 3),
+    "eight": ([20150203, "20150204"], DAY, FEBRUARY, FEBRUARY.replace(day=4)),
+    "ts": ([1355517523, 1355517524.5, "1355517525"], UTC, SENT, SENT.replace(second=45)),
+    "created_at": ([1355517523000], UTC, SENT, SENT),
+    "n_at": ([1355517523, 1], pa.int64(), 1355517523, 1),
     "none": ([None, None], pa.string(), None, None),
 }
 
@@ -225,7 +269,7 @@ def test_values_of_another_type_come_late_in_json(
         }
         for i, text in enumerate(TEXTS)
     ]
-    table = ingested(SOURCES[kind](tmp_path / "s", rows), tmp_path / "c")
+    table = ingested(written(kind, tmp_path / "s", rows), tmp_path / "c")
     assert table.num_rows == 240
     for name, (_, expected, first, last) in JSON.items():
         column = table.column(name)
@@ -276,9 +320,13 @@ def test_files_of_several_formats_share_types(tmp_path: Path) -> None:
         for i, text in enumerate(TEXTS)
     ]
     texts = [{**row, "id": f"c{row['id']}", "year": "2001", "day": "2001-02-03", "n": "x"} for row in years]
-    _parquet(tmp_path / "s" / "a", years)
-    _csv(tmp_path / "s" / "b", texts)
-    _lines(tmp_path / "s" / "c", [{**row, "id": f"j{row['id']}", "year": 2002, "n": None} for row in texts])
+    written("parquet", tmp_path / "s" / "a", years)
+    written("csv", tmp_path / "s" / "b", texts)
+    written(
+        "json lines",
+        tmp_path / "s" / "c",
+        [{**row, "id": f"j{row['id']}", "year": 2002, "n": None} for row in texts],
+    )
     table = ingested(tmp_path / "s", tmp_path / "c", reader="text")
     assert table.num_rows == 720
     assert [table.schema.field(name).type for name in ("year", "day", "n")] == [
@@ -314,17 +362,15 @@ def test_parquet_files_may_have_different_types(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("write", [_csv, _lines, _parquet])
+@pytest.mark.parametrize("kind", ["csv", "json lines", "parquet"])
 @pytest.mark.parametrize("lacking", range(3))
-def test_metadata_that_a_file_lacks_are_null(
-    lacking: int, write: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_metadata_that_a_file_lacks_are_null(lacking: int, kind: str, tmp_path: Path) -> None:
     """One of three files lacks the metadata of the others, and has others."""
     (tmp_path / "s").mkdir()
     for number in range(3):
         about = {"other": "x"} if number == lacking else {"n": number, "day": "2001-02-03", "name": "y"}
         rows = [{"id": f"{number}-{i}", "text": text, **about} for i, text in enumerate(TEXTS[:40])]
-        write(tmp_path / "s" / str(number), rows)
+        written(kind, tmp_path / "s" / str(number), rows)
     all_of = {"id": "id", "text": "text"}
     for name, read in (("all", all_of), ("some", {**all_of, "metadata": ("n", "day", "name")})):
         table = ingested(tmp_path / "s", tmp_path / name, read=read)
@@ -367,10 +413,9 @@ def test_bags_of_words_get_the_columns_of_texts(tmp_path: Path) -> None:
         ({"counts": [[0.5, 2.0], [3.0, 1.0]]}, "counts: floats, .* those of the first file counts: integers"),
         ({"doc_id": [1, 2]}, "doc_id: integers.* those of the first file .*doc_id: strings"),
         ({"doc_id": None}, "it has no column 'doc_id' for document ids"),
-        ({"n": [["x"], ["y"]]}, "n: list<.*those of the first file .*n: int64"),
     ],
 )
-def test_bags_of_words_with_other_counts_ids_or_lists_are_refused(
+def test_bags_of_words_with_other_counts_or_ids_are_refused(
     change: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     columns = {"ids": [[0, 1], [1, 2]], "counts": [[1, 2], [3, 1]], "doc_id": ["a", "b"], "n": [1, 2]}
@@ -387,9 +432,9 @@ def test_columns_of_added_documents_are_those_of_the_corpus(
 ) -> None:
     """Documents over the vocabulary of a corpus get the types of its columns; each misfit column is one warning."""
     rows = [{"id": i, "text": text, "n": "1.5", "code": "x", "m": "2"} for i, text in enumerate(TEXTS)]
-    ingested(_csv(tmp_path / "a", rows), tmp_path / "c")
+    ingested(written("csv", tmp_path / "a", rows), tmp_path / "c")
     later = [{**row, "id": f"l{row['id']}", "n": "3", "code": "7", "m": "two"} for row in rows]
-    table = ingested(_csv(tmp_path / "b", later), tmp_path / "d", vocabulary=tmp_path / "c")
+    table = ingested(written("csv", tmp_path / "b", later), tmp_path / "d", vocabulary=tmp_path / "c")
     assert [table.schema.field(name).type for name in ("n", "code", "m")] == [
         pa.float64(),
         pa.string(),
@@ -408,7 +453,7 @@ def test_types_do_not_depend_on_how_the_work_is_divided(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{**row, "mixed": 5 if i % 2 else "x", "score": i / 7} for i, row in enumerate(ROWS)]
-    source = _lines(tmp_path / "s", rows)
+    source = written("json lines", tmp_path / "s", rows)
     whole = ingested(source, tmp_path / "whole")
     monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
     monkeypatch.setattr(limits, "UNIT_BYTES", 10_000)
@@ -425,26 +470,16 @@ def test_topics_over_time_from_strings_of_a_csv_file(
         {"id": i, "text": TEXTS[i], "year": 1975 + i // 12, "day": f"{1975 + i // 12}-03-{1 + i % 2:02d}"}
         for i in range(240)
     ]
-    source, corpus, model = _csv(tmp_path / "s", rows), tmp_path / "c", tmp_path / "m"
+    source, corpus, model = written("csv", tmp_path / "s", rows), tmp_path / "c", tmp_path / "m"
     moments, shares = tmp_path / "moments", tmp_path / "shares.parquet"
-    assert run(["ingest", str(source), str(corpus), "--preset", "papers"]) == 0
-    assert (
-        run(
-            [
-                "scan",
-                str(corpus),
-                str(moments),
-                "--max-topics",
-                "3",
-                "--partition-by",
-                column,
-                "--keep-partitions",
-            ]
-        )
-        == 0
-    )
-    assert run(["infer", str(moments), str(model), "--topics", "3", "--partitions", "1980..1989"]) == 0
-    assert run(["transform", str(model), str(corpus), str(shares)]) == 0
+    by_column = ["--partition-by", column, "--keep-partitions"]
+    for command in (
+        ["ingest", source, corpus, "--preset", "papers"],
+        ["scan", corpus, moments, "--max-topics", "3", *by_column],
+        ["infer", moments, model, "--topics", "3", "--partitions", "1980..1989"],
+        ["transform", model, corpus, shares],
+    ):
+        assert run([*map(str, command)]) == 0
     capsys.readouterr()
     by = column if column == "year" else "day:month"
     assert run(["over-time", str(model), str(shares), "--by", by, "--csv"]) == 0
@@ -466,7 +501,7 @@ def test_partitions_of_numbers_and_dates(tmp_path: Path) -> None:
         }
         for i in range(240)
     ]
-    sj.ingest(_csv(tmp_path / "s", rows), tmp_path / "c", IngestRequest(preset="papers"))
+    sj.ingest(written("csv", tmp_path / "s", rows), tmp_path / "c", IngestRequest(preset="papers"))
     expected = {
         "year": [1980, 1981, 1982, None],
         "score": ["0.5", "1.5"],

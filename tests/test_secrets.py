@@ -141,7 +141,7 @@ def test_an_interrupted_ingest_keeps_no_password_and_resumes(
     with monkeypatch.context() as patch:
         patch.setattr(ingestion, "choose_words", Mock(side_effect=KeyboardInterrupt))
         assert quiet(*asked).code == 130
-    assert (tmp_path / "c.partial" / "first_rows.npy").exists()
+    assert (tmp_path / "c.partial" / "records" / "read-part-00000").exists()
     assert holders(tmp_path) == []
     assert quiet(*asked).code == 0
     assert open_corpus(tmp_path / "c").n_documents == len(documents())

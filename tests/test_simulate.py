@@ -399,7 +399,7 @@ class TestInterruption:
 
     @pytest.mark.parametrize(
         "name",
-        ["records/simulate-part-{}/zarr.json", "simulate/{}/counts.npz", "simulate/{}/part-00000.parquet"],
+        ["records/simulate-part-{}/zarr.json", "simulate/{}/counts.arrow", "simulate/{}/part-00000.parquet"],
     )
     @pytest.mark.parametrize("damage", SOME)
     def test_makes_damaged_parts_again(self, tmp_path, stop, name, damage: Damage) -> None:

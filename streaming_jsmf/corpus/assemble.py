@@ -1,6 +1,6 @@
 """Shards written by numbered tasks, and the corpus that is assembled from them.
 
-Task 3 of a step leaves its shards, and ``counts.npz`` with the counts of its words, in ``STEP/00003`` of the workspace.
+Task 3 of a step leaves its shards, and the counts of their words, in ``STEP/00003`` of the workspace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import WordCounts
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import FILES, Record
-from streaming_jsmf.storage.paths import file_hashes
+from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_trees
+from streaming_jsmf.storage.tables import read_table, write_table
 
 #: Directories of a workspace: files that tasks are writing, and the corpus before it is renamed to the target.
 WORK, CORPUS = "work", "corpus"
@@ -29,7 +30,7 @@ WORK, CORPUS = "work", "corpus"
 #: Layout of a workspace, one of its arguments: unfinished work with another layout is refused.
 LAYOUT = 4
 
-_COUNTS = "counts.npz"
+_COUNTS = "counts.arrow"
 
 
 def task_directory(root: Path, step: str, index: int) -> Path:
@@ -38,8 +39,7 @@ def task_directory(root: Path, step: str, index: int) -> Path:
 
 def clear_attempts(root: Path) -> None:
     """Remove what tasks of an interrupted run were writing."""
-    shutil.rmtree(root / WORK, ignore_errors=True)
-    (root / WORK).mkdir()
+    empty_directory(root / WORK)
 
 
 @contextmanager
@@ -56,11 +56,11 @@ def attempt(root: Path, step: str, index: int) -> Iterator[Path]:
     try:
         yield made
         place = task_directory(root, step, index)
-        place.mkdir(parents=True, exist_ok=True)
+        make_directory(place)
         for path in made.iterdir():
             path.replace(place / path.name)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        remove_trees(made)
 
 
 def write_task_shards(
@@ -75,11 +75,9 @@ def write_task_shards(
         finally:
             writer.abort()
         used = np.flatnonzero(writer.document_frequency)
-        np.savez(
-            directory / _COUNTS,
-            ids=used,
-            document_frequency=writer.document_frequency[used],
-            term_count=writer.term_count[used],
+        counts = {"document_frequency": writer.document_frequency, "term_count": writer.term_count}
+        write_table(
+            directory / _COUNTS, pa.table({"id": used, **{name: each[used] for name, each in counts.items()}})
         )
     return shards_record(root, step, index, shards)
 
@@ -100,17 +98,18 @@ def total_counts(root: Path, step: str, n_tasks: int, words: pa.Array) -> WordCo
     """Sum the counts of the words over all tasks, in their order."""
     totals = WordCounts(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
     for index in range(n_tasks):
-        with np.load(task_directory(root, step, index) / _COUNTS) as counts:
-            totals.document_frequency[counts["ids"]] += counts["document_frequency"]
-            totals.term_count[counts["ids"]] += counts["term_count"]
+        counts = read_table(task_directory(root, step, index) / _COUNTS)
+        ids = np.asarray(counts.column("id"))
+        totals.document_frequency[ids] += np.asarray(counts.column("document_frequency"))
+        totals.term_count[ids] += np.asarray(counts.column("term_count"))
     return totals
 
 
 def link_shards(root: Path, step: str, records: Sequence[Record]) -> list[ShardEntry]:
     """Link the shards of all tasks, numbered consecutively, into the directory that becomes the corpus."""
-    shutil.rmtree(root / CORPUS, ignore_errors=True)
     documents = root / CORPUS / DOCUMENTS
-    documents.mkdir(parents=True)
+    empty_directory(root / CORPUS)
+    make_directory(documents)
     entries: list[ShardEntry] = []
     for index, record in enumerate(records):
         for shard in shards_of(record):

@@ -5,7 +5,6 @@ A piece is a file of bags over its own words, the counts of these words, and the
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -30,7 +29,7 @@ from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.csr import count_columns
-from streaming_jsmf.storage.paths import file_hashes
+from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_file
 from streaming_jsmf.storage.tables import own_file, write_table
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -119,7 +118,7 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Conten
     groups = group_units(units)
     if n_buckets := ingest.source.n_buckets():
         ingest = replace(ingest, buckets=n_buckets)
-        (ingest.folder.root / "scattered").mkdir(exist_ok=True)
+        make_directory(ingest.folder.root / "scattered")
         scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
         contents.bad = sum(
             record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)
@@ -143,7 +142,7 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
     [unit] = group.units
     bad = BadRecords(ingest.on_bad_record, unit, ingest.source.place)
     target = ingest.folder.root / "scattered" / f"{group.index:05d}.arrow"
-    target.unlink(missing_ok=True)
+    remove_file(target)
     ingest.source.scatter(unit, bad, target, ingest.buckets)
     quarantined = target.with_suffix(".bad")
     n_bad = _save_bad(bad, ingest, unit, quarantined)
@@ -153,8 +152,7 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
 def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
     directory = ingest.folder.stem(group.index, 0).parent
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    empty_directory(directory)
     contents = Contents()
     batches = _batches(ingest, group, directory, contents)
     pieces = [

@@ -120,7 +120,7 @@ _TIME = "(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]|60
 _HALF = f"(?: {_TIME}(?: ?(?P<half>[AaPp])[Mm])?)?"
 _ZONE = f"(?P<zone>[+-][0-9]{{2}}:?[0-9]{{2}}|GMT|UTC?|Z|{'|'.join(_HOURS)})"
 _ORDERS = {  # dots are written between day, month and year, never after the month
-    "year first": f"{_YEAR}[-/.]{_MONTH}[-/.]{_DAY}",
+    "year first": f"{_YEAR}[/.]{_MONTH}[/.]{_DAY}",
     "month first": f"{_MONTH}[-/]{_DAY}[-/]{_YEAR}",
     "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_YEAR}",
 }

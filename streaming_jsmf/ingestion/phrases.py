@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.words import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.storage.paths import file_hashes
+from streaming_jsmf.storage.paths import empty_directory, file_hashes
 from streaming_jsmf.storage.tables import write_table
 
 logger = logging.getLogger(__name__)
@@ -89,8 +88,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
 def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
     directory = ingest.folder.root / "neighbours" / f"{group.index:05d}"
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    empty_directory(directory)
     documents = 0
     held: list[Any] = []
     number = 0

@@ -22,6 +22,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.storage.paths import make_directory
 from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
@@ -195,7 +196,7 @@ def save_repeats(ingest: Ingest, pieces: Sequence[Piece], identities: Repeats) -
         ]
         steps = np.concatenate([np.full(len(ordinals), step, np.int8) for step, ordinals in found])
         path = repeats_path(ingest, index)
-        path.parent.mkdir(exist_ok=True)
+        make_directory(path.parent)
         write_table(path, pa.table({"ordinal": np.concatenate([each for _, each in found]), "step": steps}))
     return sum(map(len, contents.values()))
 

@@ -19,6 +19,7 @@ from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, guess_language, load_stop_words
+from streaming_jsmf.storage.paths import make_directory
 from streaming_jsmf.storage.tables import read_table, table_writer, write_table
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def found_word_counts(tables: Sequence[Path], scratch: Path) -> Iterator[WordCou
     """
     level = 0
     while len(tables) > MERGE_TABLES:
-        scratch.mkdir(parents=True, exist_ok=True)
+        make_directory(scratch)
         groups = [tables[i : i + MERGE_TABLES] for i in range(0, len(tables), MERGE_TABLES)]
         tables = [scratch / f"{level}-{number:05d}.words" for number in range(len(groups))]
         for group, path in zip(groups, tables, strict=True):

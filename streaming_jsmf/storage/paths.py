@@ -337,6 +337,12 @@ def make_directory(path: StorePath) -> None:
         fsync_directory(path.parent)
 
 
+def empty_directory(path: StorePath) -> None:
+    """Create a directory, or remove what is in it."""
+    remove_trees(path)
+    make_directory(path)
+
+
 def child_names(path: StorePath, prefix: str = "") -> list[str]:
     """Return the names directly below ``path`` that begin with ``prefix``; for a URL one uncached listing."""
     if isinstance(path, Path):
