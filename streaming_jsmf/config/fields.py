@@ -22,7 +22,7 @@ from os import PathLike, fspath
 from types import NoneType, UnionType
 from typing import Any, Literal, Self
 
-from streaming_jsmf.errors import InputError, Option, require_unicode
+from streaming_jsmf.errors import InputError, Option, option, require_unicode
 
 #: Heading of the options that belong to no other group.
 BASIC = "Basic"
@@ -146,9 +146,8 @@ class Field:
     @property
     def shown(self) -> Option:
         """The field in messages."""
-        return Option(
-            self.name, self.flags[0] if self.flags else "" if self.option else f"--read {self.name}"
-        )
+        key = "" if self.option else f"{option.read.on_command_line} {self.name}"
+        return Option(self.name, self.flags[0] if self.flags else key)
 
     @property
     def _bounds(self) -> list[tuple[Callable[[Any, Any], bool], str, float]]:

@@ -34,8 +34,8 @@ def _of_texts(default: Any, texts: Any, **about: Any) -> Any:
 
 
 def _limit(text: str) -> Any:
-    # As in scikit-learn, 1 is one document and 1.0 are all of them.
     number = text if text == AUTO else _share(text)
+    # As in scikit-learn, 1 is one document and 1.0 are all of them.
     return ALL_DOCUMENTS if number == 1 and text != "1" else number
 
 
@@ -203,9 +203,14 @@ def curation_values(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of ``Curation`` that are not None, converted by type. Raises ``InputError``."""
     known = declared(Curation)
     for key in given.keys() - known.keys():
-        near = ", ".join(get_close_matches(str(key), known, 3)) or ", ".join(known)
-        raise InputError(f"curation has the unknown key {key!r}; did you mean one of {near}?")
-    values = {key: known[key].read(value) for key, value in given.items() if value is not None}
+        near = get_close_matches(str(key), known, 3)
+        wanted = f"did you mean {' or '.join(near)}?" if near else f"give one of {', '.join(known)}"
+        raise InputError(f"curation has the unknown key {key!r}; {wanted}")
+    values = {
+        key: known[key].read(value) if isinstance(value, str) else known[key].checked(value)
+        for key, value in given.items()
+        if value is not None
+    }
     Curation(**values)
     return values
 
