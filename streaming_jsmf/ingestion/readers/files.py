@@ -214,12 +214,12 @@ class _ArrowStream(io.RawIOBase):
         return len(data)
 
 
-class _Recoded(io.RawIOBase):
-    """UTF-8, with a byte order mark, of a stream in UTF-16 or UTF-32."""
+class Recoded(io.RawIOBase):
+    """UTF-8, with a byte order mark, of a stream in another encoding; ``errors`` is that of ``open``."""
 
-    def __init__(self, raw: Any, codec: str) -> None:
+    def __init__(self, raw: Any, codec: str, errors: str = "strict") -> None:
         self._raw, self._codec, self._ended = raw, codec, False
-        self._decoder = codecs.getincrementaldecoder(codec)()
+        self._decoder = codecs.getincrementaldecoder(codec)(errors)
         self._held = codecs.BOM_UTF8
 
     def readable(self) -> bool:
@@ -230,7 +230,7 @@ class _Recoded(io.RawIOBase):
             data = self._raw.read(_ArrowStream._PIECE)
             self._ended = not data
             try:
-                self._held = self._decoder.decode(data, self._ended).encode()
+                self._held = self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
             except UnicodeDecodeError as error:
                 raise EOFError(f"it is not {self._codec.upper()}") from error
         data, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
@@ -304,7 +304,7 @@ def open_stream(path: str) -> Iterator[IO[bytes]]:
         decompress = _CODECS.get(file_name(path).suffix, nullcontext)
         with decompress(raw) as stream:
             codec = _wide_encoding(stream)
-            yield io.BufferedReader(_Recoded(stream, codec)) if codec else stream
+            yield io.BufferedReader(Recoded(stream, codec)) if codec else stream
 
 
 def is_wide(path: str) -> bool:
