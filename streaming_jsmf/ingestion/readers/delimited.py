@@ -109,10 +109,11 @@ class Delimited:
             with open_raw(path) as stream:
                 cuts += _cuts(stream, layout) if stream.seekable() else []
         stops = [*(start for start, _ in cuts[1:]), size if len(cuts) > 1 else 0]
-        return [
-            Part(path, start, stop, stop - start if stop else size, layout, line)
+        parts = [
+            Part(path, start, stop, stop - start if stop else size, layout=layout, line=line)
             for (start, line), stop in zip(cuts, stops, strict=True)
         ]
+        return [replace(parts[0], notes=layout.notes), *parts[1:]]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
@@ -123,7 +124,7 @@ class Delimited:
             layout = layout_of(unit.path, options)
             unit, first = Part(unit.path, layout.start, layout=layout), layout.line
         layout = unit.layout
-        columns = _chosen(layout.names, wanted)
+        columns = chosen(layout.names, wanted)
         try:
             with _opened(unit.path, layout.encoding) as stream:
                 _skip(stream, unit.start)
@@ -210,7 +211,7 @@ def _strings(values: Sequence[str]) -> Any:
         return pa.Array.from_buffers(pa.string(), len(held), held.buffers())
 
 
-def _chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, int]:
+def chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, int]:
     """Return the numbers of the columns to read by name. Raises UnreadableError if a name is repeated."""
     chosen = [(name, i) for i, name in enumerate(names) if name and (wanted is None or name in wanted)]
     for name, number in Counter(name for name, _ in chosen).items():
@@ -319,13 +320,15 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
     if has_header:
         start, line = layout.start + int(block.starts[first + 1]), int(block.lines[first + 1])
         layout = replace(layout, start=start, line=line)
-        names, note = _named(rows[0], layout)
+        if not all(map(is_utf8, rows[0])):
+            raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
+        names, note = named(rows[0])
         sample = sample[block.starts[first + 1] :]
         wider = scan(sample, layout.dialect, width + 1, most=_COMPARED).kinds
         if width > 1 and len(wider) and not (wider == BAD).any():
             names = ("index", *rows[0])  # as R writes tables
     else:
-        names = tuple(f"column_{i}" for i in range(1, width + 1))
+        names = numbered(width)
         note = (
             f"it has no header, and its columns are {listed(names)}; {option.columns('A,B')} names them, and "
             f"{option.header('first')} takes its first record as the header"
@@ -338,10 +341,8 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
     return replace(layout, names=given or names, has_header=has_header, notes=notes)
 
 
-def _named(header: list[str], layout: Layout) -> tuple[tuple[str, ...], str]:
+def named(header: list[str]) -> tuple[tuple[str, ...], str]:
     """Return the names of a header, with "index" for that of pandas, and a note on columns without a name."""
-    if not all(map(is_utf8, header)):
-        raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
     first = header[0] or ("" if "index" in header else "index")
     unnamed = [first, *header[1:]].count("")
     note = (
@@ -350,6 +351,11 @@ def _named(header: list[str], layout: Layout) -> tuple[tuple[str, ...], str]:
         else "a column without a name is ignored"
     )
     return (first, *header[1:]), note * (unnamed > 0)
+
+
+def numbered(width: int) -> tuple[str, ...]:
+    """Return the names of columns without a header."""
+    return tuple(f"column_{i}" for i in range(1, width + 1))
 
 
 def _is_data(header: Sequence[str], *rows: Sequence[str]) -> bool:
