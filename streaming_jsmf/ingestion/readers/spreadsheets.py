@@ -55,13 +55,13 @@ class Spreadsheet:
     def names(self, path: str, options: Any) -> list[str]:
         return [name for name in _open(path, options)[0] if name]
 
-    def units(self, path: str, options: Any) -> list[Unit]:
-        return [Unit(path, size=size_of(path), notes=_open(path, options)[1])]
+    def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
+        return [Unit(path, size=size_of(path))]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
     ) -> Iterator[Records]:  # fmt: skip
-        names, _, rows = _open(unit.path, options)
+        names, rows = _open(unit.path, options)
         columns = chosen(names, wanted)
         while some := list(islice(rows, _BATCH)):
             numbers, cells = zip(*some, strict=True)
@@ -77,8 +77,8 @@ class Spreadsheet:
         return 0
 
 
-def _open(path: str, options: Any) -> tuple[Sequence[str], tuple[str, ...], Iterator[tuple[int, list[Any]]]]:
-    """Return the names of a sheet, notes on them, and its rows with cells by number. Raises UnreadableError."""
+def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]]]:
+    """Return the names of a sheet, and its rows with cells by number. Raises UnreadableError."""
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:
@@ -103,28 +103,24 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], tuple[str, ...], Iter
         if sheet and sheet not in book.sheet_names:
             raise UnreadableError(f"it has no sheet {sheet!r} but {listed(book.sheet_names)}; {ways_out}")
         found = book.get_sheet_by_name(sheet or book.sheet_names[0])
-        first = (found.start or (0, 0))[0]
-        rows = (row for row in enumerate(found.iter_rows(), first) if any(cell != "" for cell in row[1]))
+        rows = (row for row in enumerate(found.iter_rows()) if any(cell != "" for cell in row[1]))
         head = list(islice(rows, _TITLES))
     if not head:
         raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
-    names, note, skipped = _names(head, options)
-    return names, (note,) * bool(note), chain(head[skipped:], rows)
+    names, skipped = _names(head, options)
+    return names, chain(head[skipped:], rows)
 
 
-def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], str, int]:
-    """Return the names from the options or the header, a note on them, and the number of rows before the first record.
-
-    ``head`` are the first rows.
-    """
+def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:
+    """Return the names, and the number of rows before the first record; ``head`` are the first rows."""
     given, width, header = tuple(options.columns), len(head[0][1]), str(options.header).lower()
     if given and len(given) != width:
         raise UnreadableError(f"its sheet has {width} columns, and {option.columns} gives {len(given)} names")
     if header in ("none", "false") or (given and header == "auto"):
-        return given or numbered(width), "", 0
+        return given or numbered(width), 0
     wide = [i for i, (_, row) in enumerate(head) if sum(cell != "" for cell in row) > 1]
-    names, note = named([_text(cell).strip() for cell in head[(*wide, 0)[0]][1]])
-    return given or names, note, (*wide, 0)[0] + 1
+    chosen_row = (*wide, 0)[0]
+    return given or named([_text(cell).strip() for cell in head[chosen_row][1]])[0], chosen_row + 1
 
 
 def _array(cells: Sequence[Any]) -> Any:
