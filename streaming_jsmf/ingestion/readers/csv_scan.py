@@ -161,10 +161,10 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
         left = left - asked if len(more) == asked and not damage else 0
         data += more
         whole = whole_lines(data) if left or damage else len(data)
-        known, lines, at, before = len(data) if left else ENDLESS, data[:whole], 0, -1
+        known, at, before = len(data) if left else ENDLESS, 0, -1
         while before < at < whole:
             before = at
-            block = scan(lines, dialect, n_fields, at, line, known, limits.BATCH_BYTES)
+            block = scan(data, dialect, n_fields, at, line, known, limits.BATCH_BYTES, whole)
             at, line = int(block.starts[-1]), int(block.lines[-1])
             if len(block.kinds):
                 yield replace(block, place=place)
@@ -179,11 +179,11 @@ def blocks(stream: Any, dialect: Dialect, n_fields: int, left: int = ENDLESS) ->
 
 def scan(
     data: bytes, dialect: Dialect, n_fields: int, at: int = 0, line: int = 0, known: int = ENDLESS,
-    size: int = ENDLESS, most: int = _MOST_RECORDS,
+    size: int = ENDLESS, whole: int | None = None, most: int = _MOST_RECORDS,
 ) -> Block:  # fmt: skip
-    """Return the records that start in the next ``size`` bytes, ``most`` at most; any number of fields if it is 0.
+    """Return the records that start in ``size`` bytes of ``data[at:whole]``, ``most`` at most.
 
-    A record that goes on at the end of the data is bad if it is longer than ``LONGEST_LINE`` in all ``known`` bytes of
+    They have ``n_fields`` fields, or any number if it is 0. A record that goes on at the end of the data is bad if it is longer than ``LONGEST_LINE`` in all ``known`` bytes of
     the stream, and left for the next block otherwise.
     """
     starts, lines, kinds = (
@@ -191,8 +191,9 @@ def scan(
         np.empty(most + 1, np.int64),
         np.empty(most, np.uint8),
     )
-    bounds = (at, min(at + size, len(data)), known, limits.LONGEST_LINE, n_fields, line)
-    n = _scan(np.frombuffer(data, np.uint8), dialect.syntax(), dialect.by_lines, bounds, starts, lines, kinds)
+    seen = np.frombuffer(data, np.uint8)[:whole]
+    bounds = (at, min(at + size, len(seen)), known, limits.LONGEST_LINE, n_fields, line)
+    n = _scan(seen, dialect.syntax(), dialect.by_lines, bounds, starts, lines, kinds)
     kinds = kinds[:n].copy()
     good = np.flatnonzero(kinds <= LITERAL)
     return Block(dialect, data, starts[: n + 1].copy(), lines[: n + 1].copy(), kinds, good)
