@@ -45,7 +45,8 @@ PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 FORMATS = {
     **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".csv", ".tsv"), "delimited"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "delimited"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
 }
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
@@ -385,7 +386,7 @@ def is_parquet(path: str) -> bool:
 
 
 def format_of(path: str) -> str:
-    """Return the format of a file of records: parquet, json, delimited, or "" for others.
+    """Return the format of a file of records: parquet, json, delimited, spreadsheet, or "" for others.
 
     Files whose suffix is not one of ``FORMATS`` are recognized by their contents, but not those with delimiters.
     """

@@ -38,7 +38,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Reader, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
-from streaming_jsmf.ingestion.readers.csv_records import CSV_SUFFIXES
+from streaming_jsmf.ingestion.readers.delimited import CSV_SUFFIXES
 from streaming_jsmf.ingestion.readers.files import (
     FORMATS,
     SAMPLE,
@@ -76,7 +76,6 @@ _SAMPLED_FILES = 5
 _FEW_FILES = 10  # that a folder must have for files of lines to be documents
 #: Suffixes of office documents, and what to do with them.
 _OFFICE = {
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
     **dict.fromkeys(
         (".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"), "export them as plain text, one file each"
     ),
@@ -251,7 +250,7 @@ class _Table:
         read = {
             key: given[key] for key in ("encoding", *declared(Delimited)) if key in given and key != "path"
         }
-        if "delimiter" not in given and files and format_of(files[0]) not in ("parquet", "json"):
+        if "delimiter" not in given and files and format_of(files[0]) in ("delimited", ""):
             options: Any = check_options("text", read)
             read["delimiter"] = _sniff_delimiter(files[0], self.usual, options.encoding)
         self.delimiter: str | None = read.get("delimiter")
