@@ -75,7 +75,7 @@ class ColumnSummary:
 def summarize(
     values: Any, date_format: str | None = None, before: ColumnSummary | None = None
 ) -> ColumnSummary:
-    """Return what is known of the values of an Arrow array; strings are tried as the kinds that those ``before`` are."""
+    """Return what is known of the values of an Arrow array; strings are tried as the kinds of those ``before``."""
     given = plain(values)
     is_text = is_string(given.type)
     given = given.filter(pc.not_equal(given, "")) if is_text else given.drop_null()
