@@ -62,7 +62,7 @@ class Contents:
     id_types: list[str] = field(default_factory=list)
     id_faults: Counter[str] = field(default_factory=Counter)
 
-    def add(self, batch: Batch, guessed_id: str | None) -> None:
+    def add(self, batch: Batch, guessed_id: str | None, date_format: str | None) -> None:
         """Add what a batch has."""
         columns, ids = dict(batch.metadata), batch.document_id
         if ids is None:
@@ -72,7 +72,12 @@ class Contents:
             if guessed_id is not None:
                 columns[guessed_id] = ids
                 self.id_faults += id_faults(ids)
-        found = {name: _summary(name, values) for name, values in columns.items()}
+        found = {}
+        for name, values in columns.items():
+            if name == EXCERPT:  # is not parsed
+                found[name] = ColumnSummary((), len(values), len(values))
+            else:
+                found[name] = summarize(values, date_format, self.columns.get(name))
         self._join(found, batch.notes, batch.boilerplate)
 
     def join(self, other: Contents) -> None:
@@ -101,11 +106,6 @@ class Contents:
     def from_record(cls, fields: Mapping[str, Any]) -> Contents:
         columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
         return cls(**{**fields, "columns": columns, "id_faults": Counter(fields["id_faults"])})
-
-
-def _summary(name: str, values: Any) -> ColumnSummary:
-    # Texts are not parsed.
-    return ColumnSummary((), len(values), len(values)) if name == EXCERPT else summarize(values)
 
 
 def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Contents]:
@@ -167,11 +167,12 @@ def _batches(
     ingest: Ingest, group: Group, directory: Path, contents: Contents
 ) -> Iterator[tuple[int, Batch]]:
     """Yield all batches of a group by unit; adds what they have to ``contents``."""
+    date_format = getattr(ingest.source.options, "date_format", None)
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         for batch in _documents(ingest, number, unit, bad):
             n_records += batch.n_documents
-            contents.add(batch, ingest.guessed_id)
+            contents.add(batch, ingest.guessed_id, date_format)
             yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)

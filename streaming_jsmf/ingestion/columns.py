@@ -72,12 +72,15 @@ class ColumnSummary:
         return cls(tuple(fields[0]), *fields[1:])
 
 
-def summarize(values: Any, date_format: str | None = None) -> ColumnSummary:
-    """Return what is known of the values of an Arrow array; strings are tried as all kinds."""
+def summarize(
+    values: Any, date_format: str | None = None, before: ColumnSummary | None = None
+) -> ColumnSummary:
+    """Return what is known of the values of an Arrow array; strings are tried as the kinds of those ``before``."""
     given = plain(values)
     is_text = is_string(given.type)
     given = given.filter(pc.not_equal(given, "")) if is_text else given.drop_null()
     names = [*([date_format] if date_format and "%" in date_format else []), *KINDS]
+    names = names if before is None else list(before.kinds)
     if len(given) and is_text:
         names = [name for name in names if kind_named(name).fits(given)]
     elif len(given) and is_number(given.type):
