@@ -412,7 +412,7 @@ def test_bags_of_words_get_the_columns_of_texts(tmp_path: Path) -> None:
     [
         ({"counts": [[0.5, 2.0], [3.0, 1.0]]}, "counts: floats, .* those of the first file counts: integers"),
         ({"doc_id": [1, 2]}, "doc_id: integers.* those of the first file .*doc_id: strings"),
-        ({"doc_id": None}, "it has no column 'doc_id' for document ids"),
+        ({"doc_id": None}, "there is no column 'doc_id'; it has ids, counts, n"),
     ],
 )
 def test_bags_of_words_with_other_counts_or_ids_are_refused(
@@ -423,8 +423,9 @@ def test_bags_of_words_with_other_counts_or_ids_are_refused(
     for number, table in enumerate((columns, other)):
         pq.write_table(pa.table(table), tmp_path / f"{number}.parquet")
     (tmp_path / "vocab.txt").write_text("ant\nbee\ncat\n")
+    target = tmp_path.parent / f"{tmp_path.name}-corpus"
     with pytest.raises(sj.InputError, match=rf"1\.parquet: .*{said}"):
-        sj.ingest(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus")
+        sj.ingest(tmp_path, target, reader="bag-of-words-parquet", read={"id": "doc_id"})
 
 
 def test_columns_of_added_documents_are_those_of_the_corpus(

@@ -141,7 +141,7 @@ def test_a_header_costs_nothing(tmp_path: Path, refused: Callable[..., None], in
     path = tmp_path / "x" / "docword.t.txt"
     (path.parent / "vocab.t.txt").write_text("word\n")
     path.write_text("9000000\n1\n1\n1 1 1\n")
-    refused(path, "8999999 documents", "have no counts")
+    refused(path, "documents without counts", "8999999")
     path.write_text("1000\n1\n1\n1 1 1\n")
     assert invoke("ingest", path, tmp_path / "made", *READ, "--stop-words", "none").code == 0
     assert open_corpus(tmp_path / "made").n_documents == 1000

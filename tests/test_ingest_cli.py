@@ -267,6 +267,8 @@ def write_bags(folder: Path, bags: Sequence[tuple[Any, Any]], files: int = 2) ->
 
 
 GOOD = ([0, 2], [1.0, 2.5])
+#: Ids whose column the user names must be usable.
+NAMED: dict[str, Any] = {"reader": "bag-of-words-parquet", "read": {"id": "doc_id"}}
 
 
 @pytest.mark.parametrize("kind", ["null ids", "nan"])
@@ -332,8 +334,8 @@ def test_a_file_with_other_columns_is_named(
     odd = table.set_column(table.schema.get_field_index(column), column, other)
     pq.write_table(odd, source / "9.parquet")
     with pytest.raises(InputError, match=rf"9\.parquet: .*{named}"):
-        again(source, tmp_path / "out")
-    assert again(source, tmp_path / "out", on_bad_record="quarantine").n_documents == 4
+        again(source, tmp_path / "out", **NAMED)
+    assert again(source, tmp_path / "out", on_bad_record="quarantine", **NAMED).n_documents == 4
     assert read_manifest(tmp_path / "out").dropped[0].documents == 1
 
 
@@ -346,6 +348,8 @@ def test_columns_in_another_order_and_ids_that_do_not_fit(tmp_path: Path) -> Non
         ids = pa.array([first, first + 1], pa.uint64())
         pq.write_table(table.set_column(2, "doc_id", ids), source / name)
     with pytest.raises(InputError, match="row 1 from 0: doc_id is not a signed 64-bit integer; correct"):
-        again(source, tmp_path / "more")
-    kept = again(source, tmp_path / "more", on_bad_record="quarantine")
+        again(source, tmp_path / "more", **NAMED)
+    guessed = again(source, tmp_path / "guessed")
+    assert list(bags_of(guessed)) == [0, 1, 2, 3]
+    kept = again(source, tmp_path / "more", on_bad_record="quarantine", **NAMED)
     assert list(bags_of(kept)) == [0, 1, 2**63 - 1]

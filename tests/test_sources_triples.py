@@ -189,8 +189,8 @@ BAD_LINES = [
     (b"a,x,nan", "count nan is not in"),
     (b"a,x,1e999", "count 1e999 is not in"),
     (b"a,x,2.5", "count 2.5 is not a whole number; set count_type to float"),
-    (b"a,x", "2 fields, not 3"),
-    (b"a,x,1,9", "4 fields, not 3"),
+    (b"a,x", "number of fields is 2, not 3"),
+    (b"a,x,1,9", "number of fields is 4, not 3"),
     (b"a,\xff,1", "byte 2 of the line is not UTF-8"),
     (b'a,"x,1', "a quote"),
     (b'a,"x\nb",1', "a quote"),
@@ -268,7 +268,9 @@ def test_numbers_as_words_and_no_count_column(tmp_path):
     text = 'u1\tsong a\nu1\tsong a\nu2\t"raw'
     found = read(csv_source(tmp_path, text, **layout), tmp_path)
     assert found.documents == {"u1": {"song a": 2}, "u2": {'"raw': 1}}
-    assert ", line 4: 1 fields, not 2" in fails(csv_source(tmp_path, text + "\nu3", **layout), tmp_path)
+    assert ", line 4: the number of fields is 1, not 2" in fails(
+        csv_source(tmp_path, text + "\nu3", **layout), tmp_path
+    )
 
 
 @pytest.mark.parametrize("delimiter", ["::", "\t|\t", ":::", "§"])
@@ -282,7 +284,7 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
     text = "\n".join(delimiter.join(row) for row in [("document", "word", "count"), *rows])
     assert read(csv_source(tmp_path, text, delimiter=delimiter), tmp_path).documents == truth
     source = csv_source(tmp_path, text + f"\nd{delimiter}a\x1f5", delimiter=delimiter)
-    assert f", line {2 + len(rows)}: 2 fields, not 3" in fails(source, tmp_path)
+    assert f", line {2 + len(rows)}: the number of fields is 2, not 3" in fails(source, tmp_path)
 
 
 def parsed(text, n_columns, quoting="auto"):
@@ -440,7 +442,9 @@ def test_names_of_the_first_columns_are_enough(tmp_path):
     source = ratings_source(ratings, **layout, **named)
     assert read(source, tmp_path).documents == {9: {"Toy Story": 10, "Get Shorty": 2}}
     put(tmp_path / "u.item", "1|Toy Story|1995\n2|Get|Shorty|1995\n")
-    with pytest.raises(InputError, match=r"u\.item: line 2: 4 fields, not 3; correct the line"):
+    with pytest.raises(
+        InputError, match=r"u\.item: line 2: the number of fields is 4, not 3; correct the line"
+    ):
         read(source, tmp_path)
 
 
@@ -458,7 +462,7 @@ def test_an_item_without_a_name_is_a_bad_record(tmp_path):
     ("text", "reason"),
     [
         ("1::A::g\n1::B::g\n", "line 2: item '1' has another name above"),
-        ("1::A::g\n2::A\n", "line 2: 2 fields, not 3"),
+        ("1::A::g\n2::A\n", "line 2: the number of fields is 2, not 3"),
         ("1:: ::g\n", "line 1: name is empty"),
         ("::A::g\n", "line 1: item is empty"),
         ("", "it holds no names"),

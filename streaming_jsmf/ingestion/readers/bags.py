@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import BagOptions, BasketOptions
+from streaming_jsmf.config.reading import NONE
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string, leaf_columns
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
@@ -44,7 +45,6 @@ from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbe
 from streaming_jsmf.ingestion.readers.values import (
     invalid_rows,
     list_as_json,
-    listed,
     require_columns,
     utf8_faults,
     value_type,
@@ -62,12 +62,13 @@ UNIT_NONZEROS = 16_000_000
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
-    ``kinds`` has what the counts and the ids, if there are any, are in the first readable file ("integers", "floats" or
-    "strings"), by column; it must be the same in all files. ``fingerprint`` is that of a corpus with a manifest, else
-    None.
+    ``found_id`` is the column of the document ids. ``kinds`` has what the counts and named ids are in the first
+    readable file ("integers", "floats" or "strings"), by column; it must be the same in all files. ``fingerprint`` is
+    that of a corpus with a manifest, else None.
     """
 
     vocabulary_path: str
+    found_id: str | None
     kinds: Mapping[str, str]
     fingerprint: str | None = None
 
@@ -96,18 +97,25 @@ class BagSource(RecordFiles, Source):
         else:
             raise missing_source(root)
 
-        def read(path: str) -> dict[str, str]:
-            with open_parquet_source(path) as file:
-                return _kinds(file.schema_arrow, options.id)
+        ids = None if options.id == NONE else options.id
 
-        kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
-        return cls(
-            root, shards, options, tokenizer, vocabulary_path=words, kinds=kinds, fingerprint=fingerprint
-        )
+        def read(path: str) -> tuple[str | None, dict[str, str]]:
+            with open_parquet_source(path) as file:
+                names = file.schema_arrow.names
+                found = ids if options.id else id_column(names)
+                return found, _kinds(file.schema_arrow, found if options.id or fingerprint else None)
+
+        found_id, kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
+        columns: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "kinds": kinds}
+        return cls(root, shards, options, tokenizer, **columns, fingerprint=fingerprint)
 
     @property
     def id_column(self) -> str | None:
-        return next((name for name in self.kinds if name != "counts"), None)
+        return self.found_id
+
+    @property
+    def id_was_named(self) -> bool:
+        return self.options.id is not None or self.fingerprint is not None
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -122,29 +130,53 @@ class BagSource(RecordFiles, Source):
         return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        n_words, ids = len(self.vocabulary), self.id_column
-        row = 0
+        n_words, row = len(self.vocabulary), 0
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
-            schema = file.schema_arrow
-            kinds = _kinds(schema, ids)
+            kinds = _kinds(file.schema_arrow, self._named_id)
             if kinds != self.kinds:
                 ours, theirs = (
-                    ", ".join(f"{name}: {kind}" for name, kind in k.items()) for k in (kinds, self.kinds)
+                    ", ".join(f"{name}: {kind}" for name, kind in each.items())
+                    for each in (kinds, self.kinds)
                 )
                 raise UnreadableError(
                     f"its columns are {ours}, those of the first file {theirs}; make them the same"
                 )
-            others = [name for name in schema.names if name not in ("ids", *kinds)]
             for g in range(unit.start, unit.stop):
                 for batch in _batches(file, g):
-                    yield _documents(batch, row, n_words, ids, others, bad)
+                    yield self._documents(batch, row, n_words, bad)
                     row += batch.num_rows
 
+    @property
+    def _named_id(self) -> str | None:
+        return self.id_column if self.id_was_named else None
 
-def _kinds(schema: Any, wanted: str | None) -> dict[str, str]:
-    """Return the kinds of counts and ids (see ``BagSource``), with ids in ``wanted`` or a usual name ("none" for none).
+    def _documents(self, batch: Any, first: int, n_words: int, bad: BadRecords) -> Batch:
+        """Return the good documents of a record batch that starts at row ``first``; the others go to ``bad``."""
+        ids = self._named_id
+        reasons = utf8_faults(batch, filter(None, [ids]), []) | dict(_bad_rows(batch, n_words, ids, 0))
+        batch, rows = drop_bad_rows(batch, reasons, first, bad)
+        (indptr, codes, counts), identities = _bags(batch, n_words, ids)
+        metadata, notes = {}, {}
+        for name in batch.schema.names:
+            if name not in ("ids", "counts", ids):
+                metadata[name], notes[name] = storable(name, batch.column(name))
+        if ids is None and self.id_column is not None:
+            identities = metadata.pop(self.id_column, None)
+        return Batch(
+            indptr,
+            codes.astype(np.int32, copy=False),
+            narrow_counts(counts),
+            rows,
+            identities,
+            {name: values for name, values in metadata.items() if values is not None},
+            notes={name: note for name, note in notes.items() if note},
+        )
 
-    Raises UnreadableError if columns are missing or of other types.
+
+def _kinds(schema: Any, ids: str | None) -> dict[str, str]:
+    """Return the kinds of counts and of a column of ids (see ``BagSource``).
+
+    Raises UnreadableError if columns are missing, or of other types.
     """
     try:
         check_columns(schema, "it")
@@ -154,11 +186,9 @@ def _kinds(schema: Any, wanted: str | None) -> dict[str, str]:
     kinds = {
         "counts": "floats" if pa.types.is_floating(schema.field("counts").type.value_type) else "integers"
     }
-    ids = wanted or id_column(schema.names)
-    if ids is None or ids == "none":
+    if ids is None:
         return kinds
-    if ids not in schema.names:
-        raise UnreadableError(f"it has no column {ids!r} for document ids; it has {listed(schema.names)}")
+    require_columns([ids], schema.names)
     kind = without_views(schema.field(ids).type)
     if not is_string(kind) and not pa.types.is_integer(kind):
         raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
@@ -172,24 +202,6 @@ def _batches(file: Any, g: int) -> Iterator[Any]:
     for batch in file.iter_batches(rows, row_groups=[g], use_threads=False):
         if batch.num_rows:
             yield batch
-
-
-def _documents(
-    batch: Any, first: int, n_words: int, ids: str | None, others: Sequence[str], bad: BadRecords
-) -> Batch:
-    """Return the good documents of a record batch that starts at row ``first``; the others go to ``bad``."""
-    reasons = utf8_faults(batch, filter(None, [ids]), []) | dict(_bad_rows(batch, n_words, ids, 0))
-    batch, rows = drop_bad_rows(batch, reasons, first, bad)
-    (indptr, codes, counts), identities = _bags(batch, n_words, ids)
-    metadata, notes = {}, {}
-    for name in others:
-        values, note = storable(name, batch.column(name))
-        if values is not None:
-            metadata[name] = values
-        if note:
-            notes[name] = note
-    codes = codes.astype(np.int32, copy=False)
-    return Batch(indptr, codes, narrow_counts(counts), rows, identities, metadata, notes=notes)
 
 
 def _bad_rows(batch: Any, n_words: int, ids: str | None, start: int) -> Iterator[tuple[int, str]]:
