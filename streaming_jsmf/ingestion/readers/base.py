@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,9 +14,12 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
 from streaming_jsmf.corpus.records import Counts
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -84,13 +88,14 @@ class Unit:
     """Part of a source that one task reads; depends only on the files, not on the number of workers.
 
     ``start`` and ``stop`` are a range of row groups, bytes or rows, depending on the reader; 0 and 0 for a whole file.
-    ``size`` is approximate bytes, for progress.
+    ``size`` is approximate bytes, for progress. ``notes`` say what was found out about the file, for the log.
     """
 
     path: str
     start: int = 0
     stop: int = 0
     size: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +308,9 @@ class Reader(ABC):
                 units += self.parts(path)
             except UnreadableError:
                 units.append(Unit(path))  # reading reports the reason
+        first = {note: unit.path for unit in reversed(units) for note in unit.notes}
+        for note, path in reversed(first.items()):
+            logger.info("%s: %s", location(path), note)
         return units
 
     def parts(self, path: str) -> Sequence[Unit]:

@@ -13,8 +13,9 @@ from streaming_jsmf.config import BasketOptions
 from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import TABLE_PATTERNS, compressed, is_parquet, open_parquet_source
+from streaming_jsmf.ingestion.readers.files import TABLE_PATTERNS, compressed, open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import text_of
+from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, parquet_batches
 from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens

@@ -286,17 +286,21 @@ def encoding_of(path: str, encoding: str) -> str:
     return encoding
 
 
-@contextmanager
-def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
-    """Open a text stream with line ends unchanged. Raises as ``open_stream``; ``errors`` is that of ``open``.
+def encoding_of_file(path: str, encoding: str) -> str:
+    """Return the encoding of a byte order mark, the first of a comma-separated list that decodes the file, or the last.
 
-    The encoding is given by a byte order mark, or is the first of a comma-separated list that decodes the whole file
-    (which costs one more pass), or the last.
+    A list costs one more pass. Raises as ``open_stream``.
     """
     with open_stream(path) as stream:
         marked = marked_encoding(stream.read(4))
     *tried, last = encoding.split(",")
-    codec = marked or next((codec for codec in tried if _decodes(path, codec)), last)
+    return marked or next((codec for codec in tried if _decodes(path, codec)), last)
+
+
+@contextmanager
+def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
+    """Open a text stream in ``encoding_of_file`` with line ends unchanged; ``errors`` is that of ``open``."""
+    codec = encoding_of_file(path, encoding)
     with open_stream(path) as stream:
         text = io.TextIOWrapper(stream, encoding=codec, errors=errors, newline="")
         try:

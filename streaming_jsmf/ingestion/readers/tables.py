@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import Delimited
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import is_parquet, open_parquet_source, open_raw, open_stream
+from streaming_jsmf.ingestion.readers.files import open_parquet_source, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.lines import (
     BYTE_ORDER_MARK,
     EMPTY,
@@ -25,6 +25,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     parse_lines,
     split_fields,
 )
+from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.values import as_json, require_columns
 
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow accepts only one

@@ -16,13 +16,9 @@ from streaming_jsmf.config import Delimited, ReaderName, TriplesOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.files import (
-    TABLE_PATTERNS,
-    is_compressed,
-    is_parquet,
-    open_parquet_source,
-)
+from streaming_jsmf.ingestion.readers.files import TABLE_PATTERNS, is_compressed, open_parquet_source
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import TableBatch, read_table
 from streaming_jsmf.ingestion.readers.values import (

@@ -1,0 +1,383 @@
+"""CSV, TSV and other delimited text: find the layout of a file, cut it at records, and read its fields."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_jsmf.errors import first_line, option
+from streaming_jsmf.ingestion.readers.base import BadRecords, Records, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.csv_scan import (
+    BAD,
+    BLANK,
+    ENDLESS,
+    GOOD,
+    LITERAL,
+    Block,
+    Dialect,
+    blocks,
+    read_pieces,
+    scan,
+    whole_lines,
+)
+from streaming_jsmf.ingestion.readers.files import (
+    bare_suffix,
+    is_divisible,
+    open_raw,
+    open_stream,
+    recoded,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
+from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
+from streaming_jsmf.validation import is_utf8
+
+CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+
+_SAMPLE = 1 << 20  # bytes of a file that show its layout
+_SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header
+
+#: Encodings whose bytes below 128 are always characters of ASCII. Files in others are recoded.
+_BYTEWISE = re.compile("utf-8|ascii|iso8859|cp125|koi8|mac")
+
+#: Kinds of values that tell a header from data.
+_KINDS = (
+    re.compile(r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?\s?%?"),
+    re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}.{,30}"),
+    re.compile(r"\w+://\S+|[^\s@]+@[^\s@]+"),
+)
+_MISSING = {"", "-", "?", "na", "n/a", "nan", "null", "none"}
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Dialect, names, and where the records start.
+
+    Attributes
+    ----------
+    names : Names of the columns; a column without a name is ignored.
+    has_header : Whether the names are those of the first record.
+    encoding : Encoding of the file. If fields cannot be found in its bytes, they are recoded to UTF-8.
+    start, line : Bytes and lines before the first record.
+    notes : What was found that may be wrong, for the log.
+    """
+
+    dialect: Dialect
+    encoding: str = "utf-8"
+    names: tuple[str, ...] = ()
+    has_header: bool = True
+    start: int = 0
+    line: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def recoded(self) -> bool:
+        return not _is_bytewise(self.encoding)
+
+
+@dataclass(frozen=True)
+class Part(Unit):
+    """Records in a range of bytes of a delimited file; ``line`` is the number of its first line in the file, from 0."""
+
+    layout: Layout = Layout(Dialect())
+    line: int = 0
+
+
+class Delimited:
+    """The format of delimited text. The row of a record is its first line."""
+
+    def names(self, path: str, options: Any) -> list[str]:
+        return [name for name in layout_of(path, options).names if name]
+
+    def units(self, path: str, options: Any) -> list[Unit]:
+        """Return the file, or if it is large parts of about ``UNIT_BYTES``, for which it is read once."""
+        layout, size = layout_of(path, options), size_of(path)
+        cuts = [(layout.start, layout.line)]
+        if size > limits.UNIT_BYTES and not layout.recoded and is_divisible(path):
+            with open_raw(path) as stream:
+                cuts += _cuts(stream, layout) if stream.seekable() else []
+        stops = [*(start for start, _ in cuts[1:]), size if len(cuts) > 1 else 0]
+        parts = [
+            Part(path, start, stop, stop - start if stop else size, layout=layout, line=line)
+            for (start, line), stop in zip(cuts, stops, strict=True)
+        ]
+        return [replace(parts[0], notes=layout.notes), *parts[1:]]
+
+    def records(
+        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
+    ) -> Iterator[Records]:
+        first = 0
+        if not isinstance(unit, Part):
+            # A whole file without a layout, in which lines are counted from its start.
+            layout = layout_of(unit.path, options)
+            unit, first = Part(unit.path, layout.start, layout=layout), layout.line
+        layout = unit.layout
+        columns = chosen(layout.names, wanted)
+        try:
+            with _opened(unit.path, layout.encoding) as stream:
+                _skip(stream, unit.start)
+                left = unit.stop - unit.start if unit.stop else ENDLESS
+                for block in blocks(stream, layout.dialect, len(layout.names), left):
+                    for record in np.flatnonzero(block.kinds == BAD).tolist():
+                        original = _in_encoding(block.original(record), layout)
+                        bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
+                    if len(block):
+                        found = zip(columns, block.fields(list(columns.values())), strict=True)
+                        strings = {name: _strings(values) for name, values in found}
+                        yield Records(first + block.lines[block.good], strings, _Originals(block, layout))
+        except UnreadableError as error:
+            if error.line is None:
+                raise
+            bad.refuse(first + error.line, str(error), error.record)
+
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+
+    def first_row(self, unit: Unit) -> int:
+        return unit.line if isinstance(unit, Part) else 0
+
+
+def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
+    """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
+    _skip(stream, layout.start)
+    cut = 0
+    for block in blocks(stream, layout.dialect, len(layout.names)):
+        places = block.place + block.starts[:-1]
+        places[np.diff(block.starts) > limits.LONGEST_LINE] = -1
+        while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:
+            cut = int(places[further[0]])
+            yield layout.start + cut, layout.line + int(block.lines[further[0]])
+
+
+@contextmanager
+def _opened(path: str, encoding: str) -> Iterator[Any]:
+    """Open a stream of bytes in which fields can be found; see ``Layout.encoding``."""
+    with open_stream(path) as stream:
+        if _is_bytewise(encoding):
+            yield stream
+        else:
+            yield recoded(stream, encoding, "surrogateescape")
+
+
+def _is_bytewise(encoding: str) -> bool:
+    return bool(_BYTEWISE.match(codecs.lookup(encoding).name))
+
+
+def _skip(stream: Any, size: int) -> None:
+    if stream.seekable():
+        stream.seek(size)
+    else:
+        read_pieces(stream, size)
+
+
+@dataclass(frozen=True)
+class _Originals(Sequence[bytes]):
+    """The good records of a block as they are in the file."""
+
+    block: Block
+    layout: Layout
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+    def __getitem__(self, i: Any) -> Any:
+        return _in_encoding(self.block[i], self.layout)
+
+
+def _in_encoding(data: bytes, layout: Layout) -> bytes:
+    if not layout.recoded:
+        return data
+    return data.decode("utf-8", "surrogateescape").encode(layout.encoding, "surrogateescape")
+
+
+def _strings(values: Sequence[str]) -> Any:
+    """Return an Arrow array of strings; bytes that could not be decoded are in it as they are."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        held = pa.array([value.encode("utf-8", "surrogateescape") for value in values], pa.binary())
+        return pa.Array.from_buffers(pa.string(), len(held), held.buffers())
+
+
+def chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, int]:
+    """Return the numbers of the columns to read by name. Raises UnreadableError if a name is repeated."""
+    chosen = [(name, i) for i, name in enumerate(names) if name and (wanted is None or name in wanted)]
+    for name, number in Counter(name for name, _ in chosen).items():
+        if number > 1:
+            ways_out = f"rename all but one, or choose others with {option.metadata('A,B')}"
+            raise UnreadableError(f"it has {number} columns {name!r}; {ways_out}")
+    return dict(chosen)
+
+
+def _fault(block: Block, record: int, layout: Layout) -> str:
+    """Why a record is bad, which is its first line."""
+    data = block.data[block.starts[record] : block.starts[record + 1]]
+    if len(data) > limits.LONGEST_LINE:
+        return too_long()
+    try:
+        n_fields = len(next(block.dialect.rows(data)))
+    except csv.Error as error:
+        way_out = f"where quotes are text, use {option.quoting('none')}"
+        if not block.dialect.escapechar and b'\\"' in data:
+            way_out = f'where \\" is a quote, use {option.read({"escapechar": chr(92)})}'
+        if "unexpected end" in str(error):
+            return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
+        return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
+    return f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
+
+
+# Layout
+
+
+def layout_of(path: str, options: Any) -> Layout:
+    """Find the layout of a file from its start, where the options do not give it.
+
+    Reads the whole file if there are several encodings to choose from. Raises UnreadableError.
+    """
+    encoding = encoding_of_file(path, options.encoding).replace("utf-8-sig", "utf-8")
+    with _opened(path, encoding) as stream:
+        data, damage = read_pieces(stream, _SAMPLE)
+        if not whole_lines(data):
+            data += read_pieces(stream, limits.LONGEST_LINE)[0]
+    start = len(BYTE_ORDER_MARK) * data.startswith(BYTE_ORDER_MARK)
+    sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
+    if not sample.strip():
+        raise UnreadableError(damage or EMPTY)
+    quote = "" if options.quoting == "none" else options.quotechar or '"'
+    usual = options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ",")
+    codec = encoding if _is_bytewise(encoding) else "utf-8"
+    dialect, notes = Dialect(usual, quote, options.escapechar or "", codec), []
+    if not options.delimiter and (delimiter := _delimiter(sample, dialect)) != usual:
+        dialect = dialect._replace(delimiter=delimiter)
+        notes.append(
+            f"its fields are separated by {delimiter!r}; {option.read({'delimiter': usual})} changes that"
+        )
+    if (
+        options.escapechar is None
+        and quote
+        and _has_escapes(sample, dialect, len(data) if len(data) >= _SAMPLE else ENDLESS)
+    ):
+        dialect = dialect._replace(escapechar="\\")
+        notes.append(
+            f"quotes in its fields are written \\{quote}; {option.read({'escapechar': ''})} changes that"
+        )
+    return _with_names(Layout(dialect, encoding, start=start, notes=tuple(notes)), sample, options)
+
+
+def _width(sample: bytes, dialect: Dialect) -> int:
+    """Return the number of fields of the first record; 0 if it breaks the rule of quotes."""
+    sample = sample.lstrip(b"\r\n")
+    if dialect.by_lines:
+        return 1 + sample[: re.search(rb"[\r\n]|$", sample).start()].count(b"\t")  # type: ignore[union-attr]
+    block = scan(sample, dialect, 0, most=1)
+    return len(next(block.rows())) if block.kinds[0] == GOOD else 0
+
+
+def _delimiter(sample: bytes, dialect: Dialect) -> str:
+    """Return the first delimiter that splits all first records into equally many fields (2+), else the usual one."""
+    for delimiter in (dialect.delimiter, ";", "\t", "|", ","):
+        tried = dialect._replace(delimiter=delimiter)
+        width = _width(sample, tried)
+        if width > 1 and not (scan(sample, tried, width, most=_SNIFFED).kinds == BAD).any():
+            return delimiter
+    return dialect.delimiter
+
+
+def _has_escapes(sample: bytes, dialect: Dialect, known: int) -> bool:
+    """Whether a sample keeps the rule of quotes only if a backslash escapes them."""
+    keeps = []
+    for escape in ("", "\\") if b"\\" + dialect.quotechar.encode() in sample else ():
+        tried = dialect._replace(escapechar=escape)
+        block = scan(sample, tried, _width(sample, tried), known=known)
+        keeps.append(bool(np.isin(block.kinds, (GOOD, BLANK)).all()) and 2 * block.starts[-1] >= len(sample))
+    return keeps == [False, True]
+
+
+def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
+    """Add the names, and skip the header."""
+    width = _width(sample, layout.dialect)
+    block = scan(sample, layout.dialect, width, most=_COMPARED)
+    first = int(np.argmax(block.kinds != BLANK))
+    if not width or block.kinds[first] > LITERAL:
+        raise UnreadableError(f"its header is not CSV: {_fault(block, first, layout)}")
+    rows = [[field.strip() for field in row] for row in block.rows()]
+    given, header = tuple(options.columns), str(options.header).lower()
+    has_header = header in ("first", "true") or (
+        header == "auto" and not given and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
+    )
+    if has_header:
+        start, line = layout.start + int(block.starts[first + 1]), int(block.lines[first + 1])
+        layout = replace(layout, start=start, line=line)
+        if not all(map(is_utf8, rows[0])):
+            raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
+        names, note = named(rows[0])
+        sample = sample[block.starts[first + 1] :]
+        wider = scan(sample, layout.dialect, width + 1, most=_COMPARED).kinds
+        if width > 1 and len(wider) and not (wider == BAD).any():
+            names = ("index", *rows[0])  # as R writes tables
+    else:
+        names = numbered(width)
+        note = (
+            f"it has no header, and its columns are {listed(names)}; {option.columns('A,B')} names them, and "
+            f"{option.header('first')} takes its first record as the header"
+        ) * (header == "auto")
+    if given and len(given) != width:
+        raise UnreadableError(
+            f"its first record has {width} fields, and {option.columns} gives {len(given)} names"
+        )
+    notes = (*layout.notes, note) if note and not given else layout.notes
+    return replace(layout, names=given or names, has_header=has_header, notes=notes)
+
+
+def named(header: list[str]) -> tuple[tuple[str, ...], str]:
+    """Return the names of a header, with "index" for that of pandas, and a note on columns without a name."""
+    first = header[0] or ("" if "index" in header else "index")
+    unnamed = [first, *header[1:]].count("")
+    note = (
+        f"{unnamed} columns without a name are ignored"
+        if unnamed > 1
+        else "a column without a name is ignored"
+    )
+    return (first, *header[1:]), note * (unnamed > 0)
+
+
+def numbered(width: int) -> tuple[str, ...]:
+    """Return the names of columns without a header."""
+    return tuple(f"column_{i}" for i in range(1, width + 1))
+
+
+def _is_data(header: Sequence[str], *rows: Sequence[str]) -> bool:
+    """Whether the first record is one of the data: if in doubt, it is a header."""
+    numbers = [int(name) for name in header if name.isdecimal()]
+    counted = bool(numbers) and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+    if counted and (len(numbers) > 2 or (numbers[0] == 0 and len(numbers) == sum(map(bool, header)))):
+        return False  # years, or the numbers that pandas gives to columns without a name
+    signs = [
+        _likeness(name, [row[i] for row in rows if row[i] and row != header])
+        for i, name in enumerate(header)
+        if name.lower() not in _MISSING
+    ]
+    return max(signs, default=0) > 0 and min(signs) >= 0
+
+
+def _likeness(name: str, values: Sequence[str]) -> int:
+    """Return 1 if a string is like the values of its column, -1 if it differs from all of them in kind, or 0."""
+    for kind in _KINDS:
+        if values and all(map(kind.fullmatch, values)):
+            return 1 if kind.fullmatch(name) else -1
+    if values.count(name) > 1:
+        return 1
+    if name[-1] in "?:" and 2 * sum(value[-1] == name[-1] for value in values) <= len(values):
+        return 0  # surveys have questions as names
+    n_words = len(name.split())
+    return int(len(name) > _LONGEST_NAME or n_words > 7 or (n_words > 3 and name[-1] in ".!…"))

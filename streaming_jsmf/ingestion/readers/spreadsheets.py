@@ -1,0 +1,139 @@
+"""Sheets of Excel and OpenDocument files, which are held in memory."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from importlib import import_module
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.ingestion.readers.base import BadRecords, Records, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.delimited import chosen, named, numbered
+from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
+from streaming_jsmf.ingestion.readers.values import listed
+
+_MEMORY = 2 << 30  # bytes for a sheet
+_BATCH, _TITLES = 10_000, 10  # rows
+
+#: Loads a sheet in a process of its own: a cell far below the others takes the memory of all cells between them, and
+#: the library ends the process if it gets none. Other errors are left to the real read.
+_TRIAL = """
+import io, resource, sys
+from python_calamine import CalamineWorkbook
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+try:
+    book = CalamineWorkbook.from_filelike(io.BytesIO(sys.stdin.buffer.read()))
+    book.get_sheet_by_name(sys.argv[2] or book.sheet_names[0])
+except MemoryError:
+    sys.exit(3)
+except Exception:
+    pass
+except BaseException:
+    sys.exit(3)
+"""
+_TOO_LARGE = 3
+
+
+class Spreadsheet:
+    """The format of the first sheet of a file, or of ``options.sheet``. A row is that of the sheet.
+
+    The first row with several cells among the first ten is the header, or else the first row. Rows without cells are
+    skipped. Formulas have their last values, and errors are missing.
+    """
+
+    def names(self, path: str, options: Any) -> list[str]:
+        return [name for name in _open(path, options)[0] if name]
+
+    def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
+        return [Unit(path, size=size_of(path))]
+
+    def records(
+        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
+    ) -> Iterator[Records]:  # fmt: skip
+        names, rows = _open(unit.path, options)
+        columns = chosen(names, wanted)
+        while some := list(islice(rows, _BATCH)):
+            numbers, cells = zip(*some, strict=True)
+            values = list(zip(*cells, strict=True))
+            yield Records(
+                np.array(numbers, np.int64), {name: _array(values[i]) for name, i in columns.items()}
+            )
+
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, row {row + 1}"
+
+    def first_row(self, unit: Unit) -> int:  # noqa: ARG002
+        return 0
+
+
+def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]]]:
+    """Return the names of a sheet, and its rows with cells by number. Raises UnreadableError."""
+    try:
+        calamine = import_module("python_calamine")
+    except ImportError as error:
+        raise InputError(
+            "reading spreadsheets needs python-calamine; pip install 'streaming-jsmf[excel]'"
+        ) from error
+    with open_stream(path) as stream:
+        data = stream.read(limits.LARGEST_FILE + 1)
+    if len(data) > limits.LARGEST_FILE:
+        raise UnreadableError(f"it is larger than {limits.LARGEST_FILE >> 20} MB; save its sheet as CSV")
+    sheet, ways_out = (
+        getattr(options, "sheet", None) or "",
+        f"choose one with {option.read({'sheet': 'NAME'})}",
+    )
+    with read_as("a spreadsheet"):
+        trial = [sys.executable, "-c", _TRIAL, str(_MEMORY), sheet]
+        ended = subprocess.run(trial, input=data, capture_output=True, check=False).returncode
+        if ended == _TOO_LARGE or ended < 0:
+            limit = f"{_MEMORY >> 30} GB of memory"
+            raise UnreadableError(f"its sheet needs more than {limit}, or is damaged; save it as CSV")
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+        if sheet and sheet not in book.sheet_names:
+            raise UnreadableError(f"it has no sheet {sheet!r} but {listed(book.sheet_names)}; {ways_out}")
+        found = book.get_sheet_by_name(sheet or book.sheet_names[0])
+        rows = (row for row in enumerate(found.iter_rows()) if any(cell != "" for cell in row[1]))
+        head = list(islice(rows, _TITLES))
+    if not head:
+        raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
+    names, skipped = _names(head, options)
+    return names, chain(head[skipped:], rows)
+
+
+def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:
+    """Return the names, and the number of rows before the first record; ``head`` are the first rows."""
+    given, width, header = tuple(options.columns), len(head[0][1]), str(options.header).lower()
+    if given and len(given) != width:
+        raise UnreadableError(f"its sheet has {width} columns, and {option.columns} gives {len(given)} names")
+    if header in ("none", "false") or (given and header == "auto"):
+        return given or numbered(width), 0
+    wide = [i for i, (_, row) in enumerate(head) if sum(cell != "" for cell in row) > 1]
+    chosen_row = (*wide, 0)[0]
+    return given or named([_text(cell).strip() for cell in head[chosen_row][1]])[0], chosen_row + 1
+
+
+def _array(cells: Sequence[Any]) -> Any:
+    """Return cells as integers, numbers, booleans, dates or times if all are, else as strings."""
+    values = [None if cell == "" else cell for cell in cells]
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds <= {int, float}:
+        whole = all(value is None or float(value).is_integer() for value in values)
+        return pa.array(values, pa.int64() if whole and kinds else pa.float64() if kinds else pa.string())
+    if kinds in ({bool}, {datetime.date}):
+        return pa.array(values)
+    if kinds <= {datetime.date, datetime.datetime}:
+        return pa.array(values, pa.timestamp("us"))
+    return pa.array([None if value is None else _text(value) for value in values], pa.string())
+
+
+def _text(cell: Any) -> str:
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
