@@ -18,17 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_jsmf.config import IngestRequest, TextFilesOptions
+from streaming_jsmf.config import IngestRequest, TextFilesOptions, check_options
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import json_records
 from streaming_jsmf.ingestion.readers.bags import BasketSource
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.records import TextSource
-from streaming_jsmf.ingestion.readers.sources import (
-    check_options,
-    open_source,
-)
+from streaming_jsmf.ingestion.readers.sources import open_source
 from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution

@@ -303,7 +303,15 @@ class TokenOptions(ReadOptions):
 
 @dataclass(frozen=True)
 class TextOptions(TokenOptions, Delimited, _TextColumns):
-    """Options of the reader of tables of texts."""
+    """Options of the reader of tables of texts.
+
+    Parameters
+    ----------
+    sheet
+        Name of the sheet of a spreadsheet.
+    """
+
+    sheet: str | None = read_key(None, absent="the first")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,12 +34,12 @@ from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     compressed,
     is_archive,
-    is_parquet,
     of_first_readable,
     open_parquet_source,
     size_of,
 )
 from streaming_jsmf.ingestion.readers.lines import line_records, text_of
+from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, group_units, parquet_batches
 from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
 from streaming_jsmf.ingestion.readers.values import (

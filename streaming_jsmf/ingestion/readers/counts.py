@@ -23,12 +23,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import (
-    compressed,
-    first_link,
-    is_compressed,
-    open_stream,
-)
+from streaming_jsmf.ingestion.readers.files import compressed, first_link, is_compressed, open_stream
 from streaming_jsmf.ingestion.readers.matrices import CountFiles, sums, too_large
 from streaming_jsmf.ingestion.readers.tables import header_line, line_blocks, parse_each_line, parse_lines
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH

@@ -6,10 +6,8 @@ import bz2
 import codecs
 import gzip
 import io
-import json
 import lzma
 import os
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.values import is_binary, marked_encoding
+from streaming_jsmf.ingestion.readers.values import marked_encoding
 from streaming_jsmf.storage.names import local_name
 from streaming_jsmf.storage.paths import (
     file_size,
@@ -41,26 +39,8 @@ from streaming_jsmf.storage.regular import require_regular
 T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 
-#: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
-FORMATS = {
-    **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".csv", ".tsv", ".tab"), "delimited"),
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
-}
-
 _PIECE = 1 << 14  # bytes that are decompressed at once
 _START = 18  # bytes that show the compression and the encoding
-SAMPLE = 1 << 16  # bytes that show what a file holds
-_SAMPLE_LINES = 20
-
-_MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
-_HEADER = re.compile(rb"(?:[!-9;-~]+:|[ \t]).*")
-_MAIL_FIELDS = re.compile(
-    rb"(?im)^(?:from|to|date|subject|message-id|received|return-path|newsgroups|mime-version):"
-)
-#: The start of a line of a log or chat, such as 2020-01-31 or [1/31/20, 10:15.
-_TIME = re.compile(rb"[\[(<]?[0-9]{1,4}[-/.:][0-9]{1,2}[-/.:][0-9]{1,4}")
 
 
 @contextmanager
@@ -379,63 +359,3 @@ def compressed(*patterns: str) -> tuple[str, ...]:
 
 
 TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.txt"))
-
-
-def is_parquet(path: str) -> bool:
-    return format_of(path) == "parquet"
-
-
-def format_of(path: str) -> str:
-    """Return the format of a file of records: parquet, json, delimited, spreadsheet, or "" for others.
-
-    Files whose suffix is not one of ``FORMATS`` are recognized by their contents, but not those with delimiters.
-    """
-    known = FORMATS.get(bare_suffix(path))
-    if known is None:
-        known = found if (found := contents_of(path)) in FORMATS.values() else ""
-    return known
-
-
-def contents_of(path: str) -> str:
-    """Return what the start of a file shows, see ``contents``; "" if it cannot be read."""
-    try:
-        with open_stream(path) as stream:
-            return contents(stream.read(SAMPLE))
-    except (UnreadableError, FileNotFoundError):
-        return ""
-
-
-def contents(head: bytes) -> str:
-    """Return what the first bytes of a file show: parquet, json, mbox, mail, binary, lines or text; "" without any.
-
-    json means an array of objects, or one object per line; lines are of a log, a chat or a table.
-    """
-    head = head.removeprefix(codecs.BOM_UTF8)
-    lines = head.splitlines()[: _SAMPLE_LINES + 1]
-    lines = [
-        line for line in (lines[:-1] if len(lines) > 1 and len(head) > SAMPLE - 4 else lines) if line.strip()
-    ]
-    if not lines or head.startswith(b"PAR1") or is_binary(head):
-        return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
-    if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
-        return "json"
-    if _MBOX.match(head):
-        return "mbox"
-    header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
-    if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
-        return "mail"
-    tabs = lines[0].count(b"\t")
-    if len(lines) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, lines):
-        return "lines"
-    return "text"
-
-
-def _most(test: Callable[[bytes], object], lines: Sequence[bytes]) -> bool:
-    return 2 * sum(bool(test(line)) for line in lines) > len(lines)
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
-    except (ValueError, RecursionError):
-        return len(line) >= SAMPLE and re.match(rb'\s*\{\s*"', line) is not None

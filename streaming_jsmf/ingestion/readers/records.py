@@ -31,16 +31,10 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.delimited import Delimited
-from streaming_jsmf.ingestion.readers.files import (
-    FORMATS,
-    bare_suffix,
-    compressed,
-    format_of,
-    is_parquet,
-    of_first_readable,
-)
+from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.lines import LINES, line_units
+from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.parquet_records import PARQUET
 from streaming_jsmf.ingestion.readers.spreadsheets import Spreadsheet
 from streaming_jsmf.ingestion.readers.values import (

@@ -23,12 +23,12 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, Un
 from streaming_jsmf.ingestion.readers.files import (
     STREAM_ERRORS,
     describe,
-    is_parquet,
     open_parquet_source,
     open_raw,
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, too_long
+from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
     as_json,

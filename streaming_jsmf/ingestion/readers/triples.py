@@ -26,9 +26,9 @@ from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     find_beside,
     is_compressed,
-    is_parquet,
     open_parquet_source,
 )
+from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import (
