@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from streaming_jsmf.config import ReaderName
-from streaming_jsmf.ingestion.readers.registry import check_options, open_source
+from streaming_jsmf.ingestion.readers.sources import check_options, open_source
 
 WORDS = (*(f"word{i:02d}" for i in range(20)), "naïve", "हिन्दी", "spoilt")
 #: Number of the document with the word "spoilt", which a format can write as bad bytes.
@@ -365,7 +365,7 @@ _RATED, _RATED_PQ = _entry_table(_RATING, ".csv"), _entry_table(_RATING, ".parqu
 KEEP_ALL = ("--stop-words", "none", "--min-distinct-words", "0", "--min-tokens", "0")
 
 FORMATS = (
-    Format("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _UTF8, **_YEARS, **_ENDED),
+    Format("text-parquet", "text", "t.parquet", _text_parquet, _ROW, _CHARACTER, **_YEARS, **_ENDED),
     Format("text-json", "text", "t.jsonl", _json_lines, _LINE, _UTF8, **_PACKED, **_YEARS),
     Format("text-csv", "text", "t.csv", _CSV, _AFTER_HEADER, _CHARACTER, **_PACKED, **_YEARS),
     Format("text-tsv", "text", "t.tsv", _TSV, _AFTER_HEADER, _CHARACTER, **_PACKED, **_YEARS),

@@ -26,7 +26,7 @@ from streaming_jsmf.evaluation.completion import (
 )
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.inference.perplexity import SMOOTHING, Completion, observed_half
-from streaming_jsmf.ingestion.hashing import hash_values
+from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution

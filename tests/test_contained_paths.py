@@ -15,6 +15,7 @@ from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.share_files import ABOUT_NAME
 from streaming_jsmf.documents.shares import About, Totals
 from streaming_jsmf.ingestion.ingest import IngestRequest
+from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
 from streaming_jsmf.storage.arrays import read_array, write_array
 from tests.outcomes import Command, refused
@@ -98,7 +99,7 @@ def test_what_a_spec_names_does_not_leave_its_directory(
 ) -> None:
     home, name = folder / ("spec" if named == "stop_words" else "files"), NAMED[named]
     monkeypatch.setenv("HOME", str(folder / "elsewhere"))
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.limits.LARGEST_NAMES", 100)
+    monkeypatch.setattr(limits, "LARGEST_NAMES", 100)
     place, path = name, home / name
     if way == "parent":
         place = f"../elsewhere/{name}"

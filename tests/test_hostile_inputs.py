@@ -18,7 +18,8 @@ import pytest
 
 from streaming_jsmf import open_corpus
 from streaming_jsmf.ingestion.readers import h5ad_trial
-from streaming_jsmf.ingestion.readers.files import bare_suffix, is_compressed, list_files
+from streaming_jsmf.ingestion.readers.files import bare_suffix, is_compressed
+from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.linalg import compiled
 from tests.corpora import planted, write_corpus, write_lists
 from tests.outcomes import Command

@@ -17,7 +17,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion import work
+from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.jobs.execution import Execution
@@ -206,7 +206,7 @@ def test_a_spec_and_options_that_override_it(
 
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    partial = work.IngestFolder.beside(tmp_path / "out")
+    partial = job.IngestFolder.beside(tmp_path / "out")
     with partial.acquire(wanted_of(partial)):
         assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}
@@ -220,7 +220,9 @@ def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.Captu
 
 def again(source: Path, target: Path, **more: Any) -> Corpus:
     rules = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
-    return ingest(source, target, IngestRequest(curation=rules, **more), Execution("synchronous"))
+    return ingest(
+        source, target, IngestRequest(curation=rules, max_dropped=1, **more), Execution("synchronous")
+    )
 
 
 @pytest.mark.usefixtures("texts")
@@ -230,7 +232,10 @@ def test_a_corpus_is_given_another_vocabulary(command: Command, tmp_path: Path) 
     before = documents(tmp_path / "out")
     done = command("out", "small", "--vocabulary-size", "4", "--min-distinct-words", "2", "--min-tokens", "0")
     assert done.code == 0
-    assert "50 % of the documents are dropped (2 with fewer than 2 distinct kept words)" in done.err
+    assert (
+        "50 % of the documents are dropped: 2 with fewer than 2 distinct kept words (--stop-words)"
+        in done.err
+    )
     # The English stop words are gone; of the others sun scores best, and the rest alike, so that stars comes last.
     assert words(tmp_path / "small") == ["moon", "rain", "snow", "sun"]
     kept = set(words(tmp_path / "small"))
@@ -316,7 +321,7 @@ def test_a_batch_of_bad_bags_takes_few_checks(tmp_path: Path, monkeypatch: pytes
 def test_a_file_with_other_columns_is_named(
     column: str, other: Any, named: str, group_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
+    monkeypatch.setattr(job, "GROUP_BYTES", (group_bytes, group_bytes))
     source = write_bags(tmp_path / "in", [GOOD] * 4)
     table = pq.read_table(source / "1.parquet").slice(0, 1)
     odd = table.set_column(table.schema.get_field_index(column), column, other)

@@ -24,7 +24,6 @@ import pytest
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.events import (
     Event,
@@ -47,7 +46,7 @@ N_FILES = 12
 MAIN = """
 import os, threading
 from streaming_jsmf.__main__ import main
-from streaming_jsmf.ingestion import work
+from streaming_jsmf.ingestion import job
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 
 step, tasks = os.environ.get("HOLD", "none 0").split()
@@ -59,7 +58,7 @@ def commit_and_hold(records, *arguments):
         threading.Event().wait()
 
 Checkpoints.commit_metadata = commit_and_hold
-work.GROUP_BYTES = (1, 1)
+job.GROUP_BYTES = (1, 1)
 main()
 """
 
@@ -112,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def in_this_process(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Do in this process what ``MAIN`` does in a new one, started in the folder."""
-    patch.setattr(work, "GROUP_BYTES", (1, 1))
+    patch.setattr("streaming_jsmf.ingestion.job.GROUP_BYTES", (1, 1))
     patch.chdir(folder)
     patch.syspath_prepend(folder)
 
@@ -277,7 +276,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(work, "GROUP_BYTES", (1, 1))
+    monkeypatch.setattr("streaming_jsmf.ingestion.job.GROUP_BYTES", (1, 1))
     return Job(write_source(tmp_path / "in", 3), tmp_path / "out")
 
 

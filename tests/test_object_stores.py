@@ -23,7 +23,7 @@ from upath import UPath
 
 from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.files import list_files
+from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.paths import (

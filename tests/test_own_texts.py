@@ -368,8 +368,13 @@ John Doe, Institute of Signatures
 """
 
 
+def cleaned(texts: list[str]) -> list[str]:
+    found: list[str] = without_boilerplate(pa.array(texts))[0].to_pylist()
+    return found
+
+
 def test_boilerplate_goes_and_the_text_stays() -> None:
-    body = without_boilerplate(pa.array([MAIL]))[0].as_py()
+    body = cleaned([MAIL])[0]
     assert " ".join(body.split()) == "Re: the launch The rocket > the shuttle. See or mail now."
     kept = [
         "Note: this is no mail.\n\nIt has one field.",
@@ -378,9 +383,46 @@ def test_boilerplate_goes_and_the_text_stays() -> None:
         "1 > 0\n\n--\n" + "not a signature\n" * 40,
         "",
     ]
-    assert without_boilerplate(pa.array(kept)).to_pylist() == kept
+    assert cleaned(kept) == kept
     page = "<p class='x'>Fish &amp; chips<br/>caf&eacute;</p><script>var x = 1 < 2;</script><!-- no -->"
-    assert without_boilerplate(pa.array([page]))[0].as_py().split() == ["Fish", "&", "chips", "café"]
+    assert cleaned([page])[0].split() == ["Fish", "&", "chips", "café"]
+
+
+MANY = "words " * 300
+NO_MAIL = [
+    "if p<q then every harbor and vessel of the captain sails until r>s and the tide turns",
+    "a <b and c> of i <s with u> d",
+    "i <3 harbors, x <y or z>, <user> and <a b c>",
+    "TX>CA because the harbor is better",
+    "Bob> the vessel left\nAnn> the harbor too",
+    ":> happy about the harbor",
+    'Speaking of the cargo, the captain said:\n"We sail."',
+    "First the harbor.\n--\nThen the vessel with its cargo.",
+    ">all the lines\n>are quoted",
+]
+
+
+@pytest.mark.parametrize("text", NO_MAIL)
+def test_texts_that_are_neither_mail_nor_html_stay(text: str) -> None:
+    assert without_boilerplate(pa.array([text, "z"])) == (pa.array([text, "z"]), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "lost"),
+    [
+        ("so it is\n> a b\n> c d\nyes", "so it is yes", 4),
+        ("Ann wrote:\n\n> a b\nyes\n-- \nAnn, Harbor", "yes", 6),
+        ("In article <1@x.org> Ann says\nyes", "yes", 7),
+        (f"From: a@b.c\nTo: d@e.f\nSubject: ships\n\nA> old\nyes\n--\n{MANY}", f"ships yes -- {MANY}", 11),
+        ('<P class="a" hidden>one<br/>two</ p><q cite=x>three</q>', "one two three", 10),
+        ("<DOC id='1'><post>one</post> <user> two <item n='2'/></DOC>", "one <user> two", 9),
+        ("<!DOCTYPE html><?xml version='1.0'?>one", "one", 6),
+    ],
+)  # fmt: skip
+def test_what_boilerplate_removes_is_counted(text: str, left: str, lost: int) -> None:
+    found, removed = without_boilerplate(pa.array([text]))
+    assert found[0].as_py().split() == left.split()
+    assert removed == (1, lost)
 
 
 # Boilerplate, parts of it, what is nearly boilerplate, and what may be around it.
@@ -436,11 +478,11 @@ def test_boilerplate_and_white_space_are_found_wherever_they_are(
     texts = pa.array(["<p>", *map("".join, product(PARTS, repeat=3))], kind).slice(1)
     found = Tokenizer(boilerplate="drop", excerpt=5)(texts)
     monkeypatch.setattr(boilerplate, "_marks", lambda *buffers: np.full(len(buffers[0]) - 1, 255, np.uint8))
-    cleaned = without_boilerplate(texts)
-    expected = Tokenizer()(cleaned)
+    without, _ = without_boilerplate(texts)
+    expected = Tokenizer()(without)
     assert found.dictionary.equals(expected.dictionary)
     assert np.array_equal(found.codes, expected.codes)
-    single = pc.replace_substring_regex(pc.utf8_slice_codeunits(cleaned, 0, 10), r"\s+", " ")
+    single = pc.replace_substring_regex(pc.utf8_slice_codeunits(without, 0, 10), r"\s+", " ")
     assert found.excerpts.equals(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(single), 0, 5))
 
 
@@ -456,11 +498,9 @@ def encoded_files(seed: int) -> tuple[str, str]:
 def test_encoded_files_are_boilerplate_and_the_text_around_them_stays() -> None:
     picture, key = encoded_files(0)
     text = f"Here it is:\n\n{picture}\nKey:\n{key}\nMORE ABOUT\nMARS\n"
-    assert without_boilerplate(pa.array([text]))[0].as_py().split() == [
-        *("Here", "it", "is:", "Key:", "MORE", "ABOUT", "MARS")
-    ]
+    assert cleaned([text])[0].split() == [*("Here", "it", "is:", "Key:", "MORE", "ABOUT", "MARS")]
     shouted = "MARS IS FAR\n" * 3 + "a/" * 40 + "\n" + "ACGT" * 20
-    assert without_boilerplate(pa.array([shouted]))[0].as_py() == shouted
+    assert cleaned([shouted])[0] == shouted
 
 
 def test_a_topic_of_encoded_files_is_doubtful_wherever_topics_are_shown(

@@ -19,12 +19,12 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion import ingest as ingest_module
+from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion import phrases as found
-from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.job import IngestFolder
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_phrases
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import read_model
@@ -170,7 +170,7 @@ def test_language_and_phrases_are_reported(
 def test_the_cut_of_the_source_changes_no_byte(
     workers: int, group_bytes: int, rows: int, source: Path, corpus: Corpus, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(work, "GROUP_BYTES", (group_bytes, group_bytes))
+    monkeypatch.setattr(job, "GROUP_BYTES", (group_bytes, group_bytes))
     monkeypatch.setattr(found, "TABLE_ROWS", rows)
     made = ingest(source, tmp_path / "c", IngestRequest(phrases=0.5), Execution("threads", workers))
     assert made.tokens == corpus.tokens

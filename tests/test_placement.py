@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, gibbs, map_shares, perplexity
-from streaming_jsmf.ingestion import hashing, write
+from streaming_jsmf.ingestion import repeats, shards
 from streaming_jsmf.ingestion.tokens import boilerplate, lists, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled
@@ -281,11 +281,11 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "pieces of texts": (split._fill, _split),
     "table of pieces": (split._slots_of, lambda _: (np.arange(60, dtype=np.uint64), 128)),
     "words of pieces": (split._replace, _pieces),
-    "hashes of numbers": (hashing._numbers, lambda _: (np.arange(60, dtype=np.uint64),)),
-    "hashes of strings": (hashing._strings, lambda _: _texts()),
-    "hashes of bags": (hashing._bags, _hashed),
-    "chosen words": (write._renamed, lambda _: (*_counts(), np.arange(N_WORDS, dtype=np.int32) % 7 - 1)),
-    "documents that stay": (write._chosen, lambda _: (*_counts(), np.arange(N_DOCUMENTS) % 3 > 0)),
+    "hashes of numbers": (repeats._numbers, lambda _: (np.arange(60, dtype=np.uint64),)),
+    "hashes of strings": (repeats._strings, lambda _: _texts()),
+    "hashes of bags": (repeats._bags, _hashed),
+    "chosen words": (shards._renamed, lambda _: (*_counts(), np.arange(N_WORDS, dtype=np.int32) % 7 - 1)),
+    "documents that stay": (shards._chosen, lambda _: (*_counts(), np.arange(N_DOCUMENTS) % 3 > 0)),
     "counts by column": (
         csr.count_columns,
         lambda _: (*_counts()[1:], *_zeros(N_WORDS, dtype=np.int64), *_zeros(N_WORDS)),

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers import grouping, tables, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit
 from streaming_jsmf.ingestion.readers.ratings import RatingsSource
 from streaming_jsmf.ingestion.readers.triples import TriplesSource
+from streaming_jsmf.ingestion.repeats import hash_values
 from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
 
 LARGEST = 2**31 - 1

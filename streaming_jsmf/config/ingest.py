@@ -16,6 +16,7 @@ from streaming_jsmf.errors import InputError, Option, option
 ReaderName = Literal[
     "text",
     "text-files",
+    "mail",
     "lines",
     "docword",
     "triples",
@@ -63,6 +64,10 @@ def _limit(text: str) -> float:
     number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     # As in scikit-learn, 1 is one document and 1.0 are all of them.
     return ALL_DOCUMENTS if number == 1 and text != "1" else number
+
+
+def _share(text: str) -> float:
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def _longest_run(text: str) -> int:
@@ -212,7 +217,7 @@ class IngestRequest(Settings):
     Parameters
     ----------
     reader
-        Reader to use: text, text-files, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
+        Reader to use: text, text-files, mail, lines, docword, triples, ratings, baskets, npz, matrix-market, h5ad
         or bag-of-words-parquet.
     read
         Another option of the reader, such as delimiter=; (may be repeated).
@@ -232,6 +237,8 @@ class IngestRequest(Settings):
     on_bad_record
         fail: stop at the first bad record. quarantine: write bad records to quarantine.parquet
         and continue.
+    max_dropped
+        Refuse to make the corpus if more than this share of the documents would be lost.
     files
         Directory with the files of a spec; missing files are downloaded there.
     made_for
@@ -253,6 +260,9 @@ class IngestRequest(Settings):
     )
     tokens_per_shard: int | None = _texts(None, absent="20 M", ge=1)
     on_bad_record: OnBadRecord = _reading("fail", rare=True)
+    max_dropped: float = _curation(
+        0.5, absent="50%", metavar="SHARE", rare=True, parse=_converted("max_dropped", _share, _SHARE)
+    )
     files: str | Path | None = _reading(None, absent="the user cache directory", metavar="PATH", rare=True)
     made_for: str | None = setting(None, option=False)
 

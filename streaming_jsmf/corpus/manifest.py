@@ -158,7 +158,7 @@ def losses_table(manifest: Manifest) -> str:
         *(
             (f"- {step.reason}", step.documents, step.words, step.tokens)
             for step in manifest.dropped
-            if step.documents or step.words
+            if step.documents or step.words or step.tokens or step.step == "bad_records"
         ),
         ("kept", kept.documents, kept.words, kept.tokens),
     ]

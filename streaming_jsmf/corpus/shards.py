@@ -62,7 +62,7 @@ class ShardWriter:
     """
 
     def __init__(self, directory: Path, n_words: int, limits: ShardLimits) -> None:
-        self._directory = directory
+        self.directory = directory
         self._limits = limits
         self._documents_limit = limits.documents_per_shard or int(np.iinfo(np.int64).max)
         self.document_frequency = np.zeros(n_words, np.int64)
@@ -139,7 +139,7 @@ class ShardWriter:
         if not self._pieces:
             return
         if self._file is None:
-            self._file = _writer(self._directory / self._name(), self._schema)
+            self._file = _writer(self.directory / self._name(), self._schema)
         table = _table(self._pieces, self._schema)
         self._file.write_table(table, row_group_size=table.num_rows)
         self._pieces, self._pending = [], 0
@@ -149,7 +149,7 @@ class ShardWriter:
         if self._file is None:
             return
         self.abort()
-        path = self._directory / self._name()
+        path = self.directory / self._name()
         self._shards.append(
             ShardEntry(
                 name=path.name,

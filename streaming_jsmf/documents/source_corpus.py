@@ -16,12 +16,11 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.ingestion.ingest import run_ingest
+from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.plan import plan_ingest
-from streaming_jsmf.ingestion.readers.guess import guess_source
-from streaming_jsmf.ingestion.readers.registry import reads_texts
+from streaming_jsmf.ingestion.readers.sources import guess_source, reads_texts
 from streaming_jsmf.ingestion.spool import spool_input
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
-from streaming_jsmf.ingestion.work import Ingest
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.lock import recover

@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.ingestion.hashing import hash_values
+from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution

@@ -8,23 +8,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from streaming_jsmf.config import Curation, IngestRequest, TextReading, request_of, settings_of, takes
 from streaming_jsmf.corpus.assemble import CORPUS, clear_attempts, link_shards, total_counts
-from streaming_jsmf.corpus.format import QUARANTINE_NAME, Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import PHRASES, Dropped, Json, Manifest, as_number, losses_table
+from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
+from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.choose import choose_words, find_repeated_documents, with_language, word_counts
+from streaming_jsmf.ingestion.bags import Contents, read_source
+from streaming_jsmf.ingestion.columns import choose_types
+from streaming_jsmf.ingestion.job import Column, Ingest, Piece
+from streaming_jsmf.ingestion.losses import (
+    first_bad_record,
+    losses_of_reading,
+    losses_of_writing,
+    nothing_left,
+    require_few_losses,
+    warn_of_losses,
+    write_quarantine,
+)
 from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
-from streaming_jsmf.ingestion.read import QUARANTINE_SCHEMA, read_source, with_columns
 from streaming_jsmf.ingestion.readers.base import limits
+from streaming_jsmf.ingestion.readers.values import require_few
+from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
+from streaming_jsmf.ingestion.shards import RENUMBER, WRITE, renumber_shards, write_shards
 from streaming_jsmf.ingestion.spool import spool_input
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
-from streaming_jsmf.ingestion.write import RENUMBER, STEPS, WRITE, renumber_shards, write_shards
-from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.ingestion.words import choose_words, with_language, word_counts
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
@@ -36,8 +46,8 @@ logger = logging.getLogger(__name__)
 #: Memory of a task, in batches of text: copies of the batch, and the words and keys of a piece.
 _COPIES_OF_A_BATCH = 20
 
-#: Share of dropped documents above which a warning is logged.
-LARGEST_LOSS = 0.1
+#: Texts are refused if there are fewer, and they have more words on average.
+FEW_DOCUMENTS, LONG_DOCUMENT = 50, 2000
 
 
 @takes(IngestRequest, Curation, TextReading, Execution)
@@ -62,7 +72,7 @@ def ingest(
 
     Documents keep the order of the source. Words keep the order of a source with a fixed vocabulary, and are sorted
     otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
-    documents. In the manifest, tokens read = tokens kept + tokens dropped in each step.
+    documents. In the table and the manifest, read = kept + dropped in each step, in documents and in tokens.
 
     Memory: for each worker, one batch and the words and keys of a piece (``tokens_per_shard`` tokens); in the parent,
     the kept words, and arrays of length N if the source has a fixed vocabulary.
@@ -85,7 +95,8 @@ def ingest(
     Raises
     ------
     InputError
-        If the source, spec or target cannot be used, a record is bad (with "fail"), or nothing is left.
+        If the source, spec or target cannot be used, a record is bad (with "fail"), too many documents would be lost
+        (``max_dropped``), or texts are few and long.
     SettingsMismatchError
         If there is an unfinished ingest with other arguments.
     StoreError
@@ -132,21 +143,8 @@ def run_ingest(
     manifest = read_manifest(target)
     for line in losses_table(manifest).splitlines():
         logger.info("%s", line)
-    _warn_of_losses(manifest)
+    warn_of_losses(manifest)
     return built
-
-
-def _warn_of_losses(manifest: Manifest) -> None:
-    """Warn if more than a tenth of the documents is dropped."""
-    total = sum(step.documents for step in manifest.dropped)
-    reasons = ", ".join(f"{step.documents:,} {step.reason}" for step in manifest.dropped if step.documents)
-    if total > LARGEST_LOSS * (total + manifest.totals.documents):
-        logger.warning(
-            f"%.0f %% of the documents are dropped (%s); {option.min_df}, {option.max_df}, {option.duplicates}, "
-            f"{option.min_distinct_words} and {option.min_tokens} change that",
-            100 * total / (total + manifest.totals.documents),
-            reasons.replace("documents ", ""),
-        )
 
 
 def _require_outside(target: Path, source: str | Path) -> None:
@@ -168,20 +166,26 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     clear_attempts(folder.root)
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
-    pieces, bad = read_source(ingest, executor)
-    ingest = with_columns(ingest, pieces)
+    pieces, contents = read_source(ingest, executor)
     if not pieces:
-        raise InputError(f"{target} would be an empty corpus: the source has no valid document")
+        bad = first_bad_record(folder)
+        raise InputError(f"{target} would be an empty corpus: the source has no valid document{bad}")
+    _require_many_or_short(ingest, pieces)
+    ingest, repeated = find_repeated_ids(ingest, pieces, contents.id_types, contents.id_faults)
+    ingest = _with_columns(ingest, contents, sum(piece.documents for piece in pieces))
     ingest = with_language(ingest, word_counts(ingest, pieces))
     selection = choose_words(ingest, pieces)
-    n_duplicates = find_repeated_documents(ingest, pieces)
+    n_duplicates = save_repeats(ingest, pieces, repeated)
     step, shards = WRITE, write_shards(ingest, executor, pieces)
     totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
-    dropped = (*selection.dropped, *_dropped_documents(ingest, bad, shards, n_unused))
+    reading = losses_of_reading(ingest, contents)
+    dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
     if not used.any() and not ingest.keeps_any_document:
-        raise InputError(_nothing_left(target, dropped))
+        raise InputError(nothing_left(ingest, dropped))
+    read = _totals_read(pieces, reading)
+    require_few_losses(ingest, dropped, read["documents_read"])
     if n_unused:
         step, shards = RENUMBER, renumber_shards(ingest, executor, pieces, used)
         totals = totals.take(used)
@@ -190,72 +194,64 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
         **(origin.settings or {}),
         **curation_fields(ingest),
         **({PHRASES: "\n".join(phrases)} if phrases else {}),
-        **_totals_read(pieces),
+        **read,
         "duplicate_documents": n_duplicates,
     }
     entries = link_shards(folder.root, step, shards)
-    _write_quarantine(folder)
-    origin = replace(origin, dropped=dropped, settings=settings)
+    write_quarantine(folder)
     made = folder.root / CORPUS
-    finish_directory(made, entries, totals, origin)
+    finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
     commit(made)
 
 
-def _dropped_documents(ingest: Ingest, bad: int, written: Sequence[Record], n_unused: int) -> list[Dropped]:
-    """Manifest entries for the steps that drop documents, and for words in no kept document."""
-    documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
-    tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
-    curation, quarantine = ingest.curation, ingest.on_bad_record == "quarantine"
-    distinct, least = curation.min_distinct_words, curation.min_tokens
-    reasons = [
-        (quarantine, "repeated_id", "in quarantine.parquet: the id of an earlier document"),
-        (curation.duplicates == "drop", "duplicates", "documents with the words of another"),
-        (
-            distinct > 0,
-            "min_distinct_words",
-            f"documents with fewer than {distinct} distinct kept words"
-            if distinct > 1
-            else "documents without kept words",
-        ),
-        (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
-    ]
-    return [
-        *([Dropped(step="bad_records", reason="in quarantine.parquet", documents=bad)] * quarantine),
-        *(
-            Dropped(step=step, reason=reason, documents=documents[step], tokens=as_number(tokens[step]))
-            for applies, step, reason in reasons
-            if applies
-        ),
-        Dropped(step="unused_words", reason="in none of the documents kept", words=n_unused),
-    ]
-
-
-def _nothing_left(target: Path, dropped: Sequence[Dropped]) -> str:
-    reasons = ", ".join(f"{step.documents} {step.reason}" for step in dropped if step.documents)
-    return (
-        f"{target} would be an empty corpus: no document is left after the curation "
-        f"({reasons or 'they have no words'}); give more documents, or loosen its settings, such as "
-        f"{option.max_df('100%')} and {option.min_tokens(1)}"
-    )
-
-
-def _totals_read(pieces: Sequence[Piece]) -> dict[str, Json]:
-    """Sizes of the source, without bad records."""
-    return {
-        "documents_read": sum(piece.documents for piece in pieces),
-        "nonzeros_read": sum(piece.nonzeros for piece in pieces),
-        "tokens_read": as_number(sum(piece.tokens for piece in pieces)),
-    }
-
-
-def _write_quarantine(folder: IngestFolder) -> None:
-    """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    patterns = ("scattered/*.bad", "read/*/*.bad", "repeated-*.bad")
-    paths = [path for pattern in patterns for path in sorted(folder.root.glob(pattern))]
-    if not paths:
+def _require_many_or_short(ingest: Ingest, pieces: Sequence[Piece]) -> None:
+    """Refuse a few long texts, which have no topics: each word is in most of them, and the curation drops it."""
+    options = ingest.source.options
+    if ingest.vocabulary is not None or getattr(options, "split", 0) is not None:
         return
-    target = folder.root / CORPUS / QUARANTINE_NAME
-    with pq.ParquetWriter(target, QUARANTINE_SCHEMA, compression="zstd") as writer:
-        for path in paths:
-            with pq.ParquetFile(path) as file:
-                writer.write_table(file.read(use_threads=False))
+    number, tokens = sum(piece.documents for piece in pieces), sum(piece.tokens for piece in pieces)
+    if number < FEW_DOCUMENTS and tokens > LONG_DOCUMENT * number:
+        length = f"{tokens / number:,.0f} words" + " on average" * (number > 1)
+        each = f"{number} document{'s' * (number > 1)} of {length}"
+        raise InputError(
+            f"the source has {each}: too few for topics; split them into passages with {option.split(200)}, or give "
+            "more words than the longest has to keep them whole"
+        )
+
+
+def _with_columns(ingest: Ingest, contents: Contents, n_documents: int) -> Ingest:
+    """Return the ingest with the columns of metadata; those that some batches lack are last.
+
+    Raises ``InputError`` if these are too many. What was changed is logged.
+    """
+    found, guessed, options = dict(contents.columns), ingest.guessed_id, ingest.source.options
+    if guessed in found:
+        summary, kept = found.pop(guessed), getattr(options, "metadata", "all")
+        if not ingest.ids and (kept == "all" or guessed in kept):
+            found = {guessed: summary, **found}
+    partial = [name for name, summary in found.items() if summary.documents < n_documents]
+    require_few(partial)
+    taken = {*OWN_COLUMNS, *found}
+    names = {name: free_name(name, taken) if name in OWN_COLUMNS else name for name in found}
+    for name, new in names.items():
+        if name != new:
+            logger.info(
+                "%s: the column is stored as %s, because results have a column of its name", name, new
+            )
+    summaries = {names[name]: summary for name, summary in found.items()}
+    kinds, lines = choose_types(summaries, ingest.known_kinds, getattr(options, "date_format", None))
+    for line in (*contents.notes.values(), *lines):
+        logger.info("%s", line)
+    order = sorted(found, key=lambda name: name in partial)
+    return replace(ingest, columns=tuple(Column(name, names[name], kinds[names[name]]) for name in order))
+
+
+def _totals_read(pieces: Sequence[Piece], reading: Sequence[Dropped]) -> dict[str, Any]:
+    """Sizes of the source; the words of bad records are unknown."""
+    return {
+        "documents_read": sum(piece.documents for piece in pieces) + sum(step.documents for step in reading),
+        "nonzeros_read": sum(piece.nonzeros for piece in pieces),
+        "tokens_read": as_number(
+            sum(piece.tokens for piece in pieces) + sum(step.tokens for step in reading)
+        ),
+    }

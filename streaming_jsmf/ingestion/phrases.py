@@ -18,16 +18,16 @@ from streaming_jsmf.config import AUTO, Curation
 from streaming_jsmf.corpus.curation import least_documents, may_stay
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
-from streaming_jsmf.ingestion.pieces import write_table
+from streaming_jsmf.ingestion.job import Group, Ingest, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.ingestion.work import Group, Ingest, group_units
+from streaming_jsmf.ingestion.words import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.paths import file_hashes
+from streaming_jsmf.storage.tables import write_table
 
 logger = logging.getLogger(__name__)
 

@@ -20,25 +20,26 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.fetch import fetch_files
+from streaming_jsmf.ingestion.job import Ingest, IngestFolder
+from streaming_jsmf.ingestion.kinds import kind_of_type
 from streaming_jsmf.ingestion.readers.base import Reader
-from streaming_jsmf.ingestion.readers.files import find_beside, list_files
-from streaming_jsmf.ingestion.readers.guess import guess_source
-from streaming_jsmf.ingestion.readers.registry import (
+from streaming_jsmf.ingestion.readers.files import find_beside
+from streaming_jsmf.ingestion.readers.listing import list_files
+from streaming_jsmf.ingestion.readers.sources import (
     PATH_OPTIONS,
     check_options,
     default_curation,
+    guess_source,
     open_source,
     reads_texts,
     source_settings,
 )
 from streaming_jsmf.ingestion.readers.text_records import TokenOptions
-from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
 from streaming_jsmf.ingestion.spool import Location
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -100,6 +101,7 @@ def plan_ingest(
         words,
         None if words is None else len(words),
         known_kinds={} if given is None else given.kinds,
+        max_dropped=request.max_dropped,
     )
     identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
     ingest = replace(ingest, folder=replace(ingest.folder, arguments=identity))
@@ -247,7 +249,7 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
     if exists(join(root, MANIFEST_NAME)):
         path = corpus.shard_path(corpus.shards[0])
         with open_parquet(path, path) as file:
-            kinds = {column.name: kind_of_type(column.type) or "" for column in file.schema_arrow}
+            kinds = {column.name: kind_of_type(column.type) for column in file.schema_arrow}
     return GivenWords(corpus.vocabulary().words, _phrases_in(corpus.tokens), kinds)
 
 

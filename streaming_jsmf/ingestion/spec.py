@@ -18,7 +18,7 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.fetch import RemoteFile, file_inside
 from streaming_jsmf.ingestion.readers.base import limits
-from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS, check_options, default_curation
+from streaming_jsmf.ingestion.readers.sources import PATH_OPTIONS, check_options, default_curation
 from streaming_jsmf.ingestion.tokens.stop_words import is_path
 from streaming_jsmf.storage.paths import AnyPath, normalise
 from streaming_jsmf.storage.regular import require_regular

@@ -12,7 +12,7 @@ from streaming_jsmf.documents.share_files import is_shares, open_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
-from streaming_jsmf.ingestion.work import IngestFolder
+from streaming_jsmf.ingestion.job import IngestFolder
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, read_store

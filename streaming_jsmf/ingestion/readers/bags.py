@@ -28,7 +28,8 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import is_archive, of_first_readable, open_parquet_source, size_of
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, group_units
+from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, group_units
+from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.text_records import common_kinds, conformed, fits
 from streaming_jsmf.ingestion.readers.values import require_columns, utf8_faults, value_type
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH

@@ -191,15 +191,27 @@ class BadRecords:
 
     @contextmanager
     def unreadable_file(self) -> Iterator[None]:
-        """Register an UnreadableError from the block as a fault of the whole file."""
+        """Register an UnreadableError from the block as a fault of the whole file, or of where it ends."""
         try:
             yield
         except UnreadableError as error:
-            self.refuse(None, str(error))
+            self.refuse(error.line, str(error), error.record)
 
 
 def _order(row: int | None) -> float:
     return float("inf") if row is None else row
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return the names of columns; those that occur before get a number, such as ``name (2)``."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, free = 1, name
+        while free in found or (number > 1 and free in names):
+            number += 1
+            free = f"{name} ({number})"
+        found[free] = None
+    return list(found)
 
 
 class Format(Protocol):
@@ -305,6 +317,10 @@ class Reader(ABC):
     def parts(self, path: str) -> Sequence[Unit]:
         """Return the units of a file. Raises UnreadableError."""
         return [Unit(path)]
+
+    def n_buckets(self) -> int:
+        """Return the number of buckets that gather the documents; 0 if each unit has whole documents."""
+        return 0
 
     @abstractmethod
     def place(self, unit: Unit, row: int) -> str:

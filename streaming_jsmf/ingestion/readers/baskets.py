@@ -15,7 +15,8 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import TABLE_PATTERNS, compressed, is_parquet, open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import text_of
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, parquet_batches
+from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, parquet_batches
+from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
 from streaming_jsmf.ingestion.tokens.lists import TokenLists

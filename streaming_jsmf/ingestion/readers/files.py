@@ -1,4 +1,4 @@
-"""Find the files of a source, open them, local or remote, decompressed by suffix, and split them into units."""
+"""Open files, local or remote, decompressed by suffix or by content, and recognize what they hold."""
 
 from __future__ import annotations
 
@@ -6,176 +6,61 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
+import os
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from itertools import zip_longest
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
+from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.readers.base import DamagedError, UnreadableError
-from streaming_jsmf.ingestion.readers.values import marked_encoding
+from streaming_jsmf.ingestion.readers.base import UnreadableError
+from streaming_jsmf.ingestion.readers.values import is_binary, marked_encoding
+from streaming_jsmf.storage.names import local_name
 from streaming_jsmf.storage.paths import (
-    AnyPath,
     file_size,
-    file_system,
     is_chain,
     is_file,
     is_url,
     join,
     normalise,
     open_file,
+    state_of,
 )
 from streaming_jsmf.storage.regular import require_regular
-
-_WILDCARDS = "*?["
-
-#: How the names of files begin that describe a data set, and their suffixes.
-_ABOUT = ("readme", "license", "licence", "citation")
-_ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 
+#: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
+FORMATS = {
+    **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "delimited"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
+}
 
-def list_files(source: AnyPath) -> tuple[str, ...]:
-    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``."""
-    return with_members(find_files(source))
+_PIECE = 1 << 14  # bytes that are decompressed at once
+_START = 18  # bytes that show the compression and the encoding
+SAMPLE = 1 << 16  # bytes that show what a file holds
+_SAMPLE_LINES = 20
 
-
-def with_members(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return paths of files, with the files in each zip archive in its place (see ``in_zip``).
-
-    An archive without files, or one that cannot be read, stays as it is; reading it reports the reason. Raises
-    InputError if an archive has an archive, or two files of one name.
-    """
-    return tuple(part for path in paths for part in _members_of(path) or [path])
-
-
-def _members_of(path: str) -> list[str]:
-    if is_chain(path) or not path.lower().endswith(".zip"):
-        return []
-    names = sorted(names_in_zip(path))
-    for name, following in zip_longest(names, names[1:]):
-        if name == following:
-            raise InputError(f"{path} has two files {name!r}; unpack it and rename one of them")
-        if is_archive(name):
-            raise InputError(f"{path} has the archive {name!r}; archives in archives are not read: unpack it")
-    return [in_zip(name, path) for name in names]
-
-
-def in_zip(name: str, archive: str) -> str:
-    """Return the path of a file in a zip archive. Raises InputError if a path cannot name it."""
-    if "::" in name or ("::" in archive and not is_url(archive)):
-        raise InputError(
-            f"{archive}: its file {name!r} cannot be read, because the path has ::; move the archive or unpack it"
-        )
-    return f"zip://{name}::{archive}"
-
-
-def find_files(source: AnyPath) -> dict[str, str]:
-    """Return the names of the files of a source, relative to it and with slashes, by path or URL in sorted order.
-
-    A source is a file, a directory (read recursively) or a glob; local or a URL.
-
-    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
-    """
-    root = normalise(source)
-    try:
-        fs, inner = file_system(root)
-        if not is_url(root):
-            require_regular(Path(inner))
-        if fs.isfile(inner):
-            return {root: inner.rsplit("/", 1)[-1]}
-        # A directory name may contain a glob character.
-        is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
-        found = fs.glob(inner) if is_glob else fs.find(inner)
-        paths = sorted(str(path) for path in found if not (is_glob and fs.isdir(path)))
-    except InputError:
-        raise
-    except Exception as error:  # the package behind the scheme may raise anything
-        pass_on_machine(error)
-        raise InputError(f"cannot open {root}: {first_line(error)}; check the path") from error
-    base = inner
-    if is_glob:
-        base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
-    names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
-    if not kept:
-        if not fs.exists(inner):
-            raise missing_source(root)
-        raise InputError(f"there are no files at {root}; check the path")
-    if not is_url(root):
-        for path in kept:
-            require_regular(Path(path))
-    return kept
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part)
-
-
-def is_archive(path: str) -> bool:
-    return file_name(path).suffix in (".zip", ".tgz") or bare_suffix(path) == ".tar"
-
-
-def is_about(path: str) -> bool:
-    """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
-    return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
-
-
-def is_word_list(path: str) -> bool:
-    return file_name(path).name.startswith("vocab") or file_name(path).name.endswith(".vocab.txt")
-
-
-def names_in_zip(path: str) -> list[str]:
-    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
-    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return [
-            member.filename
-            for member in archive.infolist()
-            if not (member.is_dir() or is_hidden(member.filename))
-        ]
-    return []
-
-
-def _address(fs: Any, root: str, base: str, name: str) -> str:
-    """Return the path or URL of a file found at ``root``, which its file system calls ``base``."""
-    if not is_url(root):
-        return name
-    link, chained, rest = root.partition("::")
-    if chained and "://" in link:
-        # In a chain such as zip://*.csv::a.zip, the file system knows only its own link.
-        return f"{link.partition('://')[0]}://{name}::{rest}"
-    # Keep the start of the URL if possible: some file systems drop the host and the user.
-    head = root.removesuffix(base)
-    return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))
-
-
-def find_beside(path: str, names: Sequence[str]) -> str | None:
-    """Return the first existing file: ``names`` are absolute, URLs, or relative to ``path`` or its archive's root."""
-    link, *archive = path.split("::") if is_chain(path) else [path]
-    folder = link.rpartition("/")[0]
-    for name in names:
-        if is_url(name) or Path(name).expanduser().is_absolute():
-            found = [normalise(name)]
-        elif archive:
-            root = link.partition("://")[0] + ":/"
-            found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]
-        else:
-            found = [join(folder, name)]
-        for candidate in found:
-            if is_file(candidate):
-                return candidate
-    return None
+_MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
+_HEADER = re.compile(rb"(?:[!-9;-~]+:|[ \t]).*")
+_MAIL_FIELDS = re.compile(
+    rb"(?im)^(?:from|to|date|subject|message-id|received|return-path|newsgroups|mime-version):"
+)
+#: The start of a line of a log or chat, such as 2020-01-31 or [1/31/20, 10:15.
+_TIME = re.compile(rb"[\[(<]?[0-9]{1,4}[-/.:][0-9]{1,2}[-/.:][0-9]{1,4}")
 
 
 @contextmanager
@@ -197,49 +82,93 @@ def read_as(what: str) -> Iterator[None]:
         ) from error
 
 
-class _ArrowStream(io.RawIOBase):
-    """Decompress with Arrow in small pieces; if the stream breaks off, only the last piece is lost."""
+class _Pieces(io.RawIOBase):
+    """A stream of the bytes that an iterator yields; if that breaks off, only the last piece is lost."""
 
-    _PIECE = 1 << 14  # bytes
-
-    def __init__(self, raw: Any, codec: str) -> None:
-        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._held = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), self._PIECE))
-        buffer[: len(data)] = data
-        return len(data)
+        while not self._held:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._held = memoryview(piece)
+        size = min(len(buffer), len(self._held))
+        buffer[:size], self._held = self._held[:size], self._held[size:]
+        return size
 
 
-class Recoded(io.RawIOBase):
-    """UTF-8, with a byte order mark, of a stream in another encoding; ``errors`` is that of ``open``."""
-
-    def __init__(self, raw: Any, codec: str, errors: str = "strict") -> None:
-        self._raw, self._codec, self._ended = raw, codec, False
-        self._decoder = codecs.getincrementaldecoder(codec)(errors)
-        self._held = codecs.BOM_UTF8
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not (self._held or self._ended):
-            data = self._raw.read(_ArrowStream._PIECE)
-            self._ended = not data
-            try:
-                self._held = self._decoder.decode(data, self._ended).encode("utf-8", "surrogateescape")
-            except UnicodeDecodeError as error:
-                raise EOFError(f"it is not {self._codec.upper()}") from error
-        data, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
+def _stream(pieces: Iterator[bytes]) -> io.BufferedReader:
+    return io.BufferedReader(_Pieces(pieces), _PIECE)
 
 
-def _arrow(codec: str) -> Callable[[Any], io.BufferedReader]:
-    return lambda raw: io.BufferedReader(_ArrowStream(raw, codec), _ArrowStream._PIECE)
+def recoded(raw: Any, codec: str, errors: str = "strict") -> io.BufferedReader:
+    """Return a stream of UTF-8, with a byte order mark, of one in another encoding; ``errors`` is that of ``open``."""
+    return _stream(_recoded(raw, codec, errors))
+
+
+def _recoded(raw: Any, codec: str, errors: str) -> Iterator[bytes]:
+    decoder, data = codecs.getincrementaldecoder(codec)(errors), b"\0"
+    yield codecs.BOM_UTF8
+    try:
+        while data:
+            data = raw.read(_PIECE)
+            yield decoder.decode(data, not data).encode("utf-8", "surrogateescape")
+    except UnicodeDecodeError as error:
+        raise EOFError(f"it is not {codec.upper()}") from error
+
+
+def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:
+    stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+    while data := stream.read(_PIECE):
+        yield data
+
+
+def _zstd(raw: Any) -> io.BufferedReader:
+    """Decompress zstd, with the package zstandard if the window is larger than Arrow allows."""
+    window = _zstd_window(_start(raw))
+    if window <= _ARROW_WINDOW:
+        return _stream(_by_arrow(raw, "zstd"))
+    try:
+        import zstandard
+    except ImportError:
+        long = f"zstd --long={(window - 1).bit_length()}"
+        raise UnreadableError(
+            f"it was compressed with {long}; pip install 'streaming-jsmf[zstd]', or decompress it with {long} -d"
+        ) from None
+    return _stream(_by_zstandard(raw, zstandard))
+
+
+def _by_zstandard(raw: Any, zstandard: Any) -> Iterator[bytes]:
+    decompressor, frame = zstandard.ZstdDecompressor(max_window_size=1 << 31), None
+    try:
+        while data := raw.read(_PIECE):
+            while data:
+                frame = frame or decompressor.decompressobj()
+                yield frame.decompress(data)
+                data = frame.unused_data
+                frame = None if frame.eof else frame
+    except zstandard.ZstdError as error:
+        raise EOFError(first_line(error)) from error
+    if frame is not None:
+        raise EOFError("the compressed stream is cut short")
+
+
+def _zstd_window(start: bytes) -> int:
+    """Return the bytes that decompressing needs, from the header of a frame (RFC 8878, section 3.1.1.1)."""
+    if len(start) < 6 or not start.startswith(_ZSTD):
+        return 0
+    flags, window = start[4:6]
+    if not flags & 0x20:
+        exponent, eighths = divmod(window, 8)
+        return (1 << (10 + exponent)) * (8 + eighths) // 8
+    # A single segment has its size instead, after the id of a dictionary.
+    at = 5 + (0, 1, 2, 4)[flags & 3]
+    return int.from_bytes(start[at : at + (1 << (flags >> 6))], "little")
 
 
 def _no_members(raw: Any) -> IO[bytes]:
@@ -248,6 +177,9 @@ def _no_members(raw: Any) -> IO[bytes]:
         raise zipfile.BadZipFile("the archive holds no file")
 
 
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ARROW_WINDOW = 128 << 20
+
 #: Decompressors by suffix; all read ahead by a bounded amount.
 _CODECS: dict[str, Callable[[Any], Any]] = {
     ".gz": gzip.open,
@@ -255,9 +187,17 @@ _CODECS: dict[str, Callable[[Any], Any]] = {
     ".bz2": bz2.BZ2File,
     ".xz": lzma.LZMAFile,
     ".lzma": lzma.LZMAFile,
-    ".zst": _arrow("zstd"),
-    ".lz4": _arrow("lz4"),
+    ".zst": _zstd,
+    ".lz4": lambda raw: _stream(_by_arrow(raw, "lz4")),
     ".zip": _no_members,
+}
+#: How compressed files start, for those whose names do not say so.
+_MAGIC = {
+    b"\x1f\x8b\x08": ".gz",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ\0": ".xz",
+    _ZSTD: ".zst",
+    b"\x04\x22\x4d\x18": ".lz4",
 }
 #: Errors that a damaged or truncated stream raises with any codec; Arrow's errors are OSErrors.
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -270,12 +210,26 @@ def bare_suffix(path: str) -> str:
 
 
 def is_compressed(path: str) -> bool:
+    """Return whether a file is in an archive or has the suffix of a compression."""
     return is_chain(path) or file_name(path).suffix in _CODECS
+
+
+def _codec(path: str, stream: Any) -> str:
+    """Return the suffix of a file's compression, by its name or else by its start; "" without compression."""
+    suffix = file_name(path).suffix
+    if suffix in _CODECS:
+        return suffix
+    start = _start(stream)
+    return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), "")
 
 
 def file_name(path: str) -> Path:
     """Return the lower-case file name; in a chained URL, of ``first_link``."""
     return Path(first_link(path).lower())
+
+
+def is_archive(path: str) -> bool:
+    return file_name(path).suffix in (".zip", ".tgz") or bare_suffix(path) == ".tar"
 
 
 def first_link(path: str) -> str:
@@ -285,43 +239,50 @@ def first_link(path: str) -> str:
 
 
 def size_of(path: str) -> int:
-    """Return the stored size of a file in bytes. Raises DamagedError if the file or its size is unavailable."""
+    """Return the stored size of a file in bytes. Raises UnreadableError if the file or its size is unavailable."""
     try:
-        return file_size(path)
+        member = _member(path)
+        return file_size(path) if member is None else member[1].file_size
     except (*STREAM_ERRORS, TypeError) as error:
         pass_on_machine(error)
-        raise DamagedError(describe(error)) from error
+        raise UnreadableError(describe(error)) from error
 
 
 @contextmanager
 def open_stream(path: str) -> Iterator[IO[bytes]]:
-    """Open a binary stream on a file or URL, decompressed by suffix.
+    """Open a binary stream on a file or URL, decompressed by its suffix or its first bytes.
 
-    A file with a byte order mark of UTF-16 or UTF-32 is read as UTF-8. Raises DamagedError if it cannot be opened or,
-    while the caller reads, ends early or is damaged. ``read1`` returns all data before the damage; ``read`` may not.
+    A file with a byte order mark of UTF-16 or UTF-32 is read as UTF-8. Raises UnreadableError if it cannot be opened
+    or, while the caller reads, ends early or is damaged. ``read1`` returns all data before
+    the damage; ``read`` may not.
     """
     with open_raw(path) as raw:
-        decompress = _CODECS.get(file_name(path).suffix, nullcontext)
+        decompress = _CODECS.get(_codec(path, raw), nullcontext)
         with decompress(raw) as stream:
             codec = _wide_encoding(stream)
-            yield io.BufferedReader(Recoded(stream, codec)) if codec else stream
+            yield recoded(stream, codec) if codec else stream
 
 
-def is_wide(path: str) -> bool:
-    """Return whether a file has a byte order mark of UTF-16 or UTF-32, so that its lines are not those of its bytes."""
+def is_divisible(path: str) -> bool:
+    """Return whether the lines of a file are those of its bytes: neither compressed nor in UTF-16 or UTF-32."""
+    if is_compressed(path):
+        return False
     with open_raw(path) as stream:
-        return _wide_encoding(stream) is not None
+        return not (_codec(path, stream) or _wide_encoding(stream))
 
 
 def _wide_encoding(stream: Any) -> str | None:
-    """Return the encoding that the mark of UTF-16 or UTF-32 at the start of a stream gives; the stream stays there."""
-    if hasattr(stream, "peek"):
-        start = stream.peek(4)[:4]
-    else:
-        start = stream.read(4)
-        stream.seek(0)
-    codec = marked_encoding(start)
+    codec = marked_encoding(_start(stream))
     return None if codec == "utf-8-sig" else codec
+
+
+def _start(stream: Any) -> bytes:
+    """Return the first bytes of a stream that stands at its start, and stays there."""
+    if hasattr(stream, "peek"):
+        return bytes(stream.peek(_START)[:_START])
+    start: bytes = stream.read(_START)
+    stream.seek(0)
+    return start
 
 
 @contextmanager
@@ -329,11 +290,31 @@ def open_raw(path: str) -> Iterator[IO[bytes]]:
     """Open a binary stream on a file or URL as stored. Raises as ``open_stream``."""
     with read_as("what its name says"):
         try:
-            with open_file(path) as raw:
+            member = _member(path)
+            with open_file(path) if member is None else member[0].open(member[1]) as raw:
                 yield raw  # type: ignore[misc]
         except STREAM_ERRORS as error:
             pass_on_machine(error)
-            raise DamagedError(describe(error)) from error
+            raise UnreadableError(describe(error)) from error
+
+
+def _member(path: str) -> tuple[zipfile.ZipFile, zipfile.ZipInfo] | None:
+    """Return a local zip archive and its file that a path of ``in_zip`` names; None for other paths."""
+    link, _, place = path.partition("::")
+    if not link.startswith("zip://") or is_url(place) or not is_chain(path):
+        return None
+    archive = require_regular(Path(local_name(place)))
+    opened = _opened_zip(archive, state_of(archive), os.getpid())
+    try:
+        return opened, opened.getinfo(link.removeprefix("zip://"))
+    except KeyError:
+        raise FileNotFoundError(path) from None
+
+
+@lru_cache(4)
+def _opened_zip(archive: Path, *_: Any) -> zipfile.ZipFile:
+    """Open a zip archive and keep it open, because opening reads the names of all its files."""
+    return zipfile.ZipFile(archive)
 
 
 def describe(error: BaseException) -> str:
@@ -342,6 +323,24 @@ def describe(error: BaseException) -> str:
             f"it cannot be opened ({error.strerror or first_line(error)}); check the path and its permissions"
         )
     return f"the file ends early or is damaged here ({first_line(error)}); fetch it again"
+
+
+def find_beside(path: str, names: Sequence[str]) -> str | None:
+    """Return the first existing file: ``names`` are absolute, URLs, or relative to ``path`` or its archive's root."""
+    link, *archive = path.split("::") if is_chain(path) else [path]
+    folder = link.rpartition("/")[0]
+    for name in names:
+        if is_url(name) or Path(name).expanduser().is_absolute():
+            found = [normalise(name)]
+        elif archive:
+            root = link.partition("://")[0] + ":/"
+            found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]
+        else:
+            found = [join(folder, name)]
+        for candidate in found:
+            if is_file(candidate):
+                return candidate
+    return None
 
 
 @contextmanager
@@ -354,7 +353,7 @@ def open_parquet_source(path: str) -> Iterator[Any]:
             if error.errno is None:  # Arrow's own
                 raise
             pass_on_machine(error)
-            raise DamagedError(describe(error)) from error
+            raise UnreadableError(describe(error)) from error
 
 
 def of_first_readable(files: Sequence[str], read: Callable[[str], T], hint: str) -> T:
@@ -382,4 +381,60 @@ TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.t
 
 
 def is_parquet(path: str) -> bool:
-    return bare_suffix(path) in PARQUET_SUFFIXES
+    return format_of(path) == "parquet"
+
+
+def format_of(path: str) -> str:
+    """Return the format of a file of records: parquet, json, delimited, or "" for others.
+
+    Files whose suffix is not one of ``FORMATS`` are recognized by their contents, but not those with delimiters.
+    """
+    known = FORMATS.get(bare_suffix(path))
+    if known is None:
+        known = found if (found := contents_of(path)) in FORMATS.values() else ""
+    return known
+
+
+def contents_of(path: str) -> str:
+    """Return what the start of a file shows, see ``contents``; "" if it cannot be read."""
+    try:
+        with open_stream(path) as stream:
+            return contents(stream.read(SAMPLE))
+    except (UnreadableError, FileNotFoundError):
+        return ""
+
+
+def contents(head: bytes) -> str:
+    """Return what the first bytes of a file show: parquet, json, mbox, mail, binary, lines or text; "" without any.
+
+    json means an array of objects, or one object per line; lines are of a log, a chat or a table.
+    """
+    head = head.removeprefix(codecs.BOM_UTF8)
+    lines = head.splitlines()[: _SAMPLE_LINES + 1]
+    lines = [
+        line for line in (lines[:-1] if len(lines) > 1 and len(head) > SAMPLE - 4 else lines) if line.strip()
+    ]
+    if not lines or head.startswith(b"PAR1") or is_binary(head):
+        return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
+    if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
+        return "json"
+    if _MBOX.match(head):
+        return "mbox"
+    header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
+    if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
+        return "mail"
+    tabs = lines[0].count(b"\t")
+    if len(lines) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, lines):
+        return "lines"
+    return "text"
+
+
+def _most(test: Callable[[bytes], object], lines: Sequence[bytes]) -> bool:
+    return 2 * sum(bool(test(line)) for line in lines) > len(lines)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
+    except (ValueError, RecursionError):
+        return len(line) >= SAMPLE and re.match(rb'\s*\{\s*"', line) is not None

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import LARGEST_COUNT
 from streaming_jsmf.errors import StoreError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.hashing import hash_values
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, limits
 from streaming_jsmf.ingestion.readers.counts import row_cuts
+from streaming_jsmf.ingestion.repeats import hash_values
 
 MAX_BUCKETS = 4096
 _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together

@@ -1,4 +1,4 @@
-"""Lines of a file, one by one within a byte range or in blocks, elements of a JSON array, and fields of delimited text.
+"""Lines of a file, one by one within a byte range or in blocks, and fields of delimited text.
 
 A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter or the end of the
 record may follow.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -20,30 +19,32 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.errors import first_line
+from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
-    DamagedError,
+    Format,
+    Records,
     Unit,
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, bare_suffix, describe, open_stream
-from streaming_jsmf.ingestion.readers.values import decode, marked_encoding
+from streaming_jsmf.ingestion.readers.files import (
+    STREAM_ERRORS,
+    describe,
+    is_divisible,
+    open_stream,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, marked_encoding
 
 EMPTY = "the file is empty"
 QUOTE = '"'
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_BYTES = 64  # estimated overhead of a line in memory
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
-#: Strings, brackets and commas; last, the start of a string that goes on in the next block.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
-_DEEPER = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
-_BLOCK = 1 << 20
-
 Record = TypeVar("Record")
-#: Yields the records of a stream that belong to a unit.
-Split = Callable[[Any, Unit], Iterator[bytes]]
 
 
 def too_long() -> str:
@@ -54,28 +55,27 @@ def read_lines(
     unit: Unit,
     parse: Callable[[bytes], Record | None],
     bad: BadRecords,
-    split: Split | None = None,
 ) -> Iterator[tuple[int, Record]]:
     """Yield row and parsed record of each line that starts within a unit; skip lines that ``parse`` maps to None.
 
-    ``split`` divides the stream into other parts than lines. Lines for which ``parse`` raises ``BadValue`` go to
-    ``bad``; so does an empty file, and the line at which a damaged file breaks off.
+    Lines for which ``parse`` raises ``BadValue`` go to ``bad``; so does an empty file, and the line at which a damaged
+    file breaks off.
     """
     row, empty = -1, not unit.stop  # a range may lie within a long line
     try:
         with open_stream(unit.path) as stream:
-            for row, line in enumerate((split or lines_of)(stream, unit)):
+            for row, line in enumerate(lines_of(stream, unit)):
                 try:
                     record = parse(line)
                 except BadValue as error:
                     empty = False
-                    bad.refuse(row, str(error), line[:_KEPT] if _was_cut(line) else line.rstrip(b"\r\n"))
+                    bad.refuse(row, str(error), original_line(line))
                     continue
                 if record is not None:
                     empty = False
                     yield row, record
-    except DamagedError as error:
-        bad.refuse(row + 1, str(error))
+    except UnreadableError as error:
+        bad.refuse(row + 1 if row >= 0 else None, str(error))
         return
     if empty:
         bad.refuse(None, EMPTY)
@@ -97,62 +97,85 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
         yield line
 
 
-def is_array(path: str) -> bool:
-    """Whether a file is named .json and starts as an array of objects, rather than JSON lines.
-
-    False if it cannot be read.
-    """
-    if bare_suffix(path) != ".json":
-        return False
-    try:
-        with open_stream(path) as stream:
-            return bool(re.match(rb"\s*\[\s*[{\]]", stream.read(1000).removeprefix(BYTE_ORDER_MARK)))
-    except UnreadableError:
-        return False
-
-
-def records_of(path: str) -> Split:
-    """How a JSON file is divided into records: by lines, or by the elements of its array."""
-    return _elements_of if is_array(path) else lines_of
-
-
-def _elements_of(stream: Any, unit: Unit) -> Iterator[bytes]:  # noqa: ARG001
-    """Yield the elements of a JSON array one at a time; DamagedError if it breaks off, or something follows it."""
-    held, scanned, depth = b"", 0, 0
-    while block := stream.read(_BLOCK):
-        held += block
-        start = 0
-        for token in _TOKEN.finditer(held, scanned):
-            mark = token[0]
-            if mark == b'"':
-                scanned = token.start()
-                break
-            scanned = token.end()
-            depth += _DEEPER.get(mark, 0)
-            ends = (mark == b"," and depth == 1) or (mark == b"]" and depth == 0)
-            if ends and (element := held[start : token.start()].strip()):
-                yield element
-            if ends or (mark == b"[" and depth == 1):
-                start = scanned
-            if depth == 0:
-                _require_end(held[scanned:] + stream.read(_BLOCK))
-                return
-        held, scanned = held[start:], scanned - start
-        if len(held) > limits.LONGEST_LINE:
-            raise DamagedError(f"an element of the JSON array has more than {limits.LONGEST_LINE:,} bytes")
-    raise DamagedError("the JSON array is incomplete")
-
-
-def _require_end(rest: bytes) -> None:
-    if rest.strip():
-        raise DamagedError("there is data after the JSON array; give one array, or one object per line")
-
-
 def text_of(line: bytes, encoding: str = "utf-8", hint: Callable[[], str] = str) -> str:
     """Decode a line of ``lines_of`` without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
         raise BadValue(too_long())
     return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, hint=hint)
+
+
+def original_line(line: bytes) -> bytes:
+    """Return a line of ``lines_of`` for the quarantine: without its end, or the start of one that is too long."""
+    return line[:_KEPT] if _was_cut(line) else line.rstrip(b"\r\n")
+
+
+def line_units(path: str, splittable: Callable[[], bool] = lambda: True) -> list[Unit]:
+    """Return byte ranges of a file of lines, or the file as a whole if it is small or cannot be split.
+
+    ``splittable`` tells whether each line is a record; it is called for a large file only.
+    """
+    size, step = size_of(path), limits.UNIT_BYTES
+    if size <= step or not is_divisible(path) or not splittable():
+        return [Unit(path, size=size)]
+    return [
+        Unit(path, start, min(start + step, size), min(step, size - start)) for start in range(0, size, step)
+    ]
+
+
+def first_line_of(unit: Unit) -> int:
+    """Return the number of the line at which a unit starts, from 0; reads the lines before it."""
+    if not unit.start:
+        return 0
+    lines, left = 1, unit.start - 1
+    with open_stream(unit.path) as stream:
+        while left and (block := stream.read(min(left, 1 << 20))):
+            lines += block.count(b"\n")
+            left -= len(block)
+    return lines
+
+
+class LineFormat(Format):
+    """Lines of text. The column ``text`` has those that are not blank, without white space around them."""
+
+    def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
+        return ["text"]
+
+    def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
+        return line_units(path)
+
+    def records(
+        self,
+        unit: Unit,
+        options: Any,
+        bad: BadRecords,
+        wanted: Collection[str] | None = None,  # noqa: ARG002
+    ) -> Iterator[Records]:
+        encoding = encoding_of(unit.path, options.encoding)
+
+        def text(line: bytes) -> str | None:
+            return text_of(line, encoding, encoding_hint).strip() or None
+
+        rows: list[int] = []
+        texts: list[str] = []
+        size = 0
+        for row, line in read_lines(unit, text, bad):
+            rows.append(row)
+            texts.append(line)
+            size += len(line) + _LINE_BYTES
+            if size >= limits.BATCH_BYTES:
+                yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
+                rows, texts, size = [], [], 0
+        if rows:
+            yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
+
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+
+    def first_row(self, unit: Unit) -> int:
+        return first_line_of(unit)
+
+
+LINES = LineFormat()
 
 
 def _was_cut(line: bytes) -> bool:
@@ -172,7 +195,7 @@ def _skip_line(stream: Any) -> int:
 def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``.
 
-    Raises DamagedError after the lines before the damage, with the part of the line at which the stream breaks off.
+    Raises UnreadableError after the lines before the damage, with the part of the line at which the stream breaks off.
     """
     # A decompressor returns the data before the damage only if it is read piece by piece.
     read = getattr(stream, "read1", stream.read)
@@ -196,7 +219,9 @@ def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
             yield first, block
             first += n_lines(block)
     if damage:
-        raise DamagedError(damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None)
+        raise UnreadableError(
+            damage, first, rest[: _KEPT if len(rest) > limits.LONGEST_LINE else None] or None
+        )
 
 
 def parse_lines(

@@ -7,43 +7,31 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import IO, Annotated, Any, ClassVar
 
-import pyarrow as pa
+import numpy as np
 from pydantic import AfterValidator
 
+from streaming_jsmf.config import ReaderName
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option
+from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
-    Batch,
-    DamagedError,
-    Source,
+    Records,
     Unit,
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import (
-    describe,
-    find_files,
-    is_archive,
-    is_hidden,
-    open_raw,
-    open_stream,
-)
-from streaming_jsmf.ingestion.readers.text_records import (
-    Record,
-    TextColumns,
-    TokenOptions,
-    bag_records,
-)
+from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream
+from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
+from streaming_jsmf.ingestion.readers.records import TextReader
+from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.storage.paths import exists
 
 #: Files of a folder per task.
@@ -74,20 +62,23 @@ class TextFilesOptions(TokenOptions):
     name_pattern: Annotated[str, AfterValidator(_compiles)] | None = None
 
 
-#: A document: its path within the source, and its bytes or why they cannot be read.
-_File = tuple[str, bytes | str]
+#: A document: its id, which is its path within the source, and its bytes or why they cannot be read.
+File = tuple[str, bytes | str]
+#: A document: its row, its bytes, and its values by column.
+_Record = tuple[int, bytes, dict[str, Any]]
+#: Yields the documents of a file, given its path within the source and a stream.
+Split = Callable[[str, IO[bytes]], Iterable[File]]
 
 
-class TextFilesSource(Source):
+class TextFilesSource(TextReader):
     """Reader "text-files". Ids are paths within the source; ``label`` is the name of a file's folder.
 
     Hidden files are skipped. ``root`` is a folder, ``.tar`` (with any compression), ``.tgz`` or ``.zip``, local or a
-    URL.
+    URL. Files may be compressed.
     """
 
-    reader = "text-files"
+    reader: ClassVar[ReaderName] = "text-files"
     options_type = TextFilesOptions
-    stop_words = ENGLISH
 
     def units(self) -> Sequence[Unit]:
         """Split a folder into units of 2,000 files; an archive is one unit. Raises InputError if no file matches."""
@@ -95,7 +86,7 @@ class TextFilesSource(Source):
             if not exists(self.root):
                 raise missing_source(self.root)
             return [Unit(self.root)]
-        count = len(self._files())
+        count = len(self.listed())
         if not count:
             raise InputError(
                 f"no file at {self.root} matches {self.options.members!r}; give another glob with "
@@ -109,83 +100,92 @@ class TextFilesSource(Source):
     def place(self, unit: Unit, row: int) -> str:
         if is_archive(self.root):
             return f"{self.root}, file {row + 1}"
-        return self._files()[unit.start + row][0]
+        return self.listed()[unit.start + row][0]
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        groups = list(re.compile(self.options.name_pattern or "").groupindex)
-        metadata = dict.fromkeys(["label", *groups], pa.string())
-        columns = TextColumns("text", "name", pa.string(), metadata)
-        return bag_records(self._records(unit, groups, bad), columns, self.tokenizer, bad)
+    @property
+    def id_column(self) -> str:
+        return "file"
 
-    def _records(self, unit: Unit, groups: Sequence[str], bad: BadRecords) -> Iterator[Record]:
+    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
+        held: list[_Record] = []
+        size = 0
+        for record in self._records(unit, bad):
+            held.append(record)
+            size += len(record[1])
+            if size >= limits.BATCH_BYTES:
+                yield _joined(held)
+                held, size = [], 0
+        if held:
+            yield _joined(held)
+
+    def documents(self, name: str, stream: IO[bytes]) -> Iterator[File]:
+        """Yield the documents of a file."""
+        yield name, bounded(stream.read(limits.LARGEST_FILE + 1))
+
+    def text(self, name: str, data: bytes) -> tuple[str, dict[str, Any]]:
+        """Return the text and the metadata of a document. Raises BadValue."""
+        if is_binary(data):
+            what = "unpack it" if is_archive(name) else "export PDF, Word and similar files as text"
+            raise BadValue(f"it is not plain text; {what}")
+        return decode_file(data, self.options.encoding), {}
+
+    def _records(self, unit: Unit, bad: BadRecords) -> Iterator[_Record]:
+        pattern = re.compile(self.options.name_pattern or "")
+        files = files_in_archive(self.root, self._split) if is_archive(self.root) else self._plain(unit)
         row = -1
-        files = _archived(self.root, self._takes) if is_archive(self.root) else self._plain(unit)
         try:
-            for name, data in files:
-                if not self._takes(name):
-                    continue
-                row += 1
+            for row, (name, data) in enumerate(files):
                 try:
-                    text = self._text(name, data)
+                    if isinstance(data, str):
+                        raise BadValue(data)
+                    text, metadata = self.text(name, data)
                 except BadValue as error:
                     bad.refuse(row, f"{name}: {error}", data if isinstance(data, bytes) else None)
                     continue
+                found = pattern.search(name)
+                named = found.groupdict() if found else dict.fromkeys(pattern.groupindex)
                 label = PurePosixPath(name).parent.name
-                found = re.search(self.options.name_pattern or "", name)
-                named = {group: found[group] if found else None for group in groups}
-                yield row, text, name, {"label": label, **named}
+                yield row, data, {"text": text, "file": name, "label": label, **named, **metadata}
         except UnreadableError as error:
             bad.refuse(row + 1, str(error))
             return
         if row < 0:
             bad.refuse(None, f"no file in it matches {self.options.members!r}")
 
-    def _text(self, name: str, data: bytes | str) -> str:
-        if isinstance(data, str):
-            raise BadValue(data)
-        if is_binary(data):
-            what = "unpack it" if is_archive(name) else "export PDF, Word and similar files as text"
-            raise BadValue(f"it is not plain text; {what}")
-        return decode_file(data, self.options.encoding)
+    def _split(self, name: str, stream: IO[bytes]) -> Iterable[File]:
+        return self.documents(name, stream) if fnmatch(name, self.options.members) else ()
 
-    def _files(self) -> list[tuple[str, str]]:
+    def listed(self) -> list[tuple[str, str]]:
         """Return path and name of each file of a folder."""
-        return [(path, name) for path, name in find_files(self.root).items() if self._takes(name)]
+        found = find_files(self.root).items()
+        return [(path, name) for path, name in found if fnmatch(name, self.options.members)]
 
-    def _takes(self, name: str) -> bool:
-        return fnmatch(name, self.options.members)
-
-    def _plain(self, unit: Unit) -> Iterator[_File]:
-        for path, name in self._files()[unit.start : unit.stop]:
+    def _plain(self, unit: Unit) -> Iterator[File]:
+        for path, name in self.listed()[unit.start : unit.stop]:
             try:
-                with open_raw(path) as stream:
-                    data = stream.read(limits.LARGEST_FILE + 1)
+                with open_raw(path) if is_archive(path) else open_stream(path) as stream:
+                    yield from self.documents(name, stream)
             except UnreadableError as error:
                 yield name, str(error)
-            else:
-                yield name, _bounded(data)
 
 
-def names_in_archive(path: str) -> list[str]:
-    """Return the names of the files in an archive, up to the place where it is damaged; reads a tar archive whole."""
-    names = []
-    with suppress(UnreadableError):
-        for name, _ in _archived(path, lambda _: False):
-            names.append(name)
-    return names
+def _joined(held: Sequence[_Record]) -> Records:
+    rows, originals, values = zip(*held, strict=True)
+    columns = {name: from_python([each[name] for each in values]) for name in values[0]}
+    return Records(np.array(rows, np.int64), columns, originals)
 
 
-def _archived(path: str, takes: Callable[[str], bool]) -> Iterator[_File]:
-    """Yield the regular files of an archive in order, one in memory at a time; DamagedError if it ends early.
+def files_in_archive(path: str, split: Split) -> Iterator[File]:
+    """Yield the documents of the regular files of an archive in order, one in memory at a time.
 
-    Only the files whose names it ``takes`` are read; the others are empty.
+    Raises UnreadableError if the archive ends early.
     """
     if path.lower().endswith(".zip"):
         with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
             for member in archive.infolist():
                 name = _printable(member.filename)
                 if not (member.is_dir() or is_hidden(name)):
-                    yield name, _zipped(archive, member) if takes(name) else b""
+                    yield from _zipped(archive, member, name, split)
         return
     # Decompressed by suffix, or else by tarfile, which inspects the content.
     with open_stream(path) as stream:
@@ -195,23 +195,23 @@ def _archived(path: str, takes: Callable[[str], bool]) -> Iterator[_File]:
                     name = _printable(entry.name)
                     if entry.isfile() and not is_hidden(name):
                         opened: Any = tar.extractfile(entry)
-                        yield name, _bounded(opened.read(limits.LARGEST_FILE + 1)) if takes(name) else b""
+                        yield from split(name, opened)
                 # Only padding may follow the end mark; other data means that damage created a false mark. Reading to
                 # the end also verifies the checksum of the compression.
                 padding: Any = tar.fileobj
                 while rest := padding.read(1 << 20):
                     if rest.strip(b"\0"):
-                        raise DamagedError("it continues after its end-of-archive marker")
+                        raise UnreadableError("it continues after its end-of-archive marker")
         except tarfile.TarError as error:
-            raise DamagedError(describe(error)) from error
+            raise UnreadableError(describe(error)) from error
 
 
-def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes | str:
+def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, split: Split) -> Iterator[File]:
     try:
         with archive.open(member) as content:
-            return _bounded(content.read(limits.LARGEST_FILE + 1))
+            yield from split(name, content)
     except _MEMBER_ERRORS as error:
-        return f"it cannot be unpacked ({first_line(error)})"
+        yield name, f"it cannot be unpacked ({first_line(error)})"
 
 
 class _CheckedTarInfo(tarfile.TarInfo):
@@ -247,6 +247,7 @@ def _printable(name: str) -> str:
     return name.removeprefix("./").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _bounded(data: bytes) -> bytes | str:
+def bounded(data: bytes) -> bytes | str:
+    """Return the bytes of a document, or why they are too many."""
     too_large = f"larger than {limits.LARGEST_FILE >> 20} MB, too large for a document"
     return too_large if len(data) > limits.LARGEST_FILE else data

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streaming_jsmf.config import EXCERPT, LONGEST_EXCERPT
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Batch, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import open_parquet_source
 from streaming_jsmf.ingestion.readers.lines import read_lines
@@ -32,7 +30,6 @@ from streaming_jsmf.ingestion.readers.values import (
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
-from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import Strict, is_utf8
 
 _ID_NAMES = ("document_id", "doc_id", "id")
@@ -93,6 +90,7 @@ class TokenOptions(Strict):
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: Phrases = None
     excerpt: Annotated[int, Field(ge=0, le=LONGEST_EXCERPT)] = 0
+    split: Annotated[int, Field(ge=1)] | None = None
     encoding: Encoding = "utf-8"
 
     @model_validator(mode="after")
@@ -112,26 +110,16 @@ class TextOptions(TokenOptions):
     the suffix determines it.
     """
 
-    text: str = "text"
+    text: tuple[str, ...] = ("text",)
     id: str | None = None
     metadata: Literal["all"] | tuple[str, ...] = "all"
     delimiter: Annotated[str, AfterValidator(_is_delimiter)] | None = None
-
-    def flattened(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
-        kept = () if self.metadata == "all" else self.metadata
-        nested = [name for name in (self.text, self.id, *kept) if name and "." in name]
-        if not nested:
-            return record
-        found: dict[str, Any] = {}
-        for name in nested:
-            value: Any = record
-            for key in name.split(".") if name not in record else ():
-                value = value.get(key) if isinstance(value, dict) else None
-            if value is not None and value is not record:
-                found[name] = value
-        parents = {name.partition(".")[0] for name in nested}
-        return {**{key: value for key, value in record.items() if key not in parents}, **found}
+    header: Literal["auto", "first", "none"] = "auto"
+    columns: tuple[str, ...] = ()
+    quoting: Literal["auto", "none"] = "auto"
+    quotechar: str = '"'
+    escapechar: str | None = None
+    sheet: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,59 +158,6 @@ class TextColumns:
         if not is_utf8(name):
             raise BadValue(f"the name {name!a} is not UTF-8")
         return True
-
-
-def choose_columns(names: Sequence[str], options: TextOptions) -> tuple[str | None, list[str]]:
-    """Return the id and metadata columns; UnreadableError if a name is missing, duplicated or not UTF-8."""
-    asked = () if options.metadata == "all" else options.metadata
-    require_columns([options.text, *([options.id] if options.id else []), *asked], names)
-    id_name = options.id or next((name for name in _ID_NAMES if name in names), None)
-    used = [options.text, *([id_name] if id_name else [])]
-    kept = [name for name in names if (options.metadata == "all" or name in asked) and name not in used]
-    for name in dict.fromkeys([*used, *kept]):
-        problem = "" if is_utf8(name) else f"the name {name!a} is not UTF-8; rename it"
-        if names.count(name) > 1:
-            problem = f"it has {names.count(name)} columns {name!r}; rename all but one"
-        if problem:
-            raise UnreadableError(f"{problem}, or choose others with {option.metadata('COLUMNS')}")
-    return id_name, kept
-
-
-@dataclass(frozen=True)
-class FolderColumns:
-    """Columns of metadata in the names of folders below the source, such as year=1999 as Hive and Spark write them."""
-
-    root: str
-    options: TextOptions
-
-    def of(self, path: str) -> dict[str, str | None]:
-        """The columns of a file that the options keep."""
-        asked, source = self.options.metadata, re.sub(r"/[^/]*[*?[].*", "", self.root)
-        below = path.removeprefix(source) if path.startswith(source) else ""
-        if is_chain(path) and not is_chain(self.root):
-            member, _, archive = path.partition("::")
-            below = f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
-        pairs = (folder.partition("=") for folder in below.split("/")[:-1])
-        values = {name: unquote(value) for name, equals, value in pairs if equals}
-        kept = {name: value for name, value in values.items() if name and (asked == "all" or name in asked)}
-        return {name: None if value == _NO_VALUE else value for name, value in kept.items()}
-
-    def left_to(self, files: Iterable[str]) -> TextOptions:
-        """The options without the metadata that only names of folders have."""
-        if self.options.metadata == "all":
-            return self.options
-        names = {name for path in files for name in self.of(path)}
-        left = tuple(name for name in self.options.metadata if name not in names)
-        return self.options.model_copy(update={"metadata": left})
-
-    def added(self, batches: Iterable[Batch], path: str) -> Iterator[Batch]:
-        """The batches of a file with its columns, unless they have a column of that name."""
-        columns = self.of(path)
-        for batch in batches:
-            added = {
-                name: pa.array([value] * batch.n_documents, pa.string()) for name, value in columns.items()
-            }
-            yield replace(batch, metadata={**added, **batch.metadata})
 
 
 def fits(found: Any, wanted: Any) -> bool:

@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
 )
 from streaming_jsmf.ingestion.readers.grouping import MAX_BUCKETS, read_bucket, write_buckets
-from streaming_jsmf.ingestion.readers.record_files import RecordFiles
+from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import Delimited, TableBatch, read_table
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
@@ -89,6 +89,7 @@ class TriplesSource(RecordFiles):
     reader: ClassVar[ReaderName] = "triples"
     options_type: ClassVar[type[Delimited]] = TriplesOptions
     patterns = TABLE_PATTERNS
+    refuses_documents = False
 
     def count_kind(self, kind: Any) -> str:
         """Return "int" or "float" for the Arrow type of the count column, or None without counts."""

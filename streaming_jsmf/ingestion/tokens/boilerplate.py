@@ -19,19 +19,24 @@ from numpy.typing import NDArray
 from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
 
-#: A quoted line of mail, with or without the author's initials: "> so", "JD> so", "|> so", ":> so".
-_QUOTED = r"^[ \t]*[A-Za-z]{0,3}[|:]?>.*$"
-#: Attribution of a quote: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
+#: A quoted line of mail. With the author's initials, "JD> so", it counts in mail only.
+_QUOTED = r"^[ \t]*[|:]?>.*$"
+_QUOTED_IN_MAIL = r"^[ \t]*[A-Za-z]{0,3}[|:]?>.*$"
+#: Attribution of a quote, which follows: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
 _SAID = "wrote|writes|said|says|schrieb|escribió|écrit|ha scritto"
-_ATTRIBUTION = rf"^.{{0,200}}\b(?:{_SAID})[ \t]*:[ \t]*$|^In article <.*$"
+_ATTRIBUTION = rf"^(?:.{{0,200}}\b(?:{_SAID})[ \t]*:[ \t]*|In article <.*)$"
+_ATTRIBUTED = rf"{_ATTRIBUTION}(?=\s*{_QUOTED_IN_MAIL})|^In article <[^>\s]+@[^>\s]+>.*$"
 _SIGNATURE_LINE = r"^--[ \t]*$"
 #: A header starts the text; mbox files put a line "From NAME DATE" before it.
 _HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
-_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SIGNATURE_LINE}|{_ATTRIBUTION}"
+_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_ATTRIBUTION}"
 
-_QUOTES = re.compile(f"{_QUOTED}|{_ATTRIBUTION}", re.MULTILINE)
-_SIGNATURE = re.compile(_SIGNATURE_LINE, re.MULTILINE)
-_SIGNATURE_LINES = 15
+_QUOTE, _QUOTE_IN_MAIL, _ATTRIBUTED_QUOTE, _SIGNATURE = (
+    re.compile(pattern, re.MULTILINE) for pattern in (_QUOTED, _QUOTED_IN_MAIL, _ATTRIBUTED, _SIGNATURE_LINE)
+)
+#: A text with fewer quoted lines and no other sign of mail is no mail.
+_FEWEST_QUOTES = 2
+_SIGNATURE_LINES, _SIGNATURE_CHARACTERS = 15, 1000
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9._-]*):[ \t]*(.*)")
 _MAIL_FIELDS = frozenset(
     [
@@ -65,7 +70,28 @@ _BASE64 = (
 _LOOKS_ENCODED = rf"(?m)^M[ -`]{{60}}.?[ \t\r]*$|{_BASE64_CHARACTERS}{{60}}"
 _ENCODED = re.compile(f"{_UUENCODED}|{_BASE64}")
 
-_TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|</?[a-z][^<>]*>"
+#: Tags of HTML by name. A tag has attributes NAME=VALUE, or attributes that need no value, and nothing else.
+_NAMES = (
+    "a|abbr|acronym|address|applet|area|article|aside|audio|b|base|basefont|bdi|bdo|big|blink|blockquote|body|br|button|"
+    "canvas|caption|center|cite|code|col|colgroup|data|datalist|dd|del|details|dfn|dialog|dir|div|dl|dt|em|embed|"
+    "fieldset|figcaption|figure|font|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|i|iframe|img|input|"
+    "ins|kbd|label|legend|li|link|main|map|mark|marquee|menu|meta|meter|nav|nobr|noframes|noscript|object|ol|optgroup|"
+    "option|output|p|param|picture|pre|progress|q|rp|rt|ruby|s|samp|script|section|select|slot|small|source|span|strike|"
+    "strong|style|sub|summary|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|time|title|tr|track|tt|u|ul|var|"
+    "video|wbr|xmp"
+)
+_ATTRIBUTE = r"""[A-Za-z_:@][\w:.@-]*\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'<>]+)"""
+_ALONE = (
+    "async|autofocus|autoplay|checked|compact|controls|defer|disabled|hidden|loop|multiple|muted|noshade|nowrap|"
+    "readonly|required|selected"
+)
+_TAGS = (
+    r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|<!doctype\b[^<>]*>|<\?xml\b[^<>]*\?>"
+    rf"|<(?:/\s*)?(?:{_NAMES})(?:\s+(?:{_ATTRIBUTE}|{_ALONE}))*\s*/?>"
+)
+#: Tags of other names: a start tag that is closed in the same text, and end tags.
+_OTHER_TAGS = re.compile(rf"<([A-Za-z][\w:.-]*)((?:\s+{_ATTRIBUTE})*)\s*(/?)>|</([A-Za-z][\w:.-]*)\s*>")
+_LOOKS_CLOSED = r"</[A-Za-z]|/>"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
 _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
 
@@ -79,6 +105,7 @@ _IN_BASE64, _IN_QUOTE = (
     np.array([chr(i).isascii() and (chr(i).isalpha() or chr(i) in others) for i in range(256)])
     for others in ("0123456789+/", "|: \t")
 )
+_IN_WORD = np.array([i > 127 or chr(i).isalnum() for i in range(256)])
 
 
 @compiled(nogil=True)
@@ -168,23 +195,41 @@ def _marks_of_colon(data: Any, i: int, stop: int) -> Any:
     return _MAIL if i == stop or data[i] == _LINE_END else 0
 
 
-def without_boilerplate(texts: Any) -> Any:
+def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
     """Remove the boilerplate of mail and web pages from an Arrow array of strings without nulls.
 
-    This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; lines
-    quoted with ``>`` (also those of Markdown) and their attribution lines; a signature of up to fifteen lines after a
-    line of two dashes; HTML tags, scripts and comments; URLs and mail addresses. HTML entities become characters.
+    This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; HTML tags,
+    scripts and comments; URLs and mail addresses. HTML entities become characters. In mail, which has a header, an
+    attribution of a quote, or several quoted lines, it removes lines quoted with ``>``, their attributions, and a
+    signature of up to fifteen lines after a line of two dashes; a text of which nothing would be left stays.
+
+    Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
+    digits).
     """
     marks = _marks(*string_buffers(texts))
     # One copy of all texts, not one for each rule.
     marked = marks & ~np.uint8(_CLOSER) > 0
+    if not marked.any():
+        return texts, (0, 0)
+    held = before = texts.filter(pa.array(marked))
+    for kinds, change in _RULES:
+        held = _replaced(held, marks[marked] & kinds > 0, change)
+    lost = _n_words(*string_buffers(before)) - _n_words(*string_buffers(held))
+    cleaned = pc.replace_with_mask(texts, pa.array(marked), held)
+    return cleaned, (int(np.count_nonzero(lost > 0)), int(lost.clip(0).sum()))
 
-    def cleaned(held: Any) -> Any:
-        for kinds, change in _RULES:
-            held = _replaced(held, marks[marked] & kinds > 0, change)
-        return held
 
-    return _replaced(texts, marked, cleaned)
+@compiled(nogil=True)
+def _n_words(offsets: Any, data: Any) -> Any:
+    """Number of words of each text: runs of letters, digits and bytes of other characters."""
+    found = np.zeros(len(offsets) - 1, np.int64)
+    for m in range(len(found)):
+        inside = False
+        for i in range(offsets[m], offsets[m + 1]):
+            is_letter = _IN_WORD[data[i]]
+            found[m] += is_letter and not inside
+            inside = is_letter
+    return found
 
 
 def _replaced(texts: Any, mask: NDArray[np.bool_], change: Callable[[Any], Any]) -> Any:
@@ -205,13 +250,32 @@ def _where(pattern: str, change: Callable[[str], str]) -> Callable[[Any], Any]:
 
 
 def _body(text: str) -> str:
-    text = _QUOTES.sub("", _without_header(text))
-    signatures = list(_SIGNATURE.finditer(text))
+    """Remove what mail has before, between and after the lines of its author."""
+    body = _without_header(text)
+    is_mail = body is not text or _ATTRIBUTED_QUOTE.search(body) is not None
+    if not is_mail and len(_QUOTE.findall(body)) < _FEWEST_QUOTES:
+        return text
+    left = (_QUOTE_IN_MAIL if is_mail else _QUOTE).sub("", _ATTRIBUTED_QUOTE.sub("", body))
+    signatures = list(_SIGNATURE.finditer(left))
     if signatures:
         start, stop = signatures[-1].span()
-        if text.count("\n", stop, len(text.rstrip())) <= _SIGNATURE_LINES:
-            return text[:start]
-    return text
+        signed = left[stop:].rstrip()
+        if signed.count("\n") <= _SIGNATURE_LINES and len(signed) <= _SIGNATURE_CHARACTERS:
+            left = left[:start]
+    return left if any(map(str.isalnum, left)) else body
+
+
+def _without_other_tags(text: str) -> str:
+    """Remove end tags, and start tags that end tags or attributes show to be tags."""
+    tags = list(_OTHER_TAGS.finditer(text))
+    closed = {tag[4].lower() for tag in tags if tag[4]}
+
+    def replaced(tag: re.Match[str]) -> str:
+        if tag[4]:
+            return " "
+        return " " if tag[1].lower() in closed or (tag[2] and tag[3]) else tag[0]
+
+    return _OTHER_TAGS.sub(replaced, text)
 
 
 def _without_header(text: str) -> str:
@@ -235,6 +299,7 @@ _RULES: tuple[tuple[int, Callable[[Any], Any]], ...] = (
     (_FILE, _where(_LOOKS_ENCODED, partial(_ENCODED.sub, " "))),
     (_FILE | _MAIL, _where(_LOOKS_LIKE_MAIL, _body)),
     (_TAG, partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),
+    (_TAG, _where(_LOOKS_CLOSED, _without_other_tags)),
     (_CHARACTER, _where(_ENTITY, html.unescape)),
     (_CHARACTER | _ADDRESS, partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
 )

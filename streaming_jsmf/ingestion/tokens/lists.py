@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,16 @@ from streaming_jsmf.linalg.compiled import compiled
 class TokenLists:
     """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings.
 
-    ``excerpts`` is an Arrow array of m strings, or None.
+    ``excerpts`` is an Arrow array of m strings, or None; ``boilerplate`` has the numbers of texts that lost words to
+    ``without_boilerplate`` and of these words. Tokens of passages have the number of the text of each in ``texts``.
     """
 
     indptr: NDArray[np.int64]
     codes: NDArray[np.int32]
     dictionary: Any
     excerpts: Any = None
+    boilerplate: tuple[int, int] = (0, 0)
+    texts: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,18 @@ def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
     return out, distinct[:used].copy(), counts[:used].copy()
 
 
+def given_tokens(lists: Any) -> TokenLists:
+    """Return an Arrow array of lists of strings as tokens, without empty and missing ones."""
+    ends = np.concatenate(
+        [[0], np.cumsum(np.asarray(pc.list_value_length(lists).fill_null(0)), dtype=np.int64)]
+    )
+    encoded = lists.flatten().cast(pa.string()).dictionary_encode()
+    codes = np.asarray(encoded.indices.fill_null(-1))
+    kept = np.append(np.asarray(pc.binary_length(encoded.dictionary)) > 0, False)[codes]
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return TokenLists(before[ends], codes[kept], encoded.dictionary)
+
+
 def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | None = None) -> TokenLists:
     """Add the runs of 2 to ``longest`` adjacent tokens of a document, joined by spaces; the order of tokens is lost.
 
@@ -99,7 +114,8 @@ def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | Non
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     # A user's tokenizer may return words with spaces that equal an n-gram.
     encoded = pa.concat_arrays(known).dictionary_encode()
-    return TokenLists(indptr, np.asarray(encoded.indices)[np.concatenate(codes)[order]], encoded.dictionary)
+    kept = np.asarray(encoded.indices)[np.concatenate(codes)[order]]
+    return replace(tokens, indptr=indptr, codes=kept, dictionary=encoded.dictionary)
 
 
 def is_phrase(text: str) -> bool:

@@ -5,6 +5,7 @@ Nearly all bytes of most texts are ASCII, and most words are repeated.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -52,6 +53,14 @@ def split_words(texts: Any) -> TokenLists:
     starts, lengths, words = _words_of(distinct)
     ends, flat = _replace(indptr, codes, starts, lengths, np.asarray(words.indices))
     return TokenLists(ends, flat, words.dictionary)
+
+
+def split_passages(texts: Any, words: int) -> tuple[Any, NDArray[np.int64]]:
+    """Cut an Arrow array of strings into passages of so many words; return them, and the number of each one's text."""
+    cut = re.compile(rf"(?:\S+\s*){{1,{words}}}")
+    found = [cut.findall(text.strip()) or [text] for text in texts.to_pylist()]
+    index = np.repeat(np.arange(len(found)), [len(passages) for passages in found])
+    return pa.array([passage for passages in found for passage in passages], pa.string()), index
 
 
 def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -17,10 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.corpus.footer import is_list
+from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, check_phrases, with_ngrams, with_phrases
-from streaming_jsmf.ingestion.tokens.split import split_words, string_buffers, strings_of
+from streaming_jsmf.ingestion.tokens.lists import (
+    TokenLists,
+    check_phrases,
+    given_tokens,
+    with_ngrams,
+    with_phrases,
+)
+from streaming_jsmf.ingestion.tokens.split import split_passages, split_words, string_buffers, strings_of
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, load_stop_words
 from streaming_jsmf.linalg.compiled import compiled
 
@@ -54,6 +61,7 @@ class Tokenizer:
     boilerplate : "drop" first applies ``without_boilerplate``.
     phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
     excerpt : Number of characters of each text to keep.
+    passage : Number of words of the passages into which texts are cut; None for whole texts.
     """
 
     name: str = "arrow"
@@ -63,6 +71,7 @@ class Tokenizer:
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: tuple[str, ...] = ()
     excerpt: int = 0
+    passage: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
@@ -74,15 +83,31 @@ class Tokenizer:
         check_phrases(self.phrases)
 
     def __call__(self, texts: Any) -> TokenLists:
-        """Tokenize an Arrow array of strings without nulls. Raises InputError if a user's callable fails."""
-        texts = without_boilerplate(texts) if self.boilerplate == "drop" else texts
-        tokens = self._split(texts)
-        if self.stemmer is not None:
-            tokens = _stemmed(tokens, self.stemmer, self.stop_words)
+        """Tokenize an Arrow array of strings without nulls, or of lists of strings, which are tokens as they are.
+
+        Raises InputError if a user's callable fails.
+        """
+        removed, passages = (0, 0), None
+        if is_list(texts.type):
+            if self.passage is not None:
+                raise InputError(
+                    f"the texts are lists of tokens, which {option.split} does not cut; leave it out"
+                )
+            tokens = given_tokens(texts)
+            texts = pc.binary_join(texts, " ").fill_null("") if self.excerpt else texts
+        else:
+            if self.boilerplate == "drop":
+                texts, removed = without_boilerplate(texts)
+            if self.passage is not None:
+                texts, passages = split_passages(texts, self.passage)
+            tokens = self._split(texts)
+            if self.stemmer is not None:
+                tokens = _stemmed(tokens, self.stemmer, self.stop_words)
         if self.phrases:
             tokens = with_phrases(tokens, self.phrases)
         tokens = tokens if self.ngrams == 1 else with_ngrams(tokens, self.ngrams)
-        return replace(tokens, excerpts=_beginnings(texts, self.excerpt)) if self.excerpt else tokens
+        excerpts = _beginnings(texts, self.excerpt) if self.excerpt else None
+        return replace(tokens, excerpts=excerpts, boilerplate=removed, texts=passages)
 
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":

@@ -5,11 +5,10 @@ records/STEP-part-00000/    task 0 of a step is done
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
 neighbours/00000/           counts of words and neighbouring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
-first_rows.npy              row number, in the whole source, of the first record of each unit
-vocabulary.arrow or .npy    the chosen words, or new word ids indexed by old ones
-repeats/00000.npz           documents of piece 0 that repeat another
+words.arrow                 the chosen words, or new word ids indexed by old ones
+repeats/00000.arrow         documents of piece 0 that repeat another
 write/00000/                shards of piece 0
-renumber.npy, renumber/     new ids, and shards without unused words
+renumber.arrow, renumber/   new ids, and shards without unused words
 work/                       shards that tasks are writing
 corpus/                     the corpus before it is renamed to the target
 """
@@ -19,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -32,6 +31,9 @@ from streaming_jsmf.jobs.workspace import Workspace
 #: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
 GROUPS = 64
+
+#: File of the chosen words, or of the new id of each word of the source.
+CHOSEN_WORDS = "words.arrow"
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,16 @@ class Group:
 class Piece:
     """Documents of a group that become shards together; ``number`` counts within the group and ``index`` over all.
 
-    ``metadata`` has, for each column of strings, the kinds (``readers.values.KINDS``) of all strings, how many strings
-    there are, and the number of documents in batches with the column. ``columns`` are all metadata columns.
+    ``first_rows`` has, for each unit of the group, the number of its first record in the source.
     """
 
     index: int
     group: Group
     number: int
+    first_rows: tuple[int, ...]
     documents: int
     nonzeros: int
     tokens: float
-    metadata: Mapping[str, tuple[Sequence[str], int, int]]
-    columns: Sequence[str] = ()
 
     @property
     def size(self) -> int:
@@ -88,6 +88,14 @@ def group_units(units: Sequence[Unit]) -> list[Group]:
             groups.append(Group(len(groups), start, tuple(units[start : i + 1])))
             start, size = i + 1, 0
     return groups
+
+
+class Column(NamedTuple):
+    """A column of metadata: its names in the source and in the corpus, and the kind of its values (see ``columns``)."""
+
+    source: str
+    name: str
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -115,11 +123,10 @@ class Ingest:
     units : All units of the source.
     words : The vocabulary of the source, None if it is not fixed; ``n_words`` is their number.
     buckets : Number of buckets of a shuffled source, else 0.
-    known_kinds : Kinds (``readers.values.KINDS``) of the metadata columns of the corpus of the vocabulary, "" for
-        strings.
-    kinds : Kinds that metadata columns of strings get in the shards, known after the first pass.
-    partial : Metadata columns that some batches lack, in order of appearance, known after the first pass.
-    renamed : New names of metadata columns in the shards, known after the first pass.
+    known_kinds : Kinds (see ``columns``) of the metadata columns of the corpus of the vocabulary, "" for strings.
+    max_dropped : Share of the documents that may be lost.
+    ids : Type of the ids, int64 or string, known after the first pass; "" numbers the documents.
+    columns : Metadata columns of the corpus, known after the first pass.
     """
 
     source: Any
@@ -133,9 +140,14 @@ class Ingest:
     n_words: int | None = None
     buckets: int = 0
     known_kinds: Mapping[str, str] = field(default_factory=dict)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    partial: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    max_dropped: float = 0.5
+    ids: str = ""
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def guessed_id(self) -> str | None:
+        """The column that holds the ids if it was only guessed."""
+        return None if getattr(self.source, "id_was_named", True) else self.source.id_column
 
     @property
     def rereads(self) -> bool:

@@ -1,9 +1,12 @@
-"""The second pass: write pieces of bags as shards over the chosen words, without the dropped documents."""
+"""The second pass: write pieces of bags as shards over the chosen words, without the dropped documents.
+
+Documents that repeat the id of another are written to the quarantine: their id, and all words with their counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,22 +23,29 @@ from streaming_jsmf.corpus.assemble import (
 from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.corpus.vocabulary import word_ids
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.pieces import damaged, in_batch, read_table
-from streaming_jsmf.ingestion.read import piece_batches
+from streaming_jsmf.ingestion.bags import piece_batches, write_quarantined
+from streaming_jsmf.ingestion.columns import as_type
+from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
 from streaming_jsmf.ingestion.readers.base import Batch
-from streaming_jsmf.ingestion.readers.values import as_kind
-from streaming_jsmf.ingestion.work import Ingest, IngestFolder, Piece
+from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.csr import sort_rows
+from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
 WRITE, RENUMBER = "write", "renumber"
 
 #: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
 STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
-DISTINCT, TOKENS = STEPS.index("min_distinct_words"), STEPS.index("min_tokens")
+REPEATED, DISTINCT, TOKENS = map(STEPS.index, ("repeated_id", "min_distinct_words", "min_tokens"))
+
+#: File of the new id of each word, if some are in no kept document.
+NEW_IDS = "renumber.arrow"
+#: File of the repeated ids of a piece, in the directory of its task.
+QUARANTINED = "repeated.bad"
 
 
 def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
@@ -47,7 +57,7 @@ def renumber_shards(
     ingest: Ingest, executor: Executor, pieces: Sequence[Piece], used: NDArray[np.bool_]
 ) -> list[Record]:
     """Step: write the shards again over the ``used`` words, if some words occur in no kept document."""
-    np.save(ingest.folder.root / "renumber.npy", (np.cumsum(used) - 1).astype(np.int32))
+    write_table(ingest.folder.root / NEW_IDS, pa.table({"id": (np.cumsum(used) - 1).astype(np.int32)}))
     return ingest.run(executor, RENUMBER, renumber_piece, pieces, "nonzeros")
 
 
@@ -55,28 +65,38 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: write the shards of a piece. Makes one pass over its bags."""
     new_ids, n_words = _new_ids(ingest, piece)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    repeats = _repeats(ingest.folder, piece.index)
-    first_rows = np.load(ingest.folder.root / "first_rows.npy", mmap_mode="r")
+    repeats = left_out(ingest, piece)
+
+    repeated: list[dict[str, Any]] = []
 
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens
         ordinal = 0
         for unit, batch in piece_batches(ingest, piece):
-            steps = np.zeros(batch.n_documents, np.int8)
-            for step, ordinals in repeats.items():
-                steps[in_batch(ordinals, ordinal, batch.n_documents)] = STEPS.index(step)
+            steps = repeats[ordinal : ordinal + batch.n_documents].copy()
+            if len(steps) < batch.n_documents:
+                raise _changed(ingest, piece)
             ids, distinct, lengths = _renamed(batch.indptr, batch.codes, batch.counts, new_ids)
             steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
-            batch = replace(batch, metadata=_typed(ingest, batch))
-            kept = _kept_documents(batch, ids, n_words, steps == 0, int(first_rows[unit]))
+            repeated.extend(_quarantined(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED)))
+            kept = _kept_documents(
+                batch,
+                ids,
+                n_words,
+                steps == 0,
+                _identities(ingest, piece, unit, batch),
+                _metadata(ingest, batch),
+            )
             if kept.n_documents:
                 writer.write(kept)
             ordinal += batch.n_documents
         if ordinal != piece.documents:
             raise _changed(ingest, piece)
+        if repeated:
+            write_quarantined(writer.directory / QUARANTINED, repeated)
 
     limits = ShardLimits(ingest.tokens_per_shard)
     try:
@@ -90,13 +110,35 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
     }
 
 
-def _repeats(folder: IngestFolder, index: int) -> dict[str, NDArray[np.int64]]:
-    """Ordinals of the repeated documents of a piece, by step; empty for most pieces."""
-    path = folder.root / "repeats" / f"{index:05d}.npz"
-    if not path.exists():
-        return {}
-    with np.load(path) as saved:
-        return dict(saved.items())
+def _quarantined(
+    ingest: Ingest, piece: Piece, number: int, batch: Batch, chosen: NDArray[np.int64]
+) -> Iterator[dict[str, Any]]:
+    """Yield rows of the quarantine for documents of a batch."""
+    if not len(chosen):
+        return
+    unit, words = dict(piece.group.numbered())[number], _words_of(ingest, piece)
+    first = ingest.source.first_row(unit)
+    for i in chosen.tolist():
+        low, high = batch.indptr[i], batch.indptr[i + 1]
+        bag = dict(zip(words[batch.codes[low:high]], batch.counts[low:high].tolist(), strict=True))
+        record = {"document_id": batch.document_id[i].as_py(), "words": bag}
+        yield {
+            "file": location(unit.path),
+            "row": first + int(batch.rows[i]),
+            "reason": REPEATED_ID,
+            "record": json.dumps(record, ensure_ascii=False).encode(),
+        }
+
+
+def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
+    """The words of a piece by code."""
+    if ingest.n_words is not None:
+        return np.array(ingest.source.vocabulary, object)
+    table = read_table(ingest.stem(piece).with_suffix(".words"))
+    codes = np.asarray(table.column("code"))
+    words = np.full(int(codes.max(initial=-1)) + 1, "", object)
+    words[codes] = table.column("word").to_pylist()
+    return words
 
 
 def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
@@ -107,25 +149,28 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
     return InputError(f"{path}: it changed while it was read; run the same command again")
 
 
-def _typed(ingest: Ingest, batch: Batch) -> dict[str, Any]:
-    """The metadata, with partial columns last, new names, and strings that are numbers, dates or times converted."""
-    columns = {name: column for name, column in batch.metadata.items() if name not in ingest.partial}
-    for name in ingest.partial:
-        columns[name] = batch.metadata.get(name, pa.nulls(batch.n_documents, pa.string()))
-    return {
-        ingest.renamed.get(name, name): as_kind(column, ingest.kinds[name])
-        if name in ingest.kinds
-        else column
-        for name, column in columns.items()
-    }
+def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
+    """The ids of a batch, or the numbers of its documents in the source."""
+    if ingest.ids:
+        return batch.document_id.cast(ingest.ids)
+    numbers = batch.rows if batch.numbers is None else batch.numbers
+    return pa.array(piece.first_rows[unit - piece.group.first] + np.asarray(numbers, np.int64))
+
+
+def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
+    held = dict(batch.metadata)
+    if ingest.guessed_id is not None and batch.document_id is not None:
+        held[ingest.guessed_id] = batch.document_id
+    absent = pa.nulls(batch.n_documents, pa.string())
+    return {column.name: as_type(held.get(column.source, absent), column.kind) for column in ingest.columns}
 
 
 def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
     """New word id by code, -1 for dropped words, and the number of chosen words."""
+    chosen = read_table(ingest.folder.root / CHOSEN_WORDS).column(0).combine_chunks()
     if ingest.n_words is not None:
-        known: NDArray[np.int32] = np.asarray(np.load(ingest.folder.root / "vocabulary.npy", mmap_mode="r"))
+        known: NDArray[np.int32] = np.asarray(chosen)
         return known, int(known.max()) + 1
-    chosen = read_table(ingest.folder.root / "vocabulary.arrow").column("word").combine_chunks()
     table = read_table(ingest.stem(piece).with_suffix(".words"))
     codes = np.asarray(table.column("code"))
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
@@ -170,26 +215,26 @@ def _chosen(indptr: Any, ids: Any, counts: Any, stays: Any) -> Any:
 
 
 def _kept_documents(
-    batch: Batch, ids: NDArray[np.int32], n_words: int, stays: NDArray[np.bool_], first_row: int
+    batch: Batch,
+    ids: NDArray[np.int32],
+    n_words: int,
+    stays: NDArray[np.bool_],
+    identities: Any,
+    metadata: Mapping[str, Any],
 ) -> Documents:
     """Kept documents with kept words, sorted by new id; ``ids`` are those of the codes."""
     indptr, words, counts, ascend = _chosen(batch.indptr, ids, batch.counts, stays)
     if not ascend:
         words, counts = sort_rows(indptr, words, counts, n_words)
     mask = pa.array(stays)
-    identity = batch.document_id
-    if identity is None:
-        identity = pa.array(first_row + np.asarray(batch.rows, np.int64))
-    columns = batch.metadata.items()
-    return Documents(
-        indptr, words, counts, identity.filter(mask), {name: each.filter(mask) for name, each in columns}
-    )
+    columns = {name: each.filter(mask) for name, each in metadata.items()}
+    return Documents(indptr, words, counts, identities.filter(mask), columns)
 
 
 def renumber_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: copy the shards of a piece with consecutive ids for the used words."""
     root, index = ingest.folder.root, piece.index
-    new_ids = np.load(root / "renumber.npy", mmap_mode="r")
+    new_ids = np.asarray(read_table(root / NEW_IDS).column("id").combine_chunks())
     written = shards_of(ingest.folder.checkpoints(WRITE).read_metadata(f"{index:05d}"))
     source = task_directory(root, WRITE, index)
     with attempt(root, RENUMBER, index) as directory:

@@ -1,0 +1,387 @@
+"""The first pass: read groups of units into pieces, and summarize what the choice of ids, words and types needs.
+
+A piece is a file of bags over its own words, the counts of these words, and the keys of its documents.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from streaming_jsmf.config import EXCERPT
+from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.display import location
+from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
+from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.kinds import plain
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
+from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
+from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.linalg.csr import count_columns
+from streaming_jsmf.storage.paths import file_hashes
+from streaming_jsmf.storage.tables import own_file, write_table
+
+QUARANTINE_SCHEMA = pa.schema(
+    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
+)
+
+_METADATA = "metadata "  # prefix that separates user columns from our own
+
+
+@dataclass
+class Contents:
+    """What was read from a group of units, or from all of them.
+
+    Attributes
+    ----------
+    rows : Number of records of each unit, good and bad.
+    bad : Number of bad records.
+    boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
+    columns : Summary of each column of metadata, and of the column that was guessed to hold the ids.
+    notes : By column, what was repaired or left out.
+    id_types : Types of the ids.
+    id_faults : Number of values of the guessed column that cannot be ids, by reason.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    bad: int = 0
+    boilerplate: tuple[int, int] = (0, 0)
+    columns: dict[str, ColumnSummary] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    id_types: list[str] = field(default_factory=list)
+    id_faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: Batch, guessed_id: str | None) -> None:
+        """Add what a batch has."""
+        columns, ids = dict(batch.metadata), batch.document_id
+        if ids is None:
+            self.id_faults["missing"] += batch.n_documents
+        else:
+            self.id_types = sorted({*self.id_types, str(ids.type)})
+            if guessed_id is not None:
+                columns[guessed_id] = ids
+                self.id_faults += id_faults(ids)
+        found = {name: _summary(name, values) for name, values in columns.items()}
+        self._join(found, batch.notes, batch.boilerplate)
+
+    def join(self, other: Contents) -> None:
+        """Add what the next group has."""
+        self.rows += other.rows
+        self.bad += other.bad
+        self.id_types = sorted({*self.id_types, *other.id_types})
+        self.id_faults += other.id_faults
+        self._join(other.columns, other.notes, other.boilerplate)
+
+    def _join(
+        self, columns: Mapping[str, ColumnSummary], notes: Mapping[str, str], boilerplate: Sequence[int]
+    ) -> None:
+        for name, summary in columns.items():
+            before = self.columns.get(name)
+            self.columns[name] = summary if before is None else before.joined(summary)
+        self.notes = {**notes, **self.notes}
+        self.boilerplate = self.boilerplate[0] + boilerplate[0], self.boilerplate[1] + boilerplate[1]
+
+    def to_record(self) -> dict[str, Any]:
+        """Return JSON values; see ``from_record``."""
+        # Pairs, because records sort the keys of mappings.
+        return {**vars(self), "columns": [[name, each.to_list()] for name, each in self.columns.items()]}
+
+    @classmethod
+    def from_record(cls, fields: Mapping[str, Any]) -> Contents:
+        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
+        return cls(**{**fields, "columns": columns, "id_faults": Counter(fields["id_faults"])})
+
+
+def _summary(name: str, values: Any) -> ColumnSummary:
+    # Texts are not parsed.
+    return ColumnSummary((), len(values), len(values)) if name == EXCERPT else summarize(values)
+
+
+def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Contents]:
+    """Step: read all documents of the source into pieces.
+
+    Makes one pass over the source, or two over the rows of a shuffled source, whose documents are gathered from all
+    units by bucket.
+    """
+    units, contents = ingest.units, Contents()
+    groups = group_units(units)
+    if n_buckets := ingest.source.n_buckets():
+        ingest = replace(ingest, buckets=n_buckets)
+        (ingest.folder.root / "scattered").mkdir(exist_ok=True)
+        scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
+        contents.bad = sum(
+            record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)
+        )
+        size = sum(unit.size for unit in units) // n_buckets
+        groups = [Group(b, b, (Unit(units[0].path, b, b + 1, size),)) for b in range(n_buckets)]
+    records = ingest.run(executor, "read", read_group, groups)
+    for record in records:
+        contents.join(Contents.from_record(record["contents"]))
+    first_rows = [0, *accumulate(contents.rows)]
+    pieces: list[Piece] = []
+    for group, record in zip(groups, records, strict=True):
+        of_group = tuple(first_rows[group.first : group.first + len(group.units)])
+        for number, piece in enumerate(record["pieces"]):
+            pieces.append(Piece(len(pieces), group, number, of_group, **piece))
+    return pieces, contents
+
+
+def scatter_unit(ingest: Ingest, group: Group) -> Record:
+    """Task: distribute the rows of the unit of a shuffled source to buckets."""
+    [unit] = group.units
+    bad = BadRecords(ingest.on_bad_record, unit, ingest.source.place)
+    target = ingest.folder.root / "scattered" / f"{group.index:05d}.arrow"
+    target.unlink(missing_ok=True)
+    ingest.source.scatter(unit, bad, target, ingest.buckets)
+    quarantined = target.with_suffix(".bad")
+    n_bad = _save_bad(bad, ingest, unit, quarantined)
+    return {"bad": n_bad, FILES: file_hashes(ingest.folder.root, [target, quarantined])}
+
+
+def read_group(ingest: Ingest, group: Group) -> Record:
+    """Task: read the units of a group into pieces, in one pass."""
+    directory = ingest.folder.stem(group.index, 0).parent
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    contents = Contents()
+    batches = _batches(ingest, group, directory, contents)
+    pieces = [
+        {"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens}
+        for writer in _written_pieces(ingest, group.index, batches)
+    ]
+    files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
+    return {"pieces": pieces, "contents": contents.to_record(), FILES: files}
+
+
+def _batches(
+    ingest: Ingest, group: Group, directory: Path, contents: Contents
+) -> Iterator[tuple[int, Batch]]:
+    """Yield all batches of a group by unit; adds what they have to ``contents``."""
+    for number, unit in group.numbered():
+        bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
+        if ingest.buckets:
+            scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
+            batches = ingest.source.gather(scattered, number, bad)
+        else:
+            batches = ingest.source.read(unit, bad)
+        for batch in batches:
+            if batch.n_documents:
+                n_records += batch.n_documents
+                if ingest.guessed_id and batch.document_id is not None:
+                    batch = replace(batch, document_id=plain(batch.document_id))
+                contents.add(batch, ingest.guessed_id)
+                yield number, batch
+        if ingest.source.refuses_documents:
+            n_records += sum(record.row is not None for record in bad.records)
+        contents.rows.append(n_records)
+        contents.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
+
+
+def _written_pieces(
+    ingest: Ingest, index: int, batches: Iterator[tuple[int, Batch]]
+) -> Iterator[PieceWriter]:
+    """Write the pieces in turn; yield each when it is closed."""
+    number = 0
+    writer: PieceWriter | None = None
+    tokens_per_piece = max(TOKENS_PER_SHARD, ingest.tokens_per_shard)
+    with ExitStack() as stack:
+        for unit, batch in batches:
+            if writer is None:
+                writer = PieceWriter(ingest, ingest.folder.stem(index, number))
+                stack.callback(writer.abort)
+            writer.add(unit, batch)
+            if writer.tokens >= tokens_per_piece and not ingest.rereads:
+                writer.close()
+                yield writer
+                number, writer = number + 1, None
+        if writer is not None:
+            writer.close()
+            yield writer
+
+
+def _save_bad(bad: BadRecords, ingest: Ingest, unit: Unit, path: Path) -> int:
+    """Save the bad records of a unit, with row numbers from the start of the file."""
+    if not bad.records:
+        return 0
+    first = ingest.source.first_row(unit) if any(record.row is not None for record in bad.records) else 0
+    write_quarantined(
+        path,
+        [
+            {
+                "file": location(record.path),
+                "row": None if record.row is None else first + record.row,
+                "reason": record.reason,
+                "record": record.record,
+            }
+            for record in bad.records
+        ],
+    )
+    return len(bad.records)
+
+
+def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path)
+
+
+class PieceWriter:
+    """Write batches of a source as files with the path prefix ``stem``: bags, word counts, keys.
+
+    If the source has no fixed vocabulary, words are numbered in order of appearance.
+    """
+
+    def __init__(self, ingest: Ingest, stem: Path) -> None:
+        n_words = ingest.n_words
+        self._stem = stem
+        self._open_vocabulary = n_words is None
+        self._spill = not ingest.rereads
+        self._guessed = ingest.guessed_id is not None
+        self._file: Any = None
+        self._stream: Any = None
+        self._schema: Any = None
+        self._words = pa.array([], pa.string())
+        self._hashes = hash_values(pa.array(np.arange(n_words or 0, dtype=np.int64)))
+        self._document_frequency = np.zeros(n_words or 0, np.int64)
+        self._term_count = np.zeros(n_words or 0, np.float64)
+        self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
+        self.documents = self.nonzeros = 0
+        self.tokens = 0.0
+
+    def add(self, unit: int, batch: Batch) -> None:
+        """Add a batch of the unit with number ``unit``."""
+        codes = batch.codes if batch.dictionary is None else self._codes(batch)
+        count_columns(codes, batch.counts, self._document_frequency, self._term_count)
+        self._add_keys(unit, batch, codes)
+        if self._spill:
+            self._write(unit, batch, codes)
+        self.documents += batch.n_documents
+        self.nonzeros += len(codes)
+        self.tokens += float(batch.counts.sum(dtype=np.float64))
+
+    def close(self) -> None:
+        self.abort()
+        used = np.flatnonzero(self._document_frequency)
+        columns = {
+            "code": pa.array(used.astype(np.int64)),
+            "document_frequency": pa.array(self._document_frequency[used]),
+            "term_count": pa.array(self._term_count[used]),
+        }
+        if self._open_vocabulary:
+            columns["word"] = self._words.take(columns["code"])
+        table = pa.table(columns)
+        write_table(
+            self._stem.with_suffix(".words"), table.sort_by("word") if self._open_vocabulary else table
+        )
+        for kind, parts in self._keys.items():
+            if parts:
+                keys = np.concatenate(parts)
+                keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
+
+    def abort(self) -> None:
+        for opened in (self._stream, self._file):
+            if opened is not None:
+                opened.close()
+        self._stream = self._file = None
+
+    def _codes(self, batch: Batch) -> NDArray[np.int32]:
+        """Map the codes of the batch to codes of the piece, adding new words."""
+        words = batch.dictionary.cast(pa.string())
+        known = pc.index_in(words, value_set=self._words)
+        new = np.asarray(known.is_null())
+        numbers = np.asarray(known.fill_null(0)).astype(np.int32)
+        numbers[new] = len(self._words) + np.arange(new.sum())
+        if new.any():
+            added = words.filter(pa.array(new))
+            self._words = pa.concat_arrays([self._words, added])
+            self._hashes = np.concatenate([self._hashes, hash_values(added)])
+            self._document_frequency = np.append(self._document_frequency, np.zeros(len(added), np.int64))
+            self._term_count = np.append(self._term_count, np.zeros(len(added)))
+        codes: NDArray[np.int32] = numbers[batch.codes]
+        return codes
+
+    def _add_keys(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
+        keys = np.zeros(batch.n_documents, KEY)
+        keys["ordinal"] = self.documents + np.arange(batch.n_documents)
+        keys["unit"], keys["row"] = unit, batch.rows
+        if batch.document_id is not None and not (self._guessed and id_faults(batch.document_id)):
+            keys = identity_keys(keys, batch.document_id, as_texts=self._guessed)
+            self._keys["identities"].append(keys)
+        self._keys["contents"].append(contents_keys(keys, batch.indptr, codes, batch.counts, self._hashes))
+
+    def _write(self, unit: int, batch: Batch, codes: NDArray[Any]) -> None:
+        offsets = pa.array(np.asarray(batch.indptr, np.int32))
+        numbers = batch.rows if batch.numbers is None else batch.numbers
+        columns = {
+            "codes": pa.ListArray.from_arrays(offsets, pa.array(np.asarray(codes, np.int32))),
+            "counts": pa.ListArray.from_arrays(offsets, pa.array(batch.counts)),
+            "unit": pa.array(np.full(batch.n_documents, unit, np.int64)),
+            "row": pa.array(np.asarray(batch.rows, np.int64)),
+            "number": pa.array(np.asarray(numbers, np.int64)),
+        }
+        if batch.document_id is not None:
+            columns["document_id"] = batch.document_id
+        columns.update({f"{_METADATA}{name}": array for name, array in batch.metadata.items()})
+        record = pa.record_batch(columns)
+        if self._file is None:
+            self._file = pa.OSFile(str(self._stem.with_suffix(".bags")), "wb")
+        if record.schema != self._schema:
+            # The file has a stream for each run of batches with the same columns.
+            if self._stream is not None:
+                self._stream.close()
+            self._schema = record.schema
+            # Compression would cost more than writing and reading the file.
+            self._stream = pa.ipc.new_stream(self._file, record.schema)
+        self._stream.write_batch(record)
+
+
+def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
+    """Yield unit number and good documents of a piece, from its bags or again from the source."""
+    if not ingest.rereads:
+        yield from _read_bags(ingest.stem(piece).with_suffix(".bags"))
+        return
+    for number, unit in piece.group.numbered():
+        for batch in ingest.source.read(unit, BadRecords("quarantine", unit, ingest.source.place)):
+            if batch.n_documents:
+                yield number, batch
+
+
+def _read_bags(path: Path) -> Iterator[tuple[int, Batch]]:
+    """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
+    # Not memory-mapped: pages of the whole file would count as memory of the process.
+    with own_file(path), pa.OSFile(str(path)) as file:
+        for record in _records(file):
+            codes, names = record.column("codes"), record.schema.names
+            offsets = np.asarray(codes.offsets).astype(np.int64)
+            batch = Batch(
+                offsets - offsets[0],
+                np.asarray(codes.flatten()),
+                np.asarray(record.column("counts").flatten()),
+                np.asarray(record.column("row")),
+                record.column("document_id") if "document_id" in names else None,
+                {
+                    name.removeprefix(_METADATA): record.column(name)
+                    for name in names
+                    if name.startswith(_METADATA)
+                },
+                numbers=np.asarray(record.column("number")),
+            )
+            yield record.column("unit")[0].as_py(), batch
+
+
+def _records(file: Any) -> Iterator[Any]:
+    """Yield the record batches of all streams of a file."""
+    while file.tell() < file.size():
+        with pa.ipc.open_stream(file) as stream:
+            yield from stream

@@ -1,0 +1,160 @@
+"""What an ingest loses: rows of its table, the quarantine, and losses that are warned of or refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from streaming_jsmf.corpus.assemble import CORPUS
+from streaming_jsmf.corpus.format import QUARANTINE_NAME
+from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
+from streaming_jsmf.errors import LAST, InputError, option
+from streaming_jsmf.ingestion.bags import QUARANTINE_SCHEMA, Contents
+from streaming_jsmf.ingestion.job import Ingest, IngestFolder
+from streaming_jsmf.ingestion.shards import QUARANTINED, STEPS, WRITE
+from streaming_jsmf.jobs.checkpoints import Record
+
+logger = logging.getLogger(__name__)
+
+#: Share of dropped documents above which a warning is logged, and share of tokens above which it names boilerplate.
+LARGEST_LOSS = 0.1
+
+_BOILERPLATE, _BAD = "boilerplate", "bad_records"
+
+
+def losses_of_reading(ingest: Ingest, contents: Contents) -> list[Dropped]:
+    """Manifest entries for bad records and boilerplate; records that are no documents are only in the text."""
+    documents = contents.bad if ingest.source.refuses_documents else 0
+    rows = "in quarantine.parquet" if documents else f"{contents.bad:,} rows in quarantine.parquet"
+    changed, tokens = contents.boilerplate
+    text = f"headers, quotes, signatures and tags of {changed:,} document{'s' * (changed != 1)}"
+    return [
+        *([Dropped(step=_BAD, reason=rows, documents=documents)] if contents.bad else []),
+        *([Dropped(step=_BOILERPLATE, reason=text, tokens=tokens)] if changed else []),
+    ]
+
+
+def losses_of_writing(ingest: Ingest, written: Sequence[Record], n_unused: int) -> list[Dropped]:
+    """Manifest entries for the steps that drop documents, and for words in no kept document."""
+    documents = {step: sum(record["documents"][step] for record in written) for step in STEPS}
+    tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
+    curation = ingest.curation
+    distinct, least = curation.min_distinct_words, curation.min_tokens
+    few = f"documents with fewer than {distinct} distinct kept words"
+    reasons = [
+        (
+            ingest.on_bad_record == "quarantine",
+            "repeated_id",
+            "in quarantine.parquet: the id of an earlier document",
+        ),
+        (curation.duplicates == "drop", "duplicates", "documents with the words of another"),
+        (distinct > 0, "min_distinct_words", few if distinct > 1 else "documents without kept words"),
+        (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
+    ]
+    return [
+        *(
+            Dropped(step=step, reason=reason, documents=documents[step], tokens=as_number(tokens[step]))
+            for applies, step, reason in reasons
+            if applies
+        ),
+        Dropped(step="unused_words", reason="in none of the documents kept", words=n_unused),
+    ]
+
+
+def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) -> None:
+    """Raise ``InputError`` if more than ``max_dropped`` of the documents are lost without a choice of the user.
+
+    Such losses are bad records, repeated ids, and documents without any word that the curation keeps.
+    """
+    steps = {_BAD, "repeated_id"}
+    if ingest.vocabulary is None and ingest.curation.min_distinct_words == 1:
+        steps.add("min_distinct_words")
+    lost = [step for step in dropped if step.step in steps]
+    number = sum(step.documents for step in lost)
+    if number > ingest.max_dropped * n_read:
+        raise InputError(
+            f"{ingest.folder.target} would lack {number:,} of {n_read:,} documents ({number / n_read:.0%}): "
+            f"{_reasons(lost, dropped)}{first_bad_record(ingest.folder)}; correct that, or accept the loss with "
+            f"{option.max_dropped('100%')}"
+        )
+
+
+def warn_of_losses(manifest: Manifest) -> None:
+    """Warn if more than a tenth of the documents is dropped."""
+    number = sum(step.documents for step in manifest.dropped)
+    n_read = number + manifest.totals.documents
+    if number > LARGEST_LOSS * n_read:
+        reasons = _reasons(manifest.dropped, manifest.dropped, manifest.settings.get("tokens_read"))
+        logger.warning("%.0f %% of the documents are dropped: %s", 100 * number / n_read, reasons, extra=LAST)
+
+
+def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:
+    """The message if no document is left."""
+    reasons = _reasons(dropped, dropped) or "they have no words"
+    return (
+        f"{ingest.folder.target} would be an empty corpus: no document is left after the curation ({reasons}); "
+        f"give more documents, or loosen its settings, such as {option.max_df('100%')} and {option.min_tokens(1)}"
+    )
+
+
+def _reasons(lost: Sequence[Dropped], dropped: Sequence[Dropped], n_tokens: Any = None) -> str:
+    """Reasons for lost documents, the largest first, each with what changes it; and boilerplate, if it is much."""
+    ordered = sorted((step for step in lost if step.documents), key=lambda step: -step.documents)
+    texts = [
+        f"{step.documents:,} {step.reason.removeprefix('documents ')}{_remedy(step.step, dropped)}"
+        for step in ordered
+    ]
+    removed = sum(step.tokens for step in dropped if step.step == _BOILERPLATE)
+    if n_tokens and removed > LARGEST_LOSS * n_tokens:
+        texts.append(f"{removed / n_tokens:.0%} of the tokens are boilerplate ({option.boilerplate('keep')})")
+    return ", ".join(texts)
+
+
+def _remedy(step: str, dropped: Sequence[Dropped]) -> str:
+    """The options that change how many documents a step drops, those of the rules with most tokens first."""
+    words = {
+        "min_document_frequency": option.min_df,
+        "max_document_frequency": option.max_df,
+        "vocabulary": option.vocabulary,
+    }
+    rules = sorted(
+        (each for each in dropped if each.step in words and each.tokens), key=lambda each: -each.tokens
+    )
+    few = [words[rule.step] for rule in rules] or [option.stop_words]
+    remedies = {
+        "repeated_id": [option.id("none")],
+        "duplicates": [option.duplicates("keep")],
+        "min_distinct_words": few,
+        "min_tokens": [option.min_tokens, *few],
+    }
+    return f" ({', '.join(map(str, remedies[step]))})" if step in remedies else ""
+
+
+def first_bad_record(folder: IngestFolder) -> str:
+    """The place of the first bad record, and why it is bad, for a message; empty if there is none."""
+    for path in _quarantined(folder):
+        row = pq.read_table(path).slice(0, 1).to_pylist()[0]
+        place = "" if row["row"] is None else f", row {row['row']} from 0"
+        return f"; the first is {row['file']}{place}: {row['reason']}"
+    return ""
+
+
+def write_quarantine(folder: IngestFolder) -> None:
+    """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
+    if not (paths := list(_quarantined(folder))):
+        return
+    with pq.ParquetWriter(
+        folder.root / CORPUS / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd"
+    ) as writer:
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                writer.write_table(file.read(use_threads=False))
+
+
+def _quarantined(folder: IngestFolder) -> Iterator[Path]:
+    for pattern in ("scattered/*.bad", "read/*/*.bad", f"{WRITE}/*/{QUARANTINED}"):
+        yield from sorted(folder.root.glob(pattern))

@@ -1,0 +1,140 @@
+"""Find the files of a source, local or remote, and of its zip archives."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from streaming_jsmf.corpus.format import missing_source
+from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.ingestion.readers.base import UnreadableError
+from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, open_raw
+from streaming_jsmf.storage.paths import (
+    AnyPath,
+    file_system,
+    is_chain,
+    is_url,
+    normalise,
+)
+from streaming_jsmf.storage.regular import require_regular
+
+_WILDCARDS = "*?["
+
+#: How the names of files begin that describe a data set, and their suffixes.
+_ABOUT = ("readme", "license", "licence", "citation")
+_ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
+
+
+def list_files(source: AnyPath) -> tuple[str, ...]:
+    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``."""
+    return with_members(find_files(source))
+
+
+def with_members(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return paths of files, with the files in each zip archive in its place (see ``in_zip``).
+
+    An archive without files, or one that cannot be read, stays as it is; reading it reports the reason. Raises
+    InputError if an archive has an archive, or two files of one name.
+    """
+    return tuple(part for path in paths for part in _members_of(path) or [path])
+
+
+def _members_of(path: str) -> list[str]:
+    if is_chain(path) or not path.lower().endswith(".zip"):
+        return []
+    names = sorted(names_in_zip(path))
+    for name, following in zip_longest(names, names[1:]):
+        if name == following:
+            raise InputError(f"{path} has two files {name!r}; unpack it and rename one of them")
+        if is_archive(name):
+            raise InputError(f"{path} has the archive {name!r}; archives in archives are not read: unpack it")
+    return [in_zip(name, path) for name in names]
+
+
+def in_zip(name: str, archive: str) -> str:
+    """Return the path of a file in a zip archive. Raises InputError if a path cannot name it."""
+    if "::" in name or ("::" in archive and not is_url(archive)):
+        raise InputError(
+            f"{archive}: its file {name!r} cannot be read, because the path has ::; move the archive or unpack it"
+        )
+    return f"zip://{name}::{archive}"
+
+
+def find_files(source: AnyPath) -> dict[str, str]:
+    """Return the names of the files of a source, relative to it and with slashes, by path or URL in sorted order.
+
+    A source is a file, a directory (read recursively) or a glob; local or a URL.
+
+    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
+    """
+    root = normalise(source)
+    try:
+        fs, inner = file_system(root)
+        if not is_url(root):
+            require_regular(Path(inner))
+        if fs.isfile(inner):
+            return {root: inner.rsplit("/", 1)[-1]}
+        # A directory name may contain a glob character.
+        is_glob = any(character in inner for character in _WILDCARDS) and not fs.isdir(inner)
+        found = fs.glob(inner) if is_glob else fs.find(inner)
+        paths = sorted(str(path) for path in found if not (is_glob and fs.isdir(path)))
+    except InputError:
+        raise
+    except Exception as error:  # the package behind the scheme may raise anything
+        pass_on_machine(error)
+        raise InputError(f"cannot open {root}: {first_line(error)}; check the path") from error
+    base = inner
+    if is_glob:
+        base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
+    names = {path: path.removeprefix(base).lstrip("/") for path in paths}
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
+    if not kept:
+        if not fs.exists(inner):
+            raise missing_source(root)
+        raise InputError(f"there are no files at {root}; check the path")
+    if not is_url(root):
+        for path in kept:
+            require_regular(Path(path))
+    return kept
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
+    return any(part[:1] in (".", "_") for part in name.split("/") if part)
+
+
+def is_about(path: str) -> bool:
+    """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
+    return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
+
+
+def is_word_list(path: str) -> bool:
+    return file_name(path).name.startswith("vocab") or file_name(path).name.endswith(".vocab.txt")
+
+
+def names_in_zip(path: str) -> list[str]:
+    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
+    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+        return [
+            member.filename
+            for member in archive.infolist()
+            if not (member.is_dir() or is_hidden(member.filename))
+        ]
+    return []
+
+
+def _address(fs: Any, root: str, base: str, name: str) -> str:
+    """Return the path or URL of a file found at ``root``, which its file system calls ``base``."""
+    if not is_url(root):
+        return name
+    link, chained, rest = root.partition("::")
+    if chained and "://" in link:
+        # In a chain such as zip://*.csv::a.zip, the file system knows only its own link.
+        return f"{link.partition('://')[0]}://{name}::{rest}"
+    # Keep the start of the URL if possible: some file systems drop the host and the user.
+    head = root.removesuffix(base)
+    return f"{head}{name}" if root.endswith(base) and base else str(fs.unstrip_protocol(name))

@@ -1,0 +1,272 @@
+"""Find repeated ids and documents by 128-bit hashes, which are identical on every machine and version.
+
+The hashes are not cryptographic; the probability that two of a billion documents collide is 1e-21.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.ingestion.job import Ingest, Piece
+from streaming_jsmf.ingestion.tokens.split import string_buffers
+from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.storage.tables import read_table, write_table
+
+logger = logging.getLogger(__name__)
+
+#: Keys in memory at the same time.
+BUCKET_KEYS = 1_000_000
+
+_LARGEST_ID = 2**63 - 1
+REPEATED_ID = "its document id is that of an earlier document"
+
+#: Keys of repeated documents, by piece and sorted by ordinal.
+Repeats = Mapping[int, NDArray[Any]]
+
+#: Entry of a key file: a 128-bit hash, the order among documents with equal keys, and the document: its number in the
+#: piece, its unit, and its row in the unit.
+KEY = np.dtype(
+    [("high", "<u8"), ("low", "<u8"), ("order", "<u8"), ("ordinal", "<i8"), ("unit", "<i8"), ("row", "<i8")]
+)
+
+_SEEDS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
+_STEP, _FIRST, _SECOND = (np.uint64(x) for x in (_SEEDS[0], 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_BYTE, _27, _30, _31 = (np.uint64(bits) for bits in (8, 27, 30, 31))
+
+
+def hash_values(values: Any) -> NDArray[np.uint64]:
+    """Return (m, 2) hashes of an Arrow array of integers or strings without nulls."""
+    if pa.types.is_integer(values.type):
+        hashes: NDArray[np.uint64] = _numbers(np.ascontiguousarray(values.cast(pa.int64())).view(np.uint64))
+    else:
+        array = values.cast(pa.large_string())
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        hashes = _strings(*string_buffers(array))
+    return hashes
+
+
+def hash_bags(
+    indptr: NDArray[Any], codes: NDArray[Any], counts: NDArray[Any], words: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Return (m, 2) hashes of bags, independent of word order; ``words`` are the hashes of the codes, (words, 2)."""
+    hashes: NDArray[np.uint64] = _bags(np.asarray(indptr, np.int64), codes, counts, words)
+    return hashes
+
+
+@compiled(nogil=True)
+def _numbers(numbers: Any) -> Any:
+    hashes = np.empty((len(numbers), 2), np.uint64)
+    for i in range(len(numbers)):
+        for j in range(2):
+            hashes[i, j] = _mix(numbers[i] ^ _SEEDS[j])
+    return hashes
+
+
+@compiled(nogil=True)
+def _strings(offsets: Any, data: Any) -> Any:
+    """Sum a random number for each (byte, position) of a string, then mix in the length."""
+    hashes = np.zeros((len(offsets) - 1, 2), np.uint64)
+    for i in range(len(offsets) - 1):
+        for j in range(2):
+            for place in range(offsets[i + 1] - offsets[i]):
+                hashes[i, j] += _mix((np.uint64(place) << _BYTE | data[offsets[i] + place]) ^ _SEEDS[j])
+            hashes[i, j] = _mix(hashes[i, j] ^ np.uint64(offsets[i + 1] - offsets[i]))
+    return hashes
+
+
+@compiled(nogil=True)
+def _bags(indptr: Any, codes: Any, counts: Any, words: Any) -> Any:
+    """Sum a random number for each (word, bits of the count as a float)."""
+    hashes = np.zeros((len(indptr) - 1, 2), np.uint64)
+    number = np.ones(1, np.float64)
+    bits = number.view(np.uint64)
+    weight = weight_of_one = _mix(bits[0])
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            weight = weight_of_one
+            if counts[k] != 1:
+                number[0] = counts[k]
+                weight = _mix(bits[0])
+            for j in range(2):
+                hashes[i, j] += _mix(words[codes[k], j] ^ weight)
+    return hashes
+
+
+@compiled(nogil=True, forceinline=True)
+def _mix(x: Any) -> Any:
+    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
+    x = x + _STEP
+    x = (x ^ (x >> _30)) * _FIRST
+    x = (x ^ (x >> _27)) * _SECOND
+    return x ^ (x >> _31)
+
+
+def id_faults(values: Any) -> Counter[str]:
+    """Count the values of an Arrow array that cannot be ids, by reason."""
+    faults: Counter[str] = Counter(missing=values.null_count)
+    if is_string(values.type):
+        faults["missing"] += int(pc.sum(pc.equal(pc.binary_length(values), 0)).as_py() or 0)
+    elif pa.types.is_uint64(values.type):
+        faults["above 2^63 - 1"] = int(pc.sum(pc.greater(values, _LARGEST_ID)).as_py() or 0)
+    elif not pa.types.is_integer(values.type):
+        faults["neither texts nor whole numbers"] = len(values) - values.null_count
+    return +faults
+
+
+def identity_keys(keys: NDArray[Any], ids: Any, *, as_texts: bool) -> NDArray[Any]:
+    """Return keys with the hashes of the ids and their order; ``as_texts`` if other ids may have another type."""
+    keys = keys.copy()
+    keys["high"], keys["low"] = hash_values(ids.cast(pa.string()) if as_texts else ids).T
+    if pa.types.is_integer(ids.type):
+        # Flipping the sign bit maps the order of int64 to that of uint64.
+        keys["order"] = np.asarray(ids.cast(pa.int64())).view(np.uint64) ^ np.uint64(1 << 63)
+    else:
+        keys["order"] = keys["high"]
+    return keys
+
+
+def contents_keys(
+    keys: NDArray[Any],
+    indptr: NDArray[Any],
+    codes: NDArray[Any],
+    counts: NDArray[Any],
+    words: NDArray[np.uint64],
+) -> NDArray[Any]:
+    """Return keys with the hashes of the bags, in the same order, without those of empty documents."""
+    keys = keys.copy()
+    keys["high"], keys["low"] = hash_bags(indptr, codes, counts, words).T
+    return keys[np.diff(indptr) > 0]
+
+
+def find_repeated_ids(
+    ingest: Ingest, pieces: Sequence[Piece], types: Sequence[str], faults: Mapping[str, int]
+) -> tuple[Ingest, Repeats]:
+    """Return the ingest with the type of its ids, and the documents that repeat an id.
+
+    A guessed column that cannot be the ids, or repeats, becomes metadata, and the documents are numbered; this is
+    logged. Raises ``InputError`` if another column repeats an id, unless bad records are quarantined.
+    """
+    name, repeats = ingest.guessed_id, find_repeats(_files(ingest, pieces, "identities"))
+    if name is not None and types:
+        found = Counter(faults) or +Counter(repeated=sum(map(len, repeats.values())))
+        for reason, number in found.most_common(1):
+            values = f"{number:,} value{'s are' if number > 1 else ' is'} {reason}"
+            logger.info(
+                f"%s: %s, so documents are numbered and the column is metadata; {option.id('COLUMN')} names another",
+                name,
+                values,
+            )
+            return ingest, {}
+    if repeats and ingest.on_bad_record == "fail":
+        index, keys = next(iter(repeats.items()))
+        unit = dict(pieces[index].group.numbered())[int(keys["unit"][0])]
+        where = ingest.source.place(unit, int(keys["row"][0]))
+        raise InputError(
+            f"{where}: {REPEATED_ID}; correct the record or use {option.on_bad_record('quarantine')}"
+        )
+    whole = all(pa.types.is_integer(pa.type_for_alias(each)) for each in types)
+    return replace(ingest, ids=("int64" if whole else "string") if types else ""), repeats
+
+
+def save_repeats(ingest: Ingest, pieces: Sequence[Piece], identities: Repeats) -> int:
+    """Save which documents the tasks leave out: repeated ids, and repeated contents if these are to be dropped.
+
+    Return the number of documents that repeat the contents of another.
+    """
+    contents = find_repeats(_files(ingest, pieces, "contents"), identities, ordered=bool(ingest.ids))
+    dropped = contents if ingest.curation.duplicates == "drop" else {}
+    for index in {*identities, *dropped}:
+        found = [
+            (step, keys[index]["ordinal"]) for step, keys in ((1, identities), (2, dropped)) if index in keys
+        ]
+        steps = np.concatenate([np.full(len(ordinals), step, np.int8) for step, ordinals in found])
+        path = repeats_path(ingest, index)
+        path.parent.mkdir(exist_ok=True)
+        write_table(path, pa.table({"ordinal": np.concatenate([each for _, each in found]), "step": steps}))
+    return sum(map(len, contents.values()))
+
+
+def repeats_path(ingest: Ingest, index: int) -> Path:
+    return ingest.folder.root / "repeats" / f"{index:05d}.arrow"
+
+
+def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
+    """Return why each document of a piece is left out: 0 for those that stay, 1 a repeated id, 2 repeated contents."""
+    steps = np.zeros(piece.documents, np.int8)
+    path = repeats_path(ingest, piece.index)
+    if path.exists():
+        table = read_table(path)
+        steps[np.asarray(table.column("ordinal"))] = np.asarray(table.column("step"))
+    return steps
+
+
+def _files(ingest: Ingest, pieces: Sequence[Piece], kind: str) -> list[Path]:
+    return [ingest.stem(piece).with_suffix(f".{kind}") for piece in pieces]
+
+
+def find_repeats(files: Sequence[Path], without: Repeats | None = None, *, ordered: bool = True) -> Repeats:
+    """Find all documents but the first of each group of equal keys: the first by ``order``, or in the source.
+
+    Makes one pass over the keys, which are sorted by hash in every file, one range of hashes at a time. ``files`` has
+    one file per piece, some of which may be missing; documents in ``without`` are ignored.
+    """
+    present = {piece: path for piece, path in enumerate(files) if path.exists() and path.stat().st_size}
+    total = sum(path.stat().st_size for path in present.values()) // KEY.itemsize
+    found: dict[int, list[NDArray[Any]]] = {}
+    for bucket in _buckets(present, max(1, -(-total // BUCKET_KEYS))):
+        if without is not None:
+            bucket = {
+                piece: keys[~np.isin(keys["ordinal"], without[piece]["ordinal"])]
+                if piece in without
+                else keys
+                for piece, keys in bucket.items()
+            }
+        for piece, repeated in _repeats_in(bucket, ordered):
+            found.setdefault(piece, []).append(repeated)
+    joined = {piece: np.concatenate(parts) for piece, parts in sorted(found.items())}
+    return {piece: keys[np.argsort(keys["ordinal"])] for piece, keys in joined.items()}
+
+
+def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArray[Any]]]:
+    """Yield the keys in each of ``count`` equal hash ranges; reads them, because memory maps would fill the memory."""
+    edges = np.array([(i << 64) // count for i in range(1, count)], np.uint64)
+    cuts = {}
+    for piece, path in files.items():
+        inner = np.searchsorted(np.memmap(path, KEY, mode="r")["high"], edges).tolist() if len(edges) else []
+        cuts[piece] = [0, *inner, path.stat().st_size // KEY.itemsize]
+    for i in range(count):
+        yield {
+            piece: np.fromfile(
+                path, KEY, count=cuts[piece][i + 1] - cuts[piece][i], offset=cuts[piece][i] * KEY.itemsize
+            )
+            for piece, path in files.items()
+        }
+
+
+def _repeats_in(bucket: Mapping[int, NDArray[Any]], ordered: bool) -> Iterator[tuple[int, NDArray[Any]]]:
+    pieces = np.repeat(list(bucket), [len(keys) for keys in bucket.values()])
+    keys = np.concatenate([*bucket.values(), np.empty(0, KEY)])
+    # Nearly all keys are distinct, and equal ones have equal first halves.
+    high = np.sort(keys["high"])
+    shared = np.isin(keys["high"], high[1:][high[1:] == high[:-1]])
+    keys, pieces = keys[shared], pieces[shared]
+    # Ties in order (no ids, or a repeated id) are resolved by piece, then by document.
+    places = (keys["ordinal"], pieces, *([keys["order"]] if ordered else []))
+    order = np.lexsort((*places, keys["low"], keys["high"]))
+    keys, pieces = keys[order], pieces[order]
+    repeated = np.zeros(len(keys), bool)
+    repeated[1:] = (keys["high"][1:] == keys["high"][:-1]) & (keys["low"][1:] == keys["low"][:-1])
+    for piece in np.unique(pieces[repeated]).tolist():
+        yield piece, keys[repeated & (pieces == piece)]
