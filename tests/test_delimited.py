@@ -289,9 +289,8 @@ def test_names(tmp_path):
     assert Found(put(tmp_path / "c.csv", ",text\n0,a\n")).names == ["index", "text"]
     assert Found(put(tmp_path / "d.csv", "text,n\n1,a,2\n3,b,4\n")).good[1] == (2, "3", "b", "4")
     twice = put(tmp_path / "e.csv", "text,m,m\na,b,c\n")
-    assert Found(twice, wanted=["text"]).values == [["a"]]
-    with pytest.raises(UnreadableError, match=r"it has 2 columns 'm'; .* choose others with metadata=A,B"):
-        Found(twice)
+    assert Found(twice).names == ["text", "m", "m (2)"]
+    assert Found(twice, wanted=["m (2)"]).values == [["c"]]
     with pytest.raises(UnreadableError, match="its header is not CSV: it opens a quote"):
         Found(put(tmp_path / "f.csv", '"text\na\n'))
     for content in ("", "\n\r\n", b"\xef\xbb\xbf"):
