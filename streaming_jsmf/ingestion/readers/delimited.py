@@ -5,17 +5,24 @@ from __future__ import annotations
 import codecs
 import csv
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from streaming_jsmf.errors import first_line, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Records, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.columns import from_python
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    Format,
+    Records,
+    Unit,
+    UnreadableError,
+    distinct_names,
+    limits,
+)
 from streaming_jsmf.ingestion.readers.csv_scan import (
     BAD,
     BLANK,
@@ -93,7 +100,7 @@ class Part(Unit):
     line: int = 0
 
 
-class Delimited:
+class DelimitedFormat(Format):
     """The format of delimited text. The row of a record is its first line."""
 
     def names(self, path: str, options: Any) -> list[str]:
@@ -133,7 +140,7 @@ class Delimited:
                         bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
                     if len(block):
                         found = zip(columns, block.fields(list(columns.values())), strict=True)
-                        strings = {name: _strings(values) for name, values in found}
+                        strings = {name: from_python(values) for name, values in found}
                         yield Records(first + block.lines[block.good], strings, _Originals(block, layout))
         except UnreadableError as error:
             if error.line is None:
@@ -200,23 +207,9 @@ def _in_encoding(data: bytes, layout: Layout) -> bytes:
     return data.decode("utf-8", "surrogateescape").encode(layout.encoding, "surrogateescape")
 
 
-def _strings(values: Sequence[str]) -> Any:
-    """Return an Arrow array of strings; bytes that could not be decoded are in it as they are."""
-    try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:
-        held = pa.array([value.encode("utf-8", "surrogateescape") for value in values], pa.binary())
-        return pa.Array.from_buffers(pa.string(), len(held), held.buffers())
-
-
 def chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, int]:
-    """Return the numbers of the columns to read by name. Raises UnreadableError if a name is repeated."""
-    chosen = [(name, i) for i, name in enumerate(names) if name and (wanted is None or name in wanted)]
-    for name, number in Counter(name for name, _ in chosen).items():
-        if number > 1:
-            ways_out = f"rename all but one, or choose others with {option.metadata('A,B')}"
-            raise UnreadableError(f"it has {number} columns {name!r}; {ways_out}")
-    return dict(chosen)
+    """Return the numbers of the columns to read, by name."""
+    return {name: i for i, name in enumerate(names) if name and (wanted is None or name in wanted)}
 
 
 def _fault(block: Block, record: int, layout: Layout) -> str:
@@ -234,6 +227,9 @@ def _fault(block: Block, record: int, layout: Layout) -> str:
             return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
         return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
     return f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
+
+
+DELIMITED = DelimitedFormat()
 
 
 # Layout
@@ -268,9 +264,7 @@ def layout_of(path: str, options: Any) -> Layout:
         and _has_escapes(sample, dialect, len(data) if len(data) >= _SAMPLE else ENDLESS)
     ):
         dialect = dialect._replace(escapechar="\\")
-        notes.append(
-            f"quotes in its fields are written \\{quote}; {option.read({'escapechar': ''})} changes that"
-        )
+        notes.append(f"quotation marks in its fields are written \\{quote}")
     return _with_names(Layout(dialect, encoding, start=start, notes=tuple(notes)), sample, options)
 
 
@@ -311,9 +305,9 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
     if not width or block.kinds[first] > LITERAL:
         raise UnreadableError(f"its header is not CSV: {_fault(block, first, layout)}")
     rows = [[field.strip() for field in row] for row in block.rows()]
-    given, header = tuple(options.columns), str(options.header).lower()
-    has_header = header in ("first", "true") or (
-        header == "auto" and not given and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
+    given, header = options.columns, options.header
+    has_header = header == "first" or (
+        header == "auto" and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
     )
     if has_header:
         start, line = layout.start + int(block.starts[first + 1]), int(block.lines[first + 1])
@@ -335,20 +329,21 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
         raise UnreadableError(
             f"its first record has {width} fields, and {option.columns} gives {len(given)} names"
         )
-    notes = (*layout.notes, note) if note and not given else layout.notes
+    notes = (*layout.notes, note) if note else layout.notes
     return replace(layout, names=given or names, has_header=has_header, notes=notes)
 
 
 def named(header: list[str]) -> tuple[tuple[str, ...], str]:
     """Return the names of a header, with "index" for that of pandas, and a note on columns without a name."""
     first = header[0] or ("" if "index" in header else "index")
+    names = iter(distinct_names([name for name in (first, *header[1:]) if name]))
     unnamed = [first, *header[1:]].count("")
     note = (
         f"{unnamed} columns without a name are ignored"
         if unnamed > 1
         else "a column without a name is ignored"
     )
-    return (first, *header[1:]), note * (unnamed > 0)
+    return tuple(name and next(names) for name in (first, *header[1:])), note * (unnamed > 0)
 
 
 def numbered(width: int) -> tuple[str, ...]:

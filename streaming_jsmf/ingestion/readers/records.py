@@ -30,13 +30,13 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.delimited import Delimited
+from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.lines import LINES, line_units
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.parquet_records import PARQUET
-from streaming_jsmf.ingestion.readers.spreadsheets import Spreadsheet
+from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
     encoding_hint,
@@ -54,8 +54,8 @@ from streaming_jsmf.validation import is_utf8
 _FORMATS: dict[str, Format] = {
     "parquet": PARQUET,
     "json": JSON,
-    "delimited": Delimited(),
-    "spreadsheet": Spreadsheet(),
+    "delimited": DELIMITED,
+    "spreadsheet": SPREADSHEET,
 }
 
 #: Names of columns of ids, the likeliest first.

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Records, Unit, UnreadableError, limits
+from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.delimited import chosen, named, numbered
 from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
 from streaming_jsmf.ingestion.readers.values import listed
@@ -43,7 +43,7 @@ except BaseException:
 _TOO_LARGE = 3
 
 
-class Spreadsheet:
+class SpreadsheetFormat(Format):
     """The format of the first sheet of a file, or of ``options.sheet``. A row is that of the sheet.
 
     The first row with several cells among the first ten is the header, or else the first row. Rows without cells are
@@ -75,6 +75,9 @@ class Spreadsheet:
         return 0
 
 
+SPREADSHEET = SpreadsheetFormat()
+
+
 def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]]]:
     """Return the names of a sheet, and its rows with cells by number. Raises UnreadableError."""
     try:
@@ -88,7 +91,7 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
     if len(data) > limits.LARGEST_FILE:
         raise UnreadableError(f"it is larger than {limits.LARGEST_FILE >> 20} MB; save its sheet as CSV")
     sheet, ways_out = (
-        getattr(options, "sheet", None) or "",
+        options.sheet or "",
         f"choose one with {option.read({'sheet': 'NAME'})}",
     )
     with read_as("a spreadsheet"):
@@ -111,14 +114,14 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
 
 def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:
     """Return the names, and the number of rows before the first record; ``head`` are the first rows."""
-    given, width, header = tuple(options.columns), len(head[0][1]), str(options.header).lower()
+    given, width = options.columns, len(head[0][1])
     if given and len(given) != width:
         raise UnreadableError(f"its sheet has {width} columns, and {option.columns} gives {len(given)} names")
-    if header in ("none", "false") or (given and header == "auto"):
+    if options.header == "none":
         return given or numbered(width), 0
     wide = [i for i, (_, row) in enumerate(head) if sum(cell != "" for cell in row) > 1]
     chosen_row = (*wide, 0)[0]
-    return given or named([_text(cell).strip() for cell in head[chosen_row][1]])[0], chosen_row + 1
+    return named([_text(cell).strip() for cell in head[chosen_row][1]])[0], chosen_row + 1
 
 
 def _array(cells: Sequence[Any]) -> Any:
