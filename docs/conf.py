@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from docutils import nodes
 
 import streaming_jsmf
 from streaming_jsmf import config
-from streaming_jsmf.config.fields import type_text
+from streaming_jsmf.config.fields import Field, declared_in, type_text
 
 HERE = Path(__file__).parent
 
@@ -55,6 +56,23 @@ autodoc_default_options = {
 }
 
 
+def rows_of(fields: Iterable[Field], *, of_readers: bool = False) -> list[str]:
+    """A table of settings in Markdown; those of readers with their readers."""
+    rows = ["| keyword | option | type and default | |", "|---|---|---|---|"]
+    for field in fields:
+        options = field.flags or (f"--{field.name.replace('_', '-')}",)
+        readers = config.readers_with(field.name) if of_readers else []
+        known = f"{', '.join(readers)}: " if 0 < len(readers) < len(config.READER_OPTIONS) else ""
+        cells = [
+            f"`{field.name}`",
+            " ".join(f"`{name}`" for name in options) if field.option else f"`--read {field.name}=`",
+            type_text(field),
+            known + field.help,
+        ]
+        rows.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+    return rows
+
+
 def settings_tables(_app: object, page: str, source: list[str]) -> None:
     """Generate the reference of all settings from their declarations."""
     if page != "settings":
@@ -65,8 +83,7 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         ("Engine lr-jsmf", "infer, fit", config.InferSettings),
         ("Engine stod", "infer, fit", config.StodSettings),
         ("Polish", "polish, fit", config.PolishSettings),
-        ("Reading sources", "ingest, fit", config.IngestRequest),
-        ("Texts", "ingest, fit", config.TextReading),
+        ("Sources", "ingest, fit", config.IngestRequest),
         ("Curation", "ingest, fit", config.Curation),
         ("Comparing numbers of topics", "choose-k", config.ComparisonRequest),
         ("Evaluation", "evaluate", config.EvaluationRequest),
@@ -75,19 +92,12 @@ def settings_tables(_app: object, page: str, source: list[str]) -> None:
         ("Reports", "report, view", config.ReportRequest),
         ("Execution", "all that read documents", config.ExecutionOptions),
     ):
-        lines += [f"## {title}", "", f"`{kind.__name__}`; verbs: {verbs}.", ""]
-        lines += ["| keyword | option | type and default | |", "|---|---|---|---|"]
-        for field in config.declared(kind).values():
-            if field.option:
-                options = field.flags or (f"--{field.name.replace('_', '-')}",)
-                cells = [
-                    f"`{field.name}`",
-                    " ".join(f"`{name}`" for name in options),
-                    type_text(field),
-                    field.help,
-                ]
-                lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
-        lines.append("")
+        fields = [field for field in config.declared(kind).values() if field.option]
+        lines += [f"## {title}", "", f"`{kind.__name__}`; verbs: {verbs}.", "", *rows_of(fields), ""]
+        if kind is config.IngestRequest:
+            text = "Options of readers; verbs: ingest, fit. The others are keys of `--read`, `read={...}` and specs."
+            options = declared_in(config.READER_OPTIONS.values()).values()
+            lines += ["## Reading", "", text, "", *rows_of(options, of_readers=True), ""]
     source[0] = source[0].replace("<!-- settings -->", "\n".join(lines))
 
 

@@ -24,7 +24,7 @@ import pooch
 import pytest
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.fetch import RemoteFile, fetch_files
+from streaming_jsmf.ingestion.spec import FileEntry, fetch_files
 from tests.processes import PATIENCE, started, wait_for
 
 PAGE = "https://example.org/the-set"
@@ -92,8 +92,16 @@ def site():
     server.server_close()
 
 
+@dataclass
+class RemoteFile:
+    name: str
+    url: str | None = None
+    sha256: str | None = None
+
+
 def fetch(directory: Path, *files: RemoteFile, progress=False) -> dict[str, str]:
-    return fetch_files(files, directory, page=PAGE, progress=progress)
+    entries = {file.name: FileEntry(url=file.url, sha256=file.sha256) for file in files}
+    return fetch_files(entries, directory, page=PAGE, progress=progress)
 
 
 def refused(directory: Path, *parts: str, files: Sequence[RemoteFile], into: Path | None = None) -> None:
@@ -266,8 +274,9 @@ def test_a_refused_request_leaves_no_connection_open(site, tmp_path, url):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_download_leaves_nothing_under_the_name(site, tmp_path, how):
     site.answers["/a"] = Answer(BODY[:-1], length=len(BODY), hold=True)
-    call = f"fetch_files([RemoteFile('a', '{site.url}/a')], Path({str(tmp_path)!r}), page='', progress=False)"
-    code = f"from pathlib import Path\nfrom streaming_jsmf.ingestion.fetch import *\n{call}"
+    entry = f"{{'a': FileEntry(url='{site.url}/a')}}"
+    call = f"fetch_files({entry}, Path({str(tmp_path)!r}), page='', progress=False)"
+    code = f"from pathlib import Path\nfrom streaming_jsmf.ingestion.spec import *\n{call}"
     with started([sys.executable, "-c", code]) as child:
         wait_for(child, lambda: has_bytes(tmp_path))
         child.send_signal(how)

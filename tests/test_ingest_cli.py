@@ -102,6 +102,33 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
     assert command("in/*.jsonl", "glob", *LOOSE).out == "corpus: glob (2 documents, 5 words, 7 nonzeros)\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ("--header none --columns label,title,text", ["label", "title"]),
+        ("--read header=false --read columns=label,title,text", ["label", "title"]),
+        ("--columns label,body,title --id none", ["label", "title"]),
+        ("--columns doc_id,user,text --metadata user", ["user"]),
+    ],
+)
+def test_texts_without_a_header(options: str, columns: list[str], command: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('1,sky,"sun, moon"\n2,sea,rain and wind\n3,sun,moon and stars\n')
+    assert command("t.csv", "out", *options.split(), "--excerpt", "0", *LOOSE).code == 0
+    table = pq.read_table(tmp_path / "out" / "documents")
+    assert [name for name in table.schema.names if name not in ("ids", "counts", "document_id")] == columns
+    assert table.num_rows == 3
+
+
+def test_columns_tell_what_a_table_without_a_header_holds(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("1,7,2.5\n2,7,4\n")
+    assert command("t.csv", "a", "--columns", "userId,movieId,stars", *LOOSE).out.startswith(
+        "corpus: a (2 docu"
+    )
+    done = command("t.csv", "b", "--columns", "document,word,number", "--read", "count=none", *LOOSE)
+    assert done.out == "corpus: b (2 documents, 1 words, 2 nonzeros)\n"
+    assert documents(tmp_path / "a") == {1: {"7": 5}, 2: {"7": 8}}
+
+
 @pytest.mark.usefixtures("texts")
 @pytest.mark.parametrize(
     ("arguments", "named"),
@@ -109,6 +136,8 @@ def test_a_glob_and_options_of_the_reader(command: Command, tmp_path: Path) -> N
         ("in out --reader csv", ["'csv'", "text-files"]),
         ("in out --read text", ["--read is 'text'"]),
         ("in out --read column=body", ["--read has", "'column'", "columns (text, triples, ratings)"]),
+        ("in out --read delimeter=;", ["did you mean delimiter (text, triples, ratings)"]),
+        ("in out --reader lines --header none", ["lines takes no --header (text, triples and ratings do)"]),
         ("in out --read text=body", ["a.jsonl: ", "'body'", "--text NAME"]),
         ("in out --ngrams 4", ["--ngrams is '4'"]),
         ("in out --stemmer elvish", ["'elvish'"]),

@@ -10,7 +10,13 @@ from typing import Any
 
 import click
 
-from streaming_jsmf.config import ENGINE_SETTINGS, INGEST_SETTINGS, ExecutionOptions
+from streaming_jsmf.config import (
+    ENGINE_SETTINGS,
+    INGEST_SETTINGS,
+    READER_OPTIONS,
+    ExecutionOptions,
+    readers_with,
+)
 from streaming_jsmf.config.execution import EXECUTION
 from streaming_jsmf.config.fields import BASIC, Field, declared_in
 from streaming_jsmf.display import location
@@ -113,6 +119,8 @@ class Verb(click.Command):
             )
             if record is not None and shown:
                 groups.setdefault(getattr(option, "group", HELP), []).append(record)
+        if ctx.meta.get(_ALL) and any(option.name == "read" for option in self.params):
+            groups["Keys of --read and of [read] in a spec, besides the options above"] = _keys_of_read()
         for title in [*(name for name in groups if name != HELP), HELP]:
             if groups[title]:
                 with formatter.section(title):
@@ -133,6 +141,16 @@ def _print(shown: Any, as_json: bool) -> None:
         shown()
     elif shown is not None:
         click.echo(shown)
+
+
+def _keys_of_read() -> list[tuple[str, str]]:
+    """The keys that are no options, and what they do, with the readers that know them."""
+    fields = declared_in(READER_OPTIONS.values())
+    readers = {name: readers_with(name) for name, field in fields.items() if not field.option}
+    return [
+        (name, f"{', '.join(known) if len(known) < len(READER_OPTIONS) else 'all'}: {_help(fields[name])}")
+        for name, known in readers.items()
+    ]
 
 
 def _summary(fields: Mapping[str, Any]) -> str:
@@ -211,12 +229,17 @@ def options_of(
     return together(*map(made, fields))
 
 
+def _help(field: Field) -> str:
+    untold = (field.flag and field.option) or field.multiple or field.required
+    shown = field.absent or ("" if untold else str(field.default))
+    return f"{field.help}  [default: {shown}]" if shown else field.help
+
+
 def _attributes(field: Field) -> dict[str, Any]:
-    shown = field.absent or ("" if field.flag or field.multiple or field.required else str(field.default))
     found: dict[str, Any] = {
         "group": field.group,
         "metavar": field.metavar,
-        "help": f"{field.help}  [default: {shown}]" if shown else field.help,
+        "help": _help(field),
         "multiple": field.multiple,
         **({"required": True} if field.required else {"default": field.shown_default}),
     }

@@ -48,6 +48,7 @@ from streaming_jsmf.config.readers import TableOptions as TableOptions
 from streaming_jsmf.config.readers import TriplesOptions as TriplesOptions
 from streaming_jsmf.config.readers import WordListOptions as WordListOptions
 from streaming_jsmf.config.readers import check_options as check_options
+from streaming_jsmf.config.readers import readers_with as readers_with
 from streaming_jsmf.config.reading import EXCERPT as EXCERPT
 from streaming_jsmf.config.reading import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
 from streaming_jsmf.config.reading import LONGEST_EXCERPT as LONGEST_EXCERPT

@@ -354,6 +354,7 @@ _INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "    "}
 def type_text(field: Field) -> str:
     """The type and the default of a field as in scikit-learn's docstrings."""
     kind = "bool" if field.flag else field.number.__name__ if field.number else ""
+    kind = "sequence of str" if field.listed else kind
     choices = "{" + ", ".join(f"'{choice}'" for choice in field.choices) + "}" if field.choices else ""
     shown = " or ".join(filter(None, [kind, choices])) or field.annotation.removesuffix(" | None").replace(
         " | ", " or "

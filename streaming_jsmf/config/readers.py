@@ -120,7 +120,7 @@ class TableOptions(Delimited):
     """
 
     delimiter: str | None = delimiter_key(",")
-    integer_ids: bool = read_key(False)
+    integer_ids: bool = read_key(False, absent="false; true for ratings")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,7 +141,7 @@ class TriplesOptions(TableOptions):
     word
         Column of the words.
     count
-        Column of the counts; without one, every row counts 1.
+        Column of the counts, or none: every row counts 1.
     count_type
         Whether counts are whole numbers (int), or fractions are kept (float).
     """
@@ -154,7 +154,7 @@ class TriplesOptions(TableOptions):
     @property
     def roles(self) -> list[str]:
         """Names of the columns of documents, words and, if there are any, counts."""
-        return [self.document, self.word, *([self.count] if self.count else [])]
+        return [self.document, self.word, *([self.count] if self.count not in (None, NONE) else [])]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
-from streaming_jsmf.ingestion.fetch import fetch_files
 from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest, IngestFolder
 from streaming_jsmf.ingestion.kinds import kind_of_type
@@ -34,7 +33,7 @@ from streaming_jsmf.ingestion.readers.sources import (
     reads_texts,
     source_settings,
 )
-from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
+from streaming_jsmf.ingestion.spec import CorpusSpec, fetch_files, load_spec
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of
@@ -113,7 +112,7 @@ def _from_spec(
         if getattr(request, name) is not None:
             raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
-    found = fetch_files(spec.remote_files, directory, page=spec.source.url, progress=progress)
+    found = fetch_files(spec.source.files, directory, page=spec.source.url, progress=progress)
     spec.check_word_lists(directory)
     for name, digest in found.items():
         if spec.source.files[name].sha256 is None:
