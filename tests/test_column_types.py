@@ -260,7 +260,6 @@ def test_values_of_another_type_come_late_in_json(
 ) -> None:
     if small_batches:
         monkeypatch.setattr(limits, "BATCH_BYTES", 3000)
-    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records.SAMPLE_RECORDS", 5)
     rows = [
         {
             "id": i,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -49,7 +54,10 @@ def _views() -> pa.Table:
 
 
 def _hugging_face(streamed: bool) -> Any:
-    made = pytest.importorskip("datasets").Dataset.from_dict({"text": TEXTS, "label": [1] * len(TEXTS)})
+    datasets = pytest.importorskip("datasets")
+    image = pytest.importorskip("PIL.Image").new("RGB", (4, 4))
+    columns = {"text": TEXTS, "label": [1] * 150, "image": [image] * 150, "tags": [["a"]] * 150}
+    made = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
     return made.to_iterable_dataset() if streamed else made
 
 
@@ -81,6 +89,9 @@ KINDS: dict[str, Callable[[], Any]] = {
     "polars series": lambda: _polars()["text"],
     "datasets": lambda: _hugging_face(streamed=False),
     "datasets streamed": lambda: _hugging_face(streamed=True),
+    "tokens": lambda: [text.split() for text in TEXTS],
+    "tuples of tokens": lambda: (tuple(text.split()) for text in TEXTS),
+    "tokens of pandas": lambda: pd.DataFrame({"text": [text.split() for text in TEXTS], "year": 1990}),
 }
 
 
@@ -119,40 +130,132 @@ def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_pat
     assert ("__index_level_0__" in read.column_names) == (kept == "__index_level_0__")
 
 
-@pytest.mark.parametrize(
-    ("source", "line"),
-    [
-        ([], "the source is empty"),
-        (["a text", 3], "int, str; give texts only"),
-        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "several columns text"),
-        (pd.Series(["a text", 3]), "int, str; give texts only"),
-        (["a text", "a \udce9"], r"a text has '\\udce9', which stands for a byte"),
-        (pd.DataFrame({"text": ["\ud800"]}), r"a text has '\\ud800'"),
-        (pd.DataFrame({"text": TEXTS, "m": ["x\udcff"] * 150}), r"'\\udcff'.*, as in 'x\\udcff'; decode"),
-        (pd.DataFrame({"text": TEXTS, "m\udcff": [1] * 150}), r"'\\udcff'.*, as in 'm\\udcff'; decode"),
-        ([{"text": "a", "m": {"k\ud800": 1}}], r"a text has '\\ud800'"),
-        (
-            pa.table({"text": ["a"], "m": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}),
-            "a type that cannot be stored .*; make it numbers, texts or dates",
-        ),
-        (
-            pd.DataFrame({"text": TEXTS, "id": np.arange(150, dtype=np.uint64) + np.uint64(2**63)}),
-            "row 0 from 0: id is above 9223372036854775807.*; write ids as strings",
-        ),
-        (17, "of type int; give a path, texts, rows or a table"),
-        ({"text": TEXTS}, "of type dict"),
-        (
-            "ants and bees",
-            "ants and bees: no such file or directory; check the path, or give texts as a list",
-        ),
-        ("Ants. " + "and bees. " * 999, "can be named 'Ants. and.*'.*; check the path"),
-        (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "2 columns 'text'"),
-    ],
-)
-def test_unusable_sources_are_refused_in_one_line(source: Any, line: str, tmp_path: Path) -> None:
+REFUSED: dict[str, tuple[Any, str]] = {
+    "empty": ([], "the source is empty"),
+    "no columns": (pd.DataFrame(), "the source is empty"),
+    "mixed": (["a text", 3], "int, str; give texts, lists of tokens, or mappings"),
+    "mixed tokens": ([["a"], "a text"], "list, str; give texts"),
+    "numbers": ([[1, 2]], "rows of type list; give texts"),
+    "columns of a name": (
+        pd.DataFrame([["a", "b"]], columns=["text", "text"]),
+        "several columns text; rename",
+    ),
+    "of Arrow": (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "several columns text; rename"),
+    "series": (pd.Series(["a text", 3]), "int, str; give texts"),
+    "large ids": (
+        pd.DataFrame({"text": TEXTS, "id": np.arange(150, dtype=np.uint64) + np.uint64(2**63)}),
+        "id is above 9223372036854775807",
+    ),
+    "number": (17, "of type int; give a path, texts, rows or a table"),
+    "mapping": ({"text": TEXTS}, "of type dict"),
+    "text": ("ants and bees", "no such file or directory; check the path, or give texts as a list"),
+    "long text": ("Ants. " + "and bees. " * 999, "can be named 'Ants. and.*'.*; check the path"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_unusable_sources_are_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    source, line = REFUSED[kind]
     with pytest.raises(sj.InputError, match=line):
-        sj.ingest(source, tmp_path / "c")
+        sj.ingest(source, tmp_path / "c", read={"id": "id"} if kind == "large ids" else {})
     assert not [*tmp_path.iterdir()]
+
+
+INTERVAL, EPOCH = pa.month_day_nano_interval(), datetime.datetime(1970, 1, 1)
+BROKEN = pa.array([b"x\xed\xb3\xbf\xff"] * 150, pa.binary()).view(pa.string())
+REPLACED, AS_JSON = (
+    "bytes that are not UTF-8 are replaced by U\\+FFFD",
+    "m: lists and objects are kept as JSON",
+)
+
+#: Metadata, what is stored of their first value (None: no column), and what is said.
+METADATA: dict[str, tuple[Any, Any, str]] = {
+    "surrogates": (["x\udcff"] * 150, "x\ufffd", f"m: {REPLACED}"),
+    "keys": ([{"k\ud800": 1}] * 150, '{"k\ufffd": 1}', f"m: {REPLACED}"),
+    "bytes as strings": (BROKEN, "x\ufffd\ufffd", f"m: {REPLACED}"),
+    "broken lists": ([["x\udcff", None], None] * 75, '["x\ufffd", null]', f"m: {REPLACED}"),
+    "lists": ([["a", "b"]] * 150, '["a", "b"]', AS_JSON),
+    "numbers": ([[1, 2]] * 150, "[1, 2]", ""),
+    "objects": (pa.array([{"a": 1}] * 150), '{"a": 1}', AS_JSON),
+    "no fields": (pa.array([{}] * 150, pa.struct([])), "{}", AS_JSON),
+    "mappings": (pa.array([[("a", 1)]] * 150, pa.map_(pa.string(), pa.int64())), '{"a": 1}', AS_JSON),
+    "pairs": (
+        pa.array([[(b"a", 1)]] * 150, pa.map_(pa.binary(), pa.int64())),
+        None,
+        "m: .*images and other bytes",
+    ),
+    "images": ([{"bytes": b"\xff", "path": "a.png"}] * 150, None, "m: .*cannot hold images and other bytes"),
+    "images of Arrow": (
+        pa.array([{"bytes": b"\xff"}] * 150),
+        None,
+        "m: .*cannot hold images and other bytes",
+    ),
+    "bytes": (pa.array([b"a", b"\xff"] * 75), "a", "m: .*cannot hold images and other bytes"),
+    "no texts": (pa.array([b"\xff"] * 150), None, "m: .*cannot hold images and other bytes"),
+    "texts": (pa.array([b"a"] * 150, pa.large_binary()), "a", ""),
+    "digests": (pa.array([b"ab"] * 150, pa.binary(2)), None, "m: .*cannot hold images and other bytes"),
+    "intervals": (pa.array([(1, 2, 3)] * 150, INTERVAL), None, "m: .*cannot hold month_day_nano_interval"),
+    "decimals": (pa.array([decimal.Decimal("1.50")] * 150), 1.5, ""),
+    "whole": (pa.array([decimal.Decimal("150")] * 150), 150, ""),
+    "durations": ([datetime.timedelta(minutes=1)] * 150, 60.0, ""),
+    "times of day": ([datetime.time(1, 2)] * 150, "01:02:00", ""),
+    "ns": (pa.array([1] * 150, pa.timestamp("ns")), EPOCH, ""),
+    "zone": (
+        pa.array([0] * 150, pa.timestamp("s", "Asia/Tokyo")),
+        datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
+        "",
+    ),
+    "late": (pa.array([0, 10**17] * 75, pa.timestamp("s")), EPOCH, "m: dates before year 1"),
+    "coded": (pa.array(["a"] * 150).dictionary_encode(), "a", ""),
+    "runs": (pc.run_end_encode(pa.array([7] * 150)), 7, ""),
+    "uuid": (pa.array([b"a" * 16] * 150, pa.uuid()), "61616161-6161-6161-6161-616161616161", ""),
+    "halves": (pa.array(np.full(150, 1.5, np.float16)), 1.5, ""),
+    "nulls": (pa.nulls(150), None, ""),
+}
+
+
+@pytest.mark.parametrize("kind", METADATA)
+def test_metadata_never_stop_texts(
+    kind: str, expected: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From a table if Arrow holds them, else from a generator of rows; and from a file of Parquet if that has them."""
+    values, stored, line = METADATA[kind]
+    source: Any = ({"text": text, "m": value} for text, value in zip(TEXTS, values, strict=True))
+    if isinstance(values, pa.Array):
+        source = pa.table({"text": TEXTS, "m": values})
+    with caplog.at_level(logging.INFO):
+        made = sj.ingest(source, tmp_path / "c")
+    assert made.vocabulary().words == expected.vocabulary().words
+    found = pq.read_table(made.shard_path(made.shards[0]))
+    assert (found.column("m")[0].as_py() if "m" in found.column_names else None) == stored
+    said = [text for text in caplog.messages if text.startswith("m: ") and "values read as" not in text]
+    assert len(said) == bool(line)
+    assert re.match(line, "".join(said))
+
+
+def test_lone_surrogates_of_texts_and_names_are_replaced(tmp_path: Path) -> None:
+    rows = [{"text": f"{text} br\udce9d", "n\ud800": 1} for text in TEXTS]
+    texts = [row["text"] for row in rows]
+    for source in (rows, pd.DataFrame(rows), texts):
+        made = sj.ingest(source, tmp_path / "c", min_df=1, overwrite=True, max_df=1.0)
+        assert {"br", "d"} >= {*made.vocabulary().words} - {*SPELLED.tolist()}
+        found = pq.read_table(made.shard_path(made.shards[0]))
+        assert "br\ufffdd" in found.column("excerpt")[0].as_py()
+        assert ("n\ufffd" in found.column_names) == (source is not texts)
+
+
+def test_cells(tmp_path: Path) -> None:
+    """As the reader "h5ad" takes them from a file."""
+    anndata = pytest.importorskip("anndata")
+    obs = pd.DataFrame({"mixed": [1, "x", None] * 5}, [f"c{i}" for i in range(15)])
+    genes = pd.DataFrame({"odd": [{}] * 3}, index=["a", "b", "c"])
+    cells = anndata.AnnData(np.arange(9.0, 54.0).reshape(15, 3), obs, genes, uns={"odd": object()})
+    for source in (cells, cells[1:]):
+        made = sj.ingest(source, tmp_path / "c", overwrite=True, read={"metadata": "mixed"}, preset="papers")
+        found = pq.read_table(made.shard_path(made.shards[0]))
+        assert made.vocabulary().words == ("a", "b", "c")
+        assert found.column("document_id").to_pylist() == source.obs_names.tolist()
+        assert found.column("mixed").to_pylist()[-3:] == ["1", "x", None]
 
 
 @pytest.mark.parametrize(
@@ -242,4 +345,4 @@ def test_texts_that_are_not_paths_cause_no_warning(
     path = tmp_path / "a.txt"
     path.write_text("ant")
     texts = [other, str(path), str(path)] if first else [str(path), str(path), other]
-    assert sum(table.num_rows for table in in_memory._tables(texts)) == 3
+    assert sum(len(each["text"]) for each in in_memory._batches(texts)) == 3

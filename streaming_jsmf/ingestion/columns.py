@@ -190,12 +190,18 @@ def from_python(values: Sequence[Any]) -> Any:
     if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
         sizes = [None if value is None else len(value) for value in values]
         return _lists(sizes, _strings([item for value in values for item in value or ()]))
-    if types == {int, float} or (len(types) == 1 and not types & {list, tuple, dict}):
+    as_arrow = types == {int, float} or (len(types) == 1 and not types & {list, tuple, dict})
+    if as_arrow or any(map(_has_bytes, values)):
         try:
             return pa.array(values)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
             pass
     return _strings([None if value is None else _json_text(value) for value in values])
+
+
+def _has_bytes(value: Any) -> bool:
+    """Whether an object has bytes, as images of Hugging Face."""
+    return isinstance(value, dict) and any(isinstance(item, bytes) for item in value.values())
 
 
 def _lists(sizes: Sequence[int | None], items: Any) -> Any:
@@ -226,6 +232,7 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     What becomes of a value does not depend on the others. Bytes that are not UTF-8 are replaced by U+FFFD in strings,
     lists, objects and mappings become JSON, durations seconds, decimals numbers, and times of day strings.
     """
+    values = values.cast(without_views(values.type))
     of, types = values.type, pa.types
     if isinstance(of, pa.BaseExtensionType):
         if of.extension_name != "arrow.uuid":
@@ -235,7 +242,6 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
         values = pc.run_end_decode(values)
     elif types.is_dictionary(of):
         values = values.dictionary_decode()
-    values = values.cast(without_views(values.type))
     store = next((store for is_of, store in _STORES if is_of(values.type)), _left_out)
     kept, note = store(values)
     return kept, f"{name}: {note}" if note else ""

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.columns import (
     as_characters,
@@ -101,7 +102,8 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
     noted: set[str] = set()
     for columns in batches:
         kept = {}
-        for given, values in columns.items():
+        for given, value in columns.items():
+            values = value.cast(without_views(value.type))
             name = as_characters(str(given).encode("utf-8", "surrogatepass"))
             store = storable_tokens if is_list_of_strings(values.type) else storable
             stored, line = store(name, values)

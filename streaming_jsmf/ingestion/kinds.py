@@ -189,4 +189,6 @@ def plain(values: Any) -> Any:
     values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if pa.types.is_timestamp(values.type):
         return values.cast(UTC if values.type.tz else TIME, safe=False)
+    if pa.types.is_float16(values.type):
+        return values.cast(pa.float32())
     return values.cast(DAY) if pa.types.is_date(values.type) else values
