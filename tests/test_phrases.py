@@ -159,7 +159,7 @@ def test_language_and_phrases_are_reported(
 ) -> None:
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "c")
-    assert caplog.text.count("the language was detected as English") == 1
+    assert caplog.text.count("languages: English 100%") == 1
     assert "6 pairs of adjacent words are joined into one word each: " in caplog.text
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "d", 1.0)

@@ -72,6 +72,16 @@ def _longest_run(text: str) -> int:
     return numbers[-1]
 
 
+def _in_lines(given: Any) -> Any:
+    """Stop words as one string, in which each item of a list or set has a line, and = marks those of a set as words."""
+    if not isinstance(given, list | tuple | set | frozenset):
+        return given
+    inner = (_in_lines(item) for item in given if isinstance(item, list | tuple | set | frozenset))
+    mark = "=" if isinstance(given, set | frozenset) else ""
+    plain = [f"\n{mark}{item}" for item in given if not isinstance(item, list | tuple | set | frozenset)]
+    return "".join([*(sorted(plain) if mark else plain), *inner]) or "none"
+
+
 def _pairs(given: Any) -> Any:
     """KEY=VALUE pairs as a dictionary; a dictionary is returned unchanged."""
     if isinstance(given, Mapping):
@@ -95,8 +105,9 @@ class Curation(Settings):
     Parameters
     ----------
     stop_words
-        Stop words to remove: auto (those of the detected language), languages such as german,french, a FILE of words,
-        or none.
+        Stop words to remove: auto (those of the detected languages), languages such as german, a FILE of words, or
+        several of them such as auto,extra.txt; none removes none. In Python also a list or set: a set holds words;
+        strings in a list that are neither auto, a language nor a path (with a / or ending in .txt) are words, too.
     numbers
         Whether to keep words without letters.
     min_word_length
@@ -118,7 +129,8 @@ class Curation(Settings):
     stop_words: str = _curation(
         "english",
         absent="auto for texts, english for docword, none for items",
-        metavar="auto|LANGUAGES|FILE|none",
+        metavar="auto,LANGUAGES,FILES|none",
+        parse=_in_lines,
     )
     numbers: KeepOrDrop = _curation("keep", absent="keep; for texts drop", rare=True)
     min_word_length: int | Literal["auto"] = _curation(
@@ -148,6 +160,7 @@ class Curation(Settings):
     min_tokens: int = _curation(5, absent="5; for texts 1", ge=0, rare=True)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stop_words", _in_lines(self.stop_words))
         super().__post_init__()
         for name in ("min_document_frequency", "max_document_frequency"):
             value = getattr(self, name)

@@ -168,11 +168,11 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     clear_attempts(folder.root)
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
-    pieces, bad = read_source(ingest, executor)
+    pieces, bad, languages = read_source(ingest, executor)
     ingest = with_columns(ingest, pieces)
     if not pieces:
         raise InputError(f"{target} would be an empty corpus: the source has no valid document")
-    ingest = with_language(ingest, word_counts(ingest, pieces))
+    ingest = with_language(ingest, languages, () if ingest.words is None else word_counts(ingest, pieces))
     selection = choose_words(ingest, pieces)
     n_duplicates = find_repeated_documents(ingest, pieces)
     step, shards = WRITE, write_shards(ingest, executor, pieces)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, wi
 from streaming_jsmf.ingestion.pieces import write_table
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
-from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from streaming_jsmf.ingestion.tokens.stop_words import count_languages, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.work import Group, Ingest, group_units
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -73,9 +74,10 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     neighbours = ingest.folder.root / "neighbours"
     kept = _Frequent(least, 2 * least)
     words = kept.words(found_word_counts(sorted(neighbours.glob("*/*.words")), neighbours / "merged"))
-    ingest = with_language(ingest, words)
     for _ in words:
-        pass  # language detection consumes all of the tables or none
+        pass
+    found = sum((Counter(record["languages"]) for record in records), Counter[str]())
+    ingest = with_language(ingest, found)
     phrases = kept.phrases(ingest.curation, threshold)
     if phrases:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
@@ -91,18 +93,20 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     directory = ingest.folder.root / "neighbours" / f"{group.index:05d}"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    documents = 0
+    documents, languages = 0, Counter[str]()
     held: list[Any] = []
     number = 0
     for batch in _batches(ingest, group):
         documents += batch.n_documents
+        languages += count_languages(batch)
         held.append(_counts_of(batch))
         if sum(table.num_rows for table in held) >= TABLE_ROWS:
             _write(held, directory, number)
             held, number = [], number + 1
     if held:
         _write(held, directory, number)
-    return {"documents": documents, FILES: file_hashes(ingest.folder.root, sorted(directory.iterdir()))}
+    files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
+    return {"documents": documents, "languages": dict(languages), FILES: files}
 
 
 def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:

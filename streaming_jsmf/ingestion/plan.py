@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
+from streaming_jsmf.config import AUTO, EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
 from streaming_jsmf.corpus.assemble import LAYOUT
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import open_corpus
@@ -36,7 +36,14 @@ from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
 from streaming_jsmf.ingestion.spool import Location
 from streaming_jsmf.ingestion.tokens.lists import is_phrase
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
+from streaming_jsmf.ingestion.tokens.stop_words import (
+    ENGLISH,
+    LANGUAGES,
+    NONE,
+    load_stop_words,
+    shown,
+    with_languages,
+)
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
@@ -164,11 +171,14 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
         logger.info("%s", guess.note)
     reader = guess.reader
     given = {key: value for key, value in request.curation.items() if value is not None}
-    if request.read.get("stemmer") is not None and "stop_words" not in given:
-        # The stemmer needs the stop words during reading, before the language is detected from counts.
-        stemmer = str(request.read["stemmer"]).lower()
-        given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
+    stemmer = str(request.read.get("stemmer") or "").lower()
+    if stemmer:
+        given = {"stop_words": AUTO, **given}
     curation = replace(default_curation(reader, request.preset), **given)
+    if stemmer:
+        # The stemmer needs the stop words during reading, before the languages are known.
+        named = stemmer if stemmer in LANGUAGES else ENGLISH
+        curation = replace(curation, stop_words=with_languages(curation.stop_words, [named]))
     read = {**guess.read, **request.read}
     path = read.pop("path", None)
     if reads_texts(reader) and request.preset != "papers":
@@ -331,7 +341,7 @@ def curation_fields(ingest: Ingest) -> Mapping[str, Json]:
             for key, value in asdict(ingest.curation).items()
             if (key, value) != ("numbers", "keep")
         },
-        "stop_words": "file" if is_path(stop_words) else stop_words,
+        "stop_words": shown(stop_words),
         "stop_words_sha256": _digest(sorted(load_stop_words(stop_words))),
     }
     return (

@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.pieces import PieceWriter, read_bags
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.readers.values import KINDS, listed, require_few
+from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of
 from streaming_jsmf.ingestion.work import Group, Ingest, Piece, group_units
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
@@ -36,10 +38,11 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
-def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
+def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int, Counter[str]]:
     """Step: read all documents of the source into pieces, and save the first row number of each unit.
 
-    Makes one pass over the source, or two over the rows of a shuffled source. Returns the number of bad records, too.
+    Makes one pass over the source, or two over the rows of a shuffled source. Returns the number of bad records and the
+    counts of languages (``count_languages``), too.
     """
     units, records = ingest.units, []
     groups = group_units(units)
@@ -60,7 +63,8 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], int]:
     for group, record in zip(groups, read, strict=True):
         for number, piece in enumerate(record["pieces"]):
             pieces.append(Piece(len(pieces), group, number, **piece))
-    return pieces, sum(record["bad"] for record in (*read, *records))
+    languages = sum((Counter(record["languages"]) for record in read), Counter[str]())
+    return pieces, sum(record["bad"] for record in (*read, *records)), languages
 
 
 def with_columns(ingest: Ingest, pieces: Sequence[Piece]) -> Ingest:
@@ -133,10 +137,11 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
 
 @dataclass
 class _Seen:
-    """Number of records of each unit, good and bad, and number of bad records."""
+    """Number of records of each unit, good and bad, number of bad records, and documents by language."""
 
     rows: list[int] = field(default_factory=list)
     bad: int = 0
+    languages: Counter[str] = field(default_factory=Counter)
 
 
 def read_group(ingest: Ingest, group: Group) -> Record:
@@ -160,11 +165,18 @@ def read_group(ingest: Ingest, group: Group) -> Record:
         for writer in _written_pieces(ingest, group.index, batches)
     ]
     files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
-    return {"pieces": pieces, "rows": seen.rows, "bad": seen.bad, FILES: files}
+    return {
+        "pieces": pieces,
+        "rows": seen.rows,
+        "bad": seen.bad,
+        "languages": dict(seen.languages),
+        FILES: files,
+    }
 
 
 def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iterator[tuple[int, Batch]]:
     """Yield all batches of a group by unit; updates ``seen`` after each unit."""
+    detects = AUTO in parts_of(ingest.curation.stop_words)
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         if ingest.buckets:
@@ -175,6 +187,8 @@ def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iter
         for batch in batches:
             if batch.n_documents:
                 n_records += batch.n_documents
+                if detects and batch.dictionary is not None:
+                    seen.languages += count_languages(batch)
                 yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)

@@ -19,7 +19,7 @@ from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.fetch import RemoteFile, file_inside
 from streaming_jsmf.ingestion.readers import limits
 from streaming_jsmf.ingestion.readers.registry import PATH_OPTIONS, check_options, default_curation
-from streaming_jsmf.ingestion.tokens.stop_words import is_path
+from streaming_jsmf.ingestion.tokens.stop_words import with_paths
 from streaming_jsmf.storage.paths import AnyPath, normalise
 from streaming_jsmf.storage.regular import require_regular
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
@@ -153,11 +153,11 @@ def load_spec(path: AnyPath) -> CorpusSpec:
     _ = spec.options
     spec.curation_with({})
     choice = spec.curation.stop_words
-    if choice is None or not is_path(choice):
+    if choice is None:
         return spec
     try:
-        found = file_inside(where.parent, choice, limits.LARGEST_NAMES)
+        found = with_paths(choice, lambda path: str(file_inside(where.parent, path, limits.LARGEST_NAMES)))
     except InputError as error:
         raise InputError(f"the spec {where}: curation.stop_words: {error}") from error
-    curation = spec.curation.model_copy(update={"stop_words": str(found)})
+    curation = spec.curation.model_copy(update={"stop_words": found})
     return spec.model_copy(update={"curation": curation})

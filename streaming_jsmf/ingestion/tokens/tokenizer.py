@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, check_phrases, with_ngrams, with_phrases
@@ -160,8 +161,13 @@ def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
 
 def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
     """Stem each distinct word once; equal stems share one code."""
-    stem, spared = _stem_function(language), load_stop_words(stop_words)
-    stems = [word if word in spared else stem(word) for word in tokens.dictionary.to_pylist()]
+    stem, listed = (
+        _stem_function(language),
+        folded(pa.array(sorted(load_stop_words(stop_words)), pa.string())),
+    )
+    spared = pc.is_in(folded(tokens.dictionary), value_set=listed).to_pylist()
+    words = tokens.dictionary.to_pylist()
+    stems = [word if kept else stem(word) for word, kept in zip(words, spared, strict=True)]
     encoded = pa.array(stems, pa.string()).dictionary_encode()
     return TokenLists(tokens.indptr, np.asarray(encoded.indices)[tokens.codes], encoded.dictionary)
 
