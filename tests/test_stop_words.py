@@ -57,6 +57,7 @@ def test_the_english_list_has_no_subjects() -> None:
         (["foo", "none", "auto", "FILE"], {"foo", "none", "bar"}, "words,auto,file"),
         ({"foo", "english"}, {"foo", "english"}, "words"),
         (("german", ["English", ("x",)]), GERMAN | ENGLISH | {"x"}, "german,english,words"),
+        ([[], "foo", [{"bar"}]], {"foo", "bar"}, "words"),
         ([], set(), "none"),
     ],
 )
@@ -147,11 +148,7 @@ def test_the_language_of_each_document() -> None:
     ("parts", "chosen", "says"),
     [
         ({"english": 80, "spanish": 20}, ["english", "spanish"], "English 80%, Spanish 20%"),
-        (
-            {"english": 30, "german": 30, "french": 30, "russian": 10},
-            ["english", "french", "german", "russian"],
-            "Russian 10%",
-        ),
+        ({"german": 30, "english": 30, "french": 30}, ["english", "french", "german"], "French 33%"),
         ({"spanish": 98, "french": 2}, ["spanish"], "Spanish 98%, French 2%"),
         ({"german": 60, None: 40}, ["german"], "German 60%, Unknown 40%"),
         ({None: 10}, [], "Unknown 100%"),

@@ -74,12 +74,12 @@ def _longest_run(text: str) -> int:
 
 def _in_lines(given: Any) -> Any:
     """Stop words as one string, in which each item of a list or set has a line, and = marks those of a set as words."""
-    if not isinstance(given, list | tuple | set | frozenset):
+    kinds = (list, tuple, set, frozenset)
+    if not isinstance(given, kinds):
         return given
-    inner = (_in_lines(item) for item in given if isinstance(item, list | tuple | set | frozenset))
     mark = "=" if isinstance(given, set | frozenset) else ""
-    plain = [f"\n{mark}{item}" for item in given if not isinstance(item, list | tuple | set | frozenset)]
-    return "".join([*(sorted(plain) if mark else plain), *inner]) or "none"
+    lines = [_in_lines(item) if isinstance(item, kinds) else f"\n{mark}{item}" for item in given]
+    return "".join(sorted(lines) if mark else lines)
 
 
 def _pairs(given: Any) -> Any:
@@ -160,7 +160,7 @@ class Curation(Settings):
     min_tokens: int = _curation(5, absent="5; for texts 1", ge=0, rare=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop_words", _in_lines(self.stop_words))
+        object.__setattr__(self, "stop_words", _in_lines(self.stop_words) or "none")
         super().__post_init__()
         for name in ("min_document_frequency", "max_document_frequency"):
             value = getattr(self, name)

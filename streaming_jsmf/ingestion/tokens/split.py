@@ -6,7 +6,7 @@ Nearly all bytes of most texts are ASCII, and most words are repeated.
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,18 @@ from numpy.typing import NDArray
 from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.linalg.compiled import compiled
 
+Form = Literal["NFC", "NFKC"]
+
 #: Marks belong to the preceding letter (vowel signs of Indic scripts are marks).
 _SEPARATORS = r"[^\p{L}\p{N}\p{M}]+"
-_LETTER_OR_DIGIT = r"[\p{L}\p{N}]"
-#: U+0338 composes with a preceding =, < or >; no other mark composes with an ASCII character outside words.
-_STROKE = "\u0338".encode()
+_BEGINNING, _MARKS = r"^[\p{L}\p{N}]", r"^\p{M}+"
+#: Characters that are not shown, as in \p{Default_Ignorable_Code_Point}, are left out of words. The space of width zero
+#: is missing here, because it separates the words of Thai, Lao, Khmer and Burmese.
+_INVISIBLE = (
+    r"[\x{AD}\x{34F}\x{61C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200C}-\x{200F}\x{202A}-\x{202E}"
+    r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
+    r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
+)
 
 
 #: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
@@ -35,21 +42,19 @@ _BYTE, _SHIFT, _PRIME = np.uint64(8), np.uint64(32), np.uint64(0x9E3779B97F4A7C1
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
-def split_words(texts: Any) -> TokenLists:
+def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     """Split an Arrow array of strings without nulls into lower-case words of Unicode letters and digits.
 
-    A word is a run of letters, digits and marks that contains a letter or digit, in normal form C. Each word is
-    lower-cased by itself and normalised to form C again. Memory: about four times the text.
+    A word is a run of letters, digits and marks that starts with a letter or digit, in normal form C, or KC as
+    ``form``. Invisible characters, such as joiners and soft hyphens, are left out. Each word is lower-cased by itself
+    and normalised again. Memory: about four times the text.
     """
     indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
     content = letters.tobytes()
-    if _STROKE in content:
-        indptr, codes, offsets, letters = _pieces(*string_buffers(pc.utf8_normalize(texts, "NFC")))
-        content = letters.tobytes()
     distinct = strings_of(pa.string(), offsets, content)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
-    starts, lengths, words = _words_of(distinct)
+    starts, lengths, words = _words_of(distinct, form)
     ends, flat = _replace(indptr, codes, starts, lengths, np.asarray(words.indices))
     return TokenLists(ends, flat, words.dictionary)
 
@@ -178,13 +183,13 @@ def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> 
     return ends, out
 
 
-def _words_of(pieces: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
+def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
     """Return the start and the number of the words of each piece in a dictionary array of words.
 
     ASCII pieces are already words and come first; the few others are split.
     """
     plain = np.asarray(pc.string_is_ascii(pieces))
-    lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)))
+    lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)), form)
     words = pa.concat_arrays([pieces.filter(pa.array(plain)), lists.flatten()])
     starts, lengths = np.cumsum(plain, dtype=np.int32) - np.int32(1), np.ones(len(pieces), np.int32)
     starts[~plain] = plain.sum() + np.asarray(lists.offsets)[:-1]
@@ -192,17 +197,20 @@ def _words_of(pieces: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
     return starts, lengths, words.dictionary_encode()
 
 
-def _split_beyond_ascii(pieces: Any) -> Any:
+def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
-    composed = [unicodedata.normalize("NFC", piece) for piece in pieces.to_pylist()]
+    seen = pc.replace_substring_regex(pieces, _INVISIBLE, "")
+    composed = [unicodedata.normalize(form, piece) for piece in seen.to_pylist()]
     lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
     words = lists.flatten()
+    odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
+    words = pc.replace_with_mask(words, odd, pc.replace_substring_regex(words.filter(odd), _MARKS, ""))
     beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalise again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [unicodedata.normalize("NFC", word.lower()) for word in words.filter(beyond).to_pylist()]
+    lowered = [unicodedata.normalize(form, word.lower()) for word in words.filter(beyond).to_pylist()]
     words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
-    real = np.asarray(pc.match_substring_regex(words, _LETTER_OR_DIGIT))
+    real = np.asarray(pc.not_equal(words, ""))
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))

@@ -21,7 +21,7 @@ from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
 from streaming_jsmf.ingestion.tokens.lists import TokenLists, check_phrases, with_ngrams, with_phrases
-from streaming_jsmf.ingestion.tokens.split import split_words, string_buffers, strings_of
+from streaming_jsmf.ingestion.tokens.split import Form, split_words, string_buffers, strings_of
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, load_stop_words
 from streaming_jsmf.linalg.compiled import compiled
 
@@ -55,6 +55,7 @@ class Tokenizer:
     boilerplate : "drop" first applies ``without_boilerplate``.
     phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
     excerpt : Number of characters of each text to keep.
+    normalization : Normal form of the words of built-in tokenizers; NFKC also maps ligatures, full-width letters, etc.
     """
 
     name: str = "arrow"
@@ -64,6 +65,7 @@ class Tokenizer:
     boilerplate: Literal["keep", "drop"] = "keep"
     phrases: tuple[str, ...] = ()
     excerpt: int = 0
+    normalization: Form = "NFC"
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
@@ -87,8 +89,8 @@ class Tokenizer:
 
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":
-            return split_words(texts)
-        texts = pc.utf8_normalize(texts, "NFC") if self.name in BUILT_IN else texts
+            return split_words(texts, self.normalization)
+        texts = pc.utf8_normalize(texts, self.normalization) if self.name in BUILT_IN else texts
         return _analyzed(texts, _analyzer(self.name), self.name)
 
 
