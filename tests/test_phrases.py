@@ -22,7 +22,7 @@ from streaming_jsmf.ingestion import ingest as ingest_module
 from streaming_jsmf.ingestion import phrases as found
 from streaming_jsmf.ingestion import work
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_phrases
+from streaming_jsmf.ingestion.tokens.split import TokenLists, with_phrases
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.work import IngestFolder
 from streaming_jsmf.jobs.execution import Execution

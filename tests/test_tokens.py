@@ -22,8 +22,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes, with_ngrams
-from streaming_jsmf.ingestion.tokens.split import split_words
+from streaming_jsmf.ingestion.tokens.split import (
+    TokenLists,
+    count_codes,
+    split_passages,
+    split_words,
+    with_ngrams,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
@@ -173,6 +178,51 @@ def test_boilerplate_rule_by_rule_is_removed_from_all_texts(texts, kind, cut):
     assert boilerplate.without_boilerplate(array).to_pylist() == expected.to_pylist()
 
 
+PARTS = ("ab", "é", " ", "\n ", "中文。", "かな、", "ไทย", "\u3000")
+
+
+@settings(max_examples=150)
+@given(
+    texts=st.lists(st.lists(st.sampled_from(PARTS)).map("".join)),
+    words=st.integers(1, 5),
+    kind=st.sampled_from([pa.string(), pa.large_string()]),
+)
+def test_passages_are_the_texts_cut_at_spaces(texts, words, kind):
+    array = pa.array(["skipped text", *texts], kind).slice(1)
+    passages, index = split_passages(array, words)
+    assert passages.type == kind
+    passages.validate(full=True)
+    pairs = [*zip(index.tolist(), passages.to_pylist(), strict=True)]
+    parts = [[part for i, part in pairs if i == number] for number in range(len(texts))]
+    assert index.tolist() == sorted(index)
+    assert [*map("".join, parts)] == texts
+    for before in (part for group in parts for part in group[:-1]):
+        assert before[-1] in " \n\u3000。、"
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("word " * 149, [149]),
+        ("word " * 151, [100, 51]),
+        (" word" * 1000, [100] * 10),
+        ("word " * 60 + "x" * 9000 + " word" * 89, [100, 50]),
+        ("", [0]),
+    ],
+)
+def test_sizes_of_passages(text, sizes):
+    passages, index = split_passages(pa.array(["", text]), 100)
+    assert [len(part.split()) for part in passages.to_pylist()] == [0, *sizes]
+    assert index.tolist() == [0, *([1] * len(sizes))]
+
+
+def test_characters_of_scripts_without_spaces_count():
+    texts = ["我们学习历史。" * 100, "ประเทศไทย " * 100, "word and 中文 " * 50]
+    passages, index = split_passages(pa.array(texts), 50)
+    assert np.bincount(index).tolist() == [6, 4, 3]
+    assert {len(part) for part, i in zip(passages.to_pylist(), index, strict=True) if i == 0} == {119, 105}
+
+
 def token_lists(documents, words=("a", "b", "c", "d", "unused")):
     indptr = np.cumsum([0, *map(len, documents)]).astype(np.int64)
     flat = np.array(list(itertools.chain(*documents)), np.int32)
@@ -181,13 +231,12 @@ def token_lists(documents, words=("a", "b", "c", "d", "unused")):
 
 @given(documents=bags)
 def test_counts_equal_a_counter_in_order_of_first_use(documents):
-    found = count_codes(token_lists(documents))
-    assert (found.indptr.dtype, found.codes.dtype, found.counts.dtype) == (np.int64, np.int32, np.int32)
-    assert found.indptr[-1] == len(found.codes) == len(found.counts)
-    for i, document in enumerate(documents):
-        inside = slice(found.indptr[i], found.indptr[i + 1])
-        pairs = list(zip(found.codes[inside].tolist(), found.counts[inside].tolist(), strict=True))
-        assert pairs == list(Counter(document).items())
+    indptr, codes, counts = count_codes(token_lists(documents))
+    assert (indptr.dtype, codes.dtype, counts.dtype) == (np.int64, np.int32, np.int32)
+    assert indptr[-1] == len(codes) == len(counts)
+    for document, low, high in zip(documents, indptr, indptr[1:], strict=False):
+        pairs = zip(codes[low:high].tolist(), counts[low:high].tolist(), strict=True)
+        assert list(pairs) == list(Counter(document).items())
 
 
 def runs(words, longest):
@@ -222,7 +271,7 @@ def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
     assert plain.stemWord("being") == "be"
     everything = Tokenizer(stemmer="english")(text)
     assert unpacked(everything) == [["relat", "relat", "relat", "be", "his"]]
-    assert count_codes(everything).counts.tolist() == [3, 1, 1]
+    assert count_codes(everything)[2].tolist() == [3, 1, 1]
     assert {"being", "his"} <= load_stop_words("english")
     assert unpacked(Tokenizer(stemmer="english", stop_words="english")(text))[0][3:] == ["being", "his"]
     own = tmp_path / "stop.txt"

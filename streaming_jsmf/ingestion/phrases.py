@@ -22,7 +22,7 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.choose import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.ingestion.pieces import write_table
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
+from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import count_languages, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.work import Group, Ingest, group_units

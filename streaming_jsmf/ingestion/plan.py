@@ -35,7 +35,7 @@ from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
 from streaming_jsmf.ingestion.spool import Location
-from streaming_jsmf.ingestion.tokens.lists import is_phrase
+from streaming_jsmf.ingestion.tokens.split import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import (
     ENGLISH,
     LANGUAGES,

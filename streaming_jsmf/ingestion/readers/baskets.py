@@ -18,7 +18,7 @@ from streaming_jsmf.ingestion.readers.lines import text_of
 from streaming_jsmf.ingestion.readers.record_files import RecordFiles, drop_bad_rows, parquet_batches
 from streaming_jsmf.ingestion.readers.text_records import bag_lines, bag_tokens
 from streaming_jsmf.ingestion.readers.values import is_valid, list_as_json, listed, require_columns
-from streaming_jsmf.ingestion.tokens.lists import TokenLists
+from streaming_jsmf.ingestion.tokens.split import TokenLists
 from streaming_jsmf.validation import Strict
 
 

@@ -30,7 +30,7 @@ from streaming_jsmf.ingestion.readers.values import (
     require_few,
     value_type,
 )
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
+from streaming_jsmf.ingestion.tokens.split import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.tokenizer import LONGEST_NGRAM, BuiltIn
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import is_chain
@@ -284,7 +284,7 @@ def bag_tokens(
     tokens: TokenLists, rows: NDArray[np.int64], ids: Any = None, metadata: Mapping[str, Column] | None = None
 ) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,), Arrow array of ids, and columns of metadata."""
-    bags = count_codes(tokens)
+    indptr, codes, counts = count_codes(tokens)
     found = metadata or {}
     columns = {name: values for name, (values, _) in found.items()}
     if tokens.excerpts is not None:
@@ -292,7 +292,7 @@ def bag_tokens(
         # A column of the source with this name stays.
         columns[EXCERPT] = pc.coalesce(given, tokens.excerpts) if given.type == pa.string() else given
     kinds = {name: kinds for name, (_, kinds) in found.items() if kinds is not None}
-    return Batch(bags.indptr, bags.codes, bags.counts, rows, ids, columns, tokens.dictionary, kinds)
+    return Batch(indptr, codes, counts, rows, ids, columns, tokens.dictionary, kinds)
 
 
 #: Row, text, id, and metadata by name (values of JSON, which become strings).

@@ -1,11 +1,14 @@
-"""From text to words: one compiled pass over the bytes for ASCII, and Unicode rules once per distinct non-ASCII piece.
+"""From texts to passages, words, n-grams and phrases, in flat arrays.
 
+Words take one compiled pass over the bytes for ASCII, and Unicode rules once per distinct non-ASCII piece.
 Nearly all bytes of most texts are ASCII, and most words are repeated.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.linalg.compiled import compiled
 
 Form = Literal["NFC", "NFKC"]
@@ -40,6 +42,19 @@ _IN_KEY, _LONG = np.uint64(8), np.uint64(1 << 56)
 _BYTE, _SHIFT, _PRIME = np.uint64(8), np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
 #: Indices are unsigned, because numba tests whether signed ones count from the end, which takes a third of the time.
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLists:
+    """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings.
+
+    ``excerpts`` is an Arrow array of m strings, or None.
+    """
+
+    indptr: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    dictionary: Any
+    excerpts: Any = None
 
 
 def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
@@ -214,3 +229,175 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))
+
+
+def count_codes(tokens: TokenLists) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Return indptr, codes and counts of each document, codes in order of first use. One pass without sorting."""
+    indptr, codes, counts = _count(tokens.indptr, tokens.codes, len(tokens.dictionary))
+    return indptr, codes, counts
+
+
+@compiled(nogil=True)
+def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
+    # Place of the count of each code; one before the document's first place is that of another document.
+    places = np.full(n_codes, -1, np.int64)
+    distinct = np.empty(len(codes), np.int32)
+    counts = np.empty(len(codes), np.int32)
+    out = np.zeros(len(indptr), np.int64)
+    used = 0
+    for m in range(len(indptr) - 1):
+        first = used
+        for j in range(indptr[m], indptr[m + 1]):
+            code = codes[j]
+            place = places[code]
+            if place >= first:
+                counts[place] += 1
+            else:
+                places[code] = used
+                distinct[used] = code
+                counts[used] = 1
+                used += 1
+        out[m + 1] = used
+    return out, distinct[:used].copy(), counts[:used].copy()
+
+
+def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | None = None) -> TokenLists:
+    """Add the runs of 2 to ``longest`` adjacent tokens of a document, joined by spaces; the order of tokens is lost.
+
+    ``among`` is a mask of the dictionary words that runs may contain; None allows all.
+    """
+    codes = [tokens.codes]
+    rows = [np.repeat(np.arange(len(tokens.indptr) - 1), np.diff(tokens.indptr))]
+    words = tokens.dictionary.to_pylist()
+    known: list[Any] = [tokens.dictionary]
+    size, offset = len(words), len(words)
+    shorter, shorter_words = tokens.codes.astype(np.int64), words
+    for length in range(2, longest + 1):
+        # A run starts where all its tokens belong to the same document.
+        inside = rows[0][: len(rows[0]) - length + 1] == rows[0][length - 1 :]
+        if among is not None:
+            inside &= np.all([among[tokens.codes[i : i + len(inside)]] for i in range(length)], axis=0)
+        starts = np.flatnonzero(inside)
+        keys = shorter[starts] * size + tokens.codes[starts + length - 1]
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        joined = [f"{shorter_words[k // size]} {words[k % size]}" for k in distinct.tolist()]
+        known.append(pa.array(joined, pa.string()))
+        codes.append((inverse + offset).astype(np.int32))
+        rows.append(rows[0][starts])
+        # Number of the run that starts at each token; unused where no run starts.
+        shorter = np.zeros(len(tokens.codes), np.int64)
+        shorter[starts], shorter_words = inverse, joined
+        offset += len(joined)
+    all_rows = np.concatenate(rows)
+    order = np.argsort(all_rows, kind="stable")
+    counts = np.bincount(all_rows, minlength=len(tokens.indptr) - 1)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    # A user's tokenizer may return words with spaces that equal an n-gram.
+    encoded = pa.concat_arrays(known).dictionary_encode()
+    return TokenLists(indptr, np.asarray(encoded.indices)[np.concatenate(codes)[order]], encoded.dictionary)
+
+
+def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
+    """Replace the word pairs of the distinct phrases, from left to right; each token is part of at most one phrase.
+
+    One pass over the tokens.
+
+    Examples
+    --------
+    >>> texts = TokenLists(np.array([0, 3]), np.array([0, 1, 0]), pa.array(["new", "york"]))
+    >>> joined = with_phrases(texts, ["new york", "york new"])
+    >>> joined.dictionary.take(pa.array(joined.codes)).to_pylist()
+    ['new york', 'new']
+    """
+    size, (at, found) = len(tokens.dictionary), _hits(tokens, phrases)
+    # From a run of overlapping hits, take the first, the third, and so on.
+    starts = np.flatnonzero(np.diff(at, prepend=-2) != 1)
+    in_run = np.arange(len(at)) - np.repeat(starts, np.diff(starts, append=len(at)))
+    at, found = at[in_run % 2 == 0], found[in_run % 2 == 0]
+    codes = tokens.codes.astype(np.int64)
+    codes[at] = size + found
+    gone = np.zeros(len(codes) + 1, np.int64)
+    gone[at + 2] = 1
+    indptr = tokens.indptr - np.cumsum(gone)[tokens.indptr]
+    # A user's tokenizer may return words with spaces.
+    encoded = pa.concat_arrays([tokens.dictionary, pa.array(list(phrases), tokens.dictionary.type)])
+    encoded = encoded.dictionary_encode()
+    kept = np.asarray(encoded.indices)[np.delete(codes, at + 1)]
+    return TokenLists(indptr, kept, encoded.dictionary)
+
+
+def _hits(tokens: TokenLists, phrases: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions in order at which phrases start within documents, and the numbers of the phrases."""
+    size, kind = len(tokens.dictionary), tokens.dictionary.type
+    first, second = (
+        np.asarray(pc.index_in(pa.array(words, kind), value_set=tokens.dictionary).fill_null(-1), np.int64)
+        for words in zip(*(phrase.split(" ") for phrase in phrases), strict=True)
+    )
+    known = np.flatnonzero((first >= 0) & (second >= 0))
+    begins, ends = np.zeros((2, size), bool)
+    begins[first[known]] = ends[second[known]] = True
+    inside = np.ones(len(tokens.codes) + 1, bool)
+    inside[tokens.indptr] = False
+    pairs = begins[tokens.codes[:-1]] & ends[tokens.codes[1:]] & inside[1 : len(tokens.codes)]
+    at, codes = np.flatnonzero(pairs), tokens.codes.astype(np.int64)
+    keys = pa.array(first[known] * size + second[known])
+    found = pc.index_in(pa.array(codes[at] * size + codes[at + 1]), value_set=keys)
+    return at[np.asarray(found.is_valid())], known[np.asarray(found.drop_null())]
+
+
+@compiled(nogil=True)
+def _weight(data: Any, i: int) -> int:
+    """Quarters of a word that a character stands for where it does not continue one; 0 for the rest of its bytes.
+
+    -1 for white space, -2 for the punctuation that separates Chinese and Japanese phrases.
+    """
+    lead = data[i]
+    if lead < 0xE0:
+        return -1 if lead == 32 or 9 <= lead <= 13 else 0 if 0x80 <= lead < 0xC0 else 4
+    second, third = data[i + 1], data[i + 2]
+    if lead == 0xE3 and second == 0x80 and third <= 0x82:
+        return -1 if third == 0x80 else -2
+    if lead == 0xEF and second == 0xBC and (third in (0x81, 0x8C, 0x9B, 0x9F)):
+        return -2
+    # Han and Kana, then Thai and Lao, Burmese, Khmer.
+    if 0xE3 <= lead <= 0xE9 or (lead == 0xE2 and second >= 0xBA) or (lead == 0xF0 and second >= 0xA0):
+        return 2
+    spaceless = second in (0x80, 0x81, 0x82, 0x9E, 0x9F) if lead == 0xE1 else lead == 0xE0 and second >= 0xB8
+    return 1 if spaceless and (lead == 0xE1 or second <= 0xBB) else 4
+
+
+@compiled(nogil=True)
+def _cuts(offsets: Any, data: Any, words: int) -> Any:
+    """Offsets of the passages of all texts, and numbers of their texts."""
+    starts = np.empty((offsets[-1] - offsets[0]) // words + 2 * len(offsets), np.int64)
+    index, n = np.empty(len(starts), np.int64), 0
+    for m in range(len(offsets) - 1):
+        starts[n], index[n], first, used, apart, ended = offsets[m], m, n, 0, True, False
+        n += 1
+        for i in range(offsets[m], offsets[m + 1]):
+            weight = _weight(data, i)
+            if weight > 0 and (apart or ended) and used >= 4 * words:
+                starts[n], index[n], used = i, m, 0
+                n += 1
+            if weight != 0:
+                used += weight if 0 < weight < 4 or (weight == 4 and apart) else 0
+                apart, ended = weight == -1, weight < 0
+        if used < 2 * words and n - first > 1:
+            n -= 1
+    starts[n] = offsets[-1]
+    return starts[: n + 1].copy(), index[:n].copy()
+
+
+def split_passages(texts: Any, words: int) -> tuple[Any, NDArray[np.int64]]:
+    """Cut texts (an Arrow array of strings without nulls) into passages of about ``words`` words, at white space.
+
+    Returns the passages, which share the bytes of the texts, and (passages,) the number of the text of each. The last
+    passage of a text has half to one and a half times as many words. A character of Han or Kana counts as half a word,
+    one of Thai, Lao, Khmer or Burmese as a quarter; Chinese and Japanese are also cut after punctuation.
+    """
+    if not len(texts):
+        return texts, np.zeros(0, np.int64)
+    starts, index = _cuts(*string_buffers(texts), words)
+    starts = starts.astype(np.int64 if pa.types.is_large_string(texts.type) else np.int32)
+    buffers = [None, pa.py_buffer(starts), texts.buffers()[2]]
+    return pa.Array.from_buffers(texts.type, len(index), buffers), index

@@ -20,8 +20,16 @@ import pyarrow.compute as pc
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.errors import InputError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, check_phrases, with_ngrams, with_phrases
-from streaming_jsmf.ingestion.tokens.split import Form, split_words, string_buffers, strings_of
+from streaming_jsmf.ingestion.tokens.split import (
+    Form,
+    TokenLists,
+    check_phrases,
+    split_words,
+    string_buffers,
+    strings_of,
+    with_ngrams,
+    with_phrases,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, load_stop_words
 from streaming_jsmf.linalg.compiled import compiled
 
