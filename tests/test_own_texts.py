@@ -486,7 +486,7 @@ def test_a_topic_of_encoded_files_is_doubtful_wherever_topics_are_shown(
     ("tokenizer", "text", "words"),
     [
         ("chinese", "我们学习人工智能。ABC 12", "我们 学习 人工智能 abc 12"),
-        ("japanese", "人工知能を学習しました。\nABC", "人工 知能 を 学習 し まし た abc"),
+        ("japanese", "人工知能を学習しました。\nABC", "人工 知能 学習 する abc"),
     ],
 )
 def test_chinese_and_japanese_have_words(tokenizer: str, text: str, words: str) -> None:

@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001
 from __future__ import annotations
 
+import importlib
 import itertools
 import pickle
 import re
@@ -19,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
+import streaming_jsmf as sj
+from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
@@ -30,7 +33,8 @@ from streaming_jsmf.ingestion.tokens.split import (
     with_ngrams,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, name_of
+from streaming_jsmf.storage.results import UNIDENTIFIED
 
 # Letters whose case or normal form depends on what is around them, marks, digits of all kinds, separators beyond ASCII.
 AWKWARD = (
@@ -348,6 +352,26 @@ def test_a_function_of_the_users_own(own):
     assert unpacked(Tokenizer(f"{own}:lazy")(pa.array(["a||é|", ""], pa.large_string()))) == [["a", "é"], []]
     spaced = Tokenizer(f"{own}:lazy", ngrams=2)(pa.array(["a|b|a b"]))
     assert Counter(unpacked(spaced)[0]) == Counter(["a", "b", "a b", "a b", "b a b"])
+
+
+def test_functions_are_given_by_name_or_as_they_are(own, tmp_path):
+    texts = [f"Abcd AbAb ab{i}" for i in range(9)]
+    module = importlib.import_module(own)
+    assert [name_of(each) for each in (None, "sklearn", module.pairs)] == [None, "sklearn", f"{own}:pairs"]
+    upper = lambda text: text.upper().split()  # noqa: E731
+    assert name_of(upper) == name_of(upper) != name_of(lambda text: [text])
+    options = {"min_df": 1, "max_df": 1.0, "stop_words": "none"}
+    for function, word in (
+        (module.Space.split, "AbAb"),
+        (upper, "ABAB"),
+        (re.compile("A(b..)").findall, "bcd"),
+    ):
+        assert word in sj.ingest(texts, tmp_path / word, tokenizer=function, **options).vocabulary().words
+    assert UNIDENTIFIED in read_manifest(tmp_path / "ABAB").request
+    with pytest.raises(InputError, match=r"lambda.*into a module, or use scheduler='threads'"):
+        sj.ingest(texts, tmp_path / "c", tokenizer=upper, scheduler="processes", workers=1, **options)
+    with pytest.raises(InputError, match="tokenizer is 7; give a name or a function"):
+        sj.ingest(texts, tmp_path / "c", tokenizer=7)
 
 
 @pytest.mark.parametrize(

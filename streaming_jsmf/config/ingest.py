@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -105,9 +105,8 @@ class Curation(Settings):
     Parameters
     ----------
     stop_words
-        Stop words to remove: auto (those of the detected languages), languages such as german, a FILE of words, or
-        several of them such as auto,extra.txt; none removes none. In Python also a list or set: a set holds words;
-        strings in a list that are neither auto, a language nor a path (with a / or ending in .txt) are words, too.
+        Stop words to remove: auto (those of the detected languages), languages, FILES of words, several such as
+        auto,extra.txt, or none.
     numbers
         Whether to keep words without letters.
     min_word_length
@@ -236,7 +235,8 @@ class IngestRequest(Settings):
     vocabulary
         Use exactly these words, for example to match an existing store or model.
     tokenizer
-        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION.
+        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION; in Python
+        also the function itself.
     phrases
         Join adjacent words into phrases such as new york: all pairs with at least this NPMI, from 0 to 1 (0.5
         finds names, 0.3 more), or those listed.
@@ -260,7 +260,7 @@ class IngestRequest(Settings):
     vocabulary: str | Path | Sequence[str] | None = _curation(
         None, absent="chosen", metavar="FILE|CORPUS|MODEL"
     )
-    tokenizer: str | None = _texts(None, absent="arrow", metavar="NAME")
+    tokenizer: str | Callable[[str], Iterable[str]] | None = _texts(None, absent="arrow", metavar="NAME")
     phrases: float | str | Path | Sequence[str] | None = _texts(
         None, absent="none, or those of the vocabulary", metavar="NPMI|FILE|CORPUS|MODEL|none"
     )

@@ -25,6 +25,9 @@ from streaming_jsmf.ingestion.pieces import KEY, in_batch, read_table, write_tab
 from streaming_jsmf.ingestion.read import piece_batches, write_quarantined
 from streaming_jsmf.ingestion.readers.base import Batch
 from streaming_jsmf.ingestion.tokens.stop_words import (
+    LANGUAGES,
+    LEAST_DOCUMENTS,
+    RUNS,
     UNKNOWN,
     chosen_languages,
     count_languages,
@@ -32,6 +35,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     parts_of,
     with_languages,
 )
+from streaming_jsmf.ingestion.tokens.tokenizer import lack_of_spaces
 from streaming_jsmf.ingestion.work import Ingest, Piece
 
 logger = logging.getLogger(__name__)
@@ -63,6 +67,12 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
     gone = ", ".join(name.capitalize() for name in languages)
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
     logger.info(f"languages: {shares or UNKNOWN}; {advice} ({option.stop_words} names others)")
+    total = sum(number for name, number in found.items() if name in (*LANGUAGES, UNKNOWN))
+    for name, number in found.items() if ingest.source.tokenizer.name == "arrow" else ():
+        if name.startswith(RUNS) and number >= LEAST_DOCUMENTS * total:
+            text, missing = lack_of_spaces(name.removeprefix(RUNS), number / total)
+            advice = missing or f"find their words with {option.tokenizer(name.removeprefix(RUNS))}"
+            logger.warning("%s; %s", text, advice)
     stop_words = with_languages(ingest.curation.stop_words, languages)
     return replace(ingest, curation=replace(ingest.curation, stop_words=stop_words))
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from streaming_jsmf.config import AUTO, EXCERPT_CHARACTERS, Curation, IngestRequest, ReaderName
 from streaming_jsmf.corpus.assemble import LAYOUT
 from streaming_jsmf.corpus.footer import open_parquet
@@ -20,7 +22,7 @@ from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.fetch import fetch_files
-from streaming_jsmf.ingestion.readers.base import Reader
+from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside, list_files
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.registry import (
@@ -35,16 +37,22 @@ from streaming_jsmf.ingestion.readers.text_records import TokenOptions
 from streaming_jsmf.ingestion.readers.values import kind_of_type
 from streaming_jsmf.ingestion.spec import CorpusSpec, load_spec
 from streaming_jsmf.ingestion.spool import Location
-from streaming_jsmf.ingestion.tokens.split import is_phrase
 from streaming_jsmf.ingestion.tokens.stop_words import (
     ENGLISH,
     LANGUAGES,
     NONE,
+    SAMPLE,
     load_stop_words,
     shown,
     with_languages,
 )
-from streaming_jsmf.ingestion.tokens.tokenizer import code_of
+from streaming_jsmf.ingestion.tokens.tokenizer import (
+    FirstTexts,
+    code_of,
+    is_phrase,
+    name_of,
+    suited_tokenizer,
+)
 from streaming_jsmf.ingestion.work import Ingest, IngestFolder
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
@@ -95,7 +103,9 @@ def plan_ingest(
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
-    words = opened.vocabulary
+    units, words = opened.units(), opened.vocabulary
+    if not (is_spec or given or request.tokenizer or "tokenizer" in request.read):
+        opened = _with_suited_tokenizer(opened, units)
     ingest = Ingest(
         opened,
         curation,
@@ -103,7 +113,7 @@ def plan_ingest(
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
         None if given is None else given.words,
-        opened.units(),
+        units,
         words,
         None if words is None else len(words),
         known_kinds={} if given is None else given.kinds,
@@ -148,11 +158,26 @@ def _from_spec(
         _with_phrases(spec.options, spec.reader, request),
         path=spec.path,
         files=names,
-        tokenizer=request.tokenizer,
+        tokenizer=name_of(request.tokenizer),
         stop_words=curation.stop_words,
     )
     origin = Origin((), spec.source.attribution, spec.origin(found))
     return opened, curation, origin, spec.output.tokens_per_shard
+
+
+def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
+    """The reader with the tokenizer for its first texts."""
+    if not isinstance(opened.options, TokenOptions):
+        return opened
+    first = FirstTexts()
+    sampled = replace(opened, tokenizer=first)
+    for unit in units[:: len(units) // SAMPLE + 1]:
+        next(iter(sampled.read(unit, BadRecords("quarantine", unit, opened.place))), None)
+        if sum(map(len, first.texts)) >= SAMPLE // 4:
+            break
+    name = suited_tokenizer(pa.concat_arrays(first.texts)) if first.texts else opened.tokenizer.name
+    options = opened.options.model_copy(update={"tokenizer": name})
+    return replace(opened, options=options, tokenizer=replace(opened.tokenizer, name=name))
 
 
 def _cache(name: str) -> Path:
@@ -188,7 +213,7 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
         reader,
         _with_phrases(check_options(reader, read, f"{option.read}"), reader, request),
         path=path,
-        tokenizer=request.tokenizer,
+        tokenizer=name_of(request.tokenizer),
         stop_words=curation.stop_words,
     )
     return opened, curation, Origin()

@@ -51,6 +51,13 @@ _LETTERS = {
     },
 }
 
+#: Scripts without spaces, by the tokenizer for them if there is one, and runs of letters that are more than a word.
+_RUNS = {
+    "japanese": r"^[\p{Han}ー]*[\p{Hiragana}\p{Katakana}][\p{Hiragana}\p{Katakana}\p{Han}ー]{7,}$",
+    "chinese": r"^\p{Han}{7,}$",
+    **{script: rf"^[\p{{{script}}}]{{16,}}$" for script in ("Thai", "Lao", "Khmer", "Myanmar")},
+}
+
 #: Minimum share of stop words among the tokens for guessing a language; other documents are names and numbers.
 _LEAST_SHARE = 0.1
 #: Minimum share of documents in a language, or of English words among those of other languages, to remove its list.
@@ -59,7 +66,7 @@ LEAST_DOCUMENTS, LEAST_ENGLISH = 0.04, 0.01
 SAMPLE = 256
 #: Rounds in which the shares of the languages of a batch settle, and their weight.
 _ROUNDS, _PRIOR = 5, 0.7
-UNKNOWN, ENGLISH_WORDS, TOKENS = "unknown", "English words", "tokens"
+UNKNOWN, ENGLISH_WORDS, TOKENS, RUNS = "unknown", "English words", "tokens", "without spaces "
 
 
 def parts_of(choice: str) -> list[str]:
@@ -219,6 +226,11 @@ def _bags(batch: Any, rows: Any = slice(None)) -> tuple[Any, Any]:
     return csr_array((bags.data, codes, bags.indptr), (bags.shape[0], len(used))), words
 
 
+def sample(number: int) -> NDArray[np.int64]:
+    """At most ``SAMPLE`` of so many documents, evenly spaced."""
+    return np.unique(np.linspace(0, number - 1, min(number, SAMPLE)).astype(np.int64))
+
+
 def languages_of(batch: Any) -> Any:
     """Return the language of each document as an Arrow array of strings, null where unknown.
 
@@ -233,11 +245,10 @@ def languages_of(batch: Any) -> Any:
 def count_languages(batch: Any) -> Counter[str]:
     """Count the documents of a sample of a batch by language; see ``languages_of``.
 
-    ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages.
+    ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages;
+    documents that ``without_spaces`` counts are also counted by their script after ``RUNS``.
     """
-    n_documents = len(batch.indptr) - 1
-    rows = np.unique(np.linspace(0, n_documents - 1, min(n_documents, SAMPLE)).astype(np.int64))
-    bags, words = _bags(batch, rows)
+    bags, words = _bags(batch, sample(len(batch.indptr) - 1))
     evidence = _evidence(words)
     best = _guess(bags, evidence)
     found = Counter({TOKENS: int(bags.sum())})
@@ -248,7 +259,26 @@ def count_languages(batch: Any) -> Counter[str]:
         found[_NAMES[language] if language >= 0 else UNKNOWN] += int(own.sum())
         if language >= 0:
             found[ENGLISH_WORDS] += int((bags[own] @ (english * (1 - evidence[:, language]))).sum())
+    found.update({RUNS + script: number for script, number in _without_spaces(bags, words).items()})
     return found
+
+
+def without_spaces(batch: Any) -> Counter[str]:
+    """Count the documents of a sample of a batch of which half the letters are runs, by the keys of ``_RUNS``."""
+    return _without_spaces(*_bags(batch, sample(len(batch.indptr) - 1)))
+
+
+def _without_spaces(bags: Any, words: Any) -> Counter[str]:
+    beyond = words.filter(pc.invert(pc.string_is_ascii(words)))
+    if not len(beyond):
+        return Counter()
+    letters = bags * np.asarray(pc.utf8_length(words))
+    runs = np.zeros((len(words), len(_RUNS)), np.float32)
+    for i, run in enumerate(_RUNS.values()):
+        runs[:, i] = np.asarray(pc.match_substring_regex(words, run))
+    held = letters @ runs
+    mostly = 2 * held.sum(1) > letters.sum(1)
+    return Counter(np.array([*_RUNS])[held[mostly].argmax(1)].tolist())
 
 
 def chosen_languages(counts: Counter[str]) -> tuple[list[str], str]:
