@@ -35,6 +35,7 @@ from streaming_jsmf.ingestion.tokens.split import (
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, name_of
 from streaming_jsmf.storage.results import UNIDENTIFIED
+from tests.readers import words_of
 
 # Letters whose case or normal form depends on what is around them, marks, digits of all kinds, separators beyond ASCII.
 AWKWARD = (
@@ -44,22 +45,6 @@ AWKWARD = (
 any_script = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=12)
 awkward = st.text(st.sampled_from(AWKWARD), max_size=12)
 texts_lists = st.lists(st.one_of(any_script, awkward, st.text("aBc1 .", max_size=12)), max_size=5)
-
-
-#: Default-ignorable characters but the space of width zero.
-INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-
-
-def reference(text, form="NFC"):
-    """Return the runs of letters, digits and marks from the first letter or digit, character by character."""
-    kind = lambda character: unicodedata.category(character)[0]  # noqa: E731
-    normal = unicodedata.normalize(form, INVISIBLE.sub("", text))
-    runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
-    words = ("".join(itertools.dropwhile(lambda c: kind(c) == "M", run)) for run in runs)
-    return [unicodedata.normalize(form, word.lower()) for word in words if word]
 
 
 def unpacked(tokens):
@@ -77,7 +62,7 @@ def unpacked(tokens):
 def test_words_equal_the_reference(texts, large, cut, form):
     array = pa.array(["Nicht dabei é", *texts, "é nor this"], pa.large_string() if large else pa.string())
     sliced = array.slice(1 + cut, max(0, len(texts) - cut))
-    assert unpacked(split_words(sliced, form)) == [reference(text, form) for text in texts[cut:]]
+    assert unpacked(split_words(sliced, form)) == [words_of(text, form) for text in texts[cut:]]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +86,7 @@ def test_words_equal_the_reference(texts, large, cut, form):
 )
 def test_words_of_a_text(text, expected):
     words = expected.split()
-    assert reference(text) == words
+    assert words_of(text) == words
     assert unpacked(split_words(pa.array([text, text]))) == [words, words]
     assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
 
@@ -118,7 +103,7 @@ def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_
         "Q" * 5000,
         words[0],
     ]
-    assert unpacked(split_words(pa.array(texts))) == [reference(text) for text in texts]
+    assert unpacked(split_words(pa.array(texts))) == [words_of(text) for text in texts]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
