@@ -5,10 +5,13 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import json
 import lzma
+import re
 import tarfile
 import tempfile
+import unicodedata
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -386,3 +389,19 @@ FORMATS = (
     Format("ratings-parquet", "ratings", "t.parquet", _RATED_PQ, _ENTRY_ROW, _UTF8, **_RATINGS, **_ENDED),
 )
 BY_NAME = {each.name: each for each in FORMATS}
+
+
+#: Default-ignorable characters but the space of width zero.
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def words_of(text: str, form: Any = "NFC") -> list[str]:
+    """Return the runs of letters, digits and marks from the first letter or digit, character by character."""
+    kind = lambda character: unicodedata.category(character)[0]  # noqa: E731
+    normal = unicodedata.normalize(form, INVISIBLE.sub("", text))
+    runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
+    words = ("".join(itertools.dropwhile(lambda c: kind(c) == "M", run)) for run in runs)
+    return [unicodedata.normalize(form, word.lower()) for word in words if word]

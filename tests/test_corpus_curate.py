@@ -16,7 +16,6 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.spec import load_spec
-from streaming_jsmf.ingestion.tokens import stop_words
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from tests.corpora import rows_of
 from tests.outcomes import refused
@@ -52,26 +51,6 @@ def test_the_column_of_ids_can_be_chosen(tmp_path):
     assert read_manifest(corpus.root).settings["reader"] == "bag-of-words-parquet"
     with pytest.raises(InputError, match="'nosuch'"):
         ingest(raw, tmp_path / "d", replace(request, read={"id": "nosuch"}))
-
-
-def test_stop_words(tmp_path):
-    english = load_stop_words("english")
-    assert 300 <= len(english) <= 570
-    listed = "a about above according across actually after don ll ve z"
-    assert {*listed.split()} <= english
-    assert all(word == word.lower().strip() and word[0] != "#" for word in english)
-    assert not english & {"cell", "neuron", "model", "data", "network", "game", "result", "president"}
-    lines = Path(stop_words.__file__).with_name("stop_words_english.txt").read_text().splitlines()
-    body = [line for line in lines if not line.startswith("#")]
-    assert lines[0].startswith("#")
-    assert body == sorted(set(body))
-    assert load_stop_words("none") == frozenset()
-    (tmp_path / "list.txt").write_text("# mine\nFoo\n\nbar \n")
-    assert load_stop_words(str(tmp_path / "list.txt")) == {"foo", "bar"}
-    assert {"und", "nicht"} <= load_stop_words("german") - english
-    assert load_stop_words("German, english") == load_stop_words("german") | english
-    with pytest.raises(InputError, match=r"'klingon'.*auto, none"):
-        load_stop_words("klingon")
 
 
 def spec_text(directory: Path, curation="") -> str:

@@ -8,7 +8,6 @@ import json
 import math
 import random
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,19 +32,13 @@ from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
 from tests.outcomes import Command, refused
+from tests.readers import words_of
 
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 Bag = Mapping[str, int]
-
-
-def words_of(text: str) -> list[str]:
-    """Return the runs of letters, digits and marks that are not all marks, in lower case."""
-    kinds = [(c, unicodedata.category(c)[0]) for c in unicodedata.normalize("NFC", text).lower()]
-    runs = "".join(c if kind in "LMN" else " " for c, kind in kinds).split(" ")
-    return [run for run in runs if any(unicodedata.category(c)[0] in "LN" for c in run)]
 
 
 @dataclass(frozen=True)

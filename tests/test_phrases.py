@@ -23,7 +23,7 @@ from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion import phrases as found
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.job import IngestFolder
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_phrases
+from streaming_jsmf.ingestion.tokens.split import TokenLists, with_phrases
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
@@ -161,7 +161,7 @@ def test_language_and_phrases_are_reported(
 ) -> None:
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "c")
-    assert caplog.text.count("the language was detected as English") == 1
+    assert caplog.text.count("languages: English 100%") == 1
     assert "6 pairs of adjacent words are joined into one word each: " in caplog.text
     with caplog.at_level("INFO"):
         ingested(source, tmp_path / "d", 1.0)

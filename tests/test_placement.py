@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, gibbs, map_shares, perplexity
 from streaming_jsmf.ingestion import repeats, shards
-from streaming_jsmf.ingestion.tokens import boilerplate, lists, split, tokenizer
+from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.rectification import enn_operator
@@ -291,7 +291,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
         lambda _: (*_counts()[1:], *_zeros(N_WORDS, dtype=np.int64), *_zeros(N_WORDS)),
     ),
     "sort rows": (csr.sort_rows, lambda _: (*_counts(), N_WORDS)),
-    "count codes": (lists._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
+    "count codes": (split._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
 }
 
 #: Compiled for these tests alone, which takes a while.

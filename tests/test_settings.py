@@ -89,7 +89,7 @@ def outside(field: Field) -> Iterator[Any]:
     if field.flag:
         yield from (1, "yes")
     if field.text:
-        yield from (5, ["a", "b"])
+        yield from (5,) if field.name == "stop_words" else (5, ["a", "b"])
     if field.listed:
         yield from (5, [5])
     elif field.choices or field.number:
@@ -279,10 +279,6 @@ def test_options_of_ingest_are_those_of_scikit_learn_too() -> None:
     assert request_of(None, {"tokenizer": "mine:split"}) == IngestRequest(read={"tokenizer": "mine:split"})
     assert request_of(None, {"workers": 2}) is None
     assert Curation(stop_words=Path("words.txt")).stop_words == "words.txt"  # type: ignore[arg-type]
-    with pytest.raises(
-        InputError, match=r"tokenizer is <method 'spli.*; give a string \(Tokenizer: .*MODULE:FUNCTION\)"
-    ):
-        request_of(None, {"tokenizer": str.split})
     for name, value in (("max_df", "few"), ("ngrams", "2,3"), ("ngrams", "4"), ("read", ["text"])):
         with pytest.raises(InputError, match=name.replace("_df", "_document_frequency")):
             request_of(None, {name: value})

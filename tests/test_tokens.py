@@ -3,8 +3,10 @@
 # ruff: noqa: RUF001
 from __future__ import annotations
 
+import importlib
 import itertools
 import pickle
+import re
 import sys
 import unicodedata
 from collections import Counter
@@ -18,13 +20,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
+import streaming_jsmf as sj
+from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate
 from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes, with_ngrams
-from streaming_jsmf.ingestion.tokens.split import split_words
+from streaming_jsmf.ingestion.tokens.split import (
+    TokenLists,
+    count_codes,
+    split_passages,
+    split_words,
+    with_ngrams,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, name_of
+from streaming_jsmf.storage.results import UNIDENTIFIED
+from tests.readers import words_of
 
 # Letters whose case or normal form depends on what is around them, marks, digits of all kinds, separators beyond ASCII.
 AWKWARD = (
@@ -34,13 +45,6 @@ AWKWARD = (
 any_script = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=12)
 awkward = st.text(st.sampled_from(AWKWARD), max_size=12)
 texts_lists = st.lists(st.one_of(any_script, awkward, st.text("aBc1 .", max_size=12)), max_size=5)
-
-
-def reference(text):
-    """Return the runs of letters, digits and marks with a letter or digit among them, character by character."""
-    normal, kind = unicodedata.normalize("NFC", text), lambda character: unicodedata.category(character)[0]
-    runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
-    return [unicodedata.normalize("NFC", run.lower()) for run in runs if any(kind(c) in "LN" for c in run)]
 
 
 def unpacked(tokens):
@@ -54,11 +58,11 @@ def unpacked(tokens):
 
 
 @settings(max_examples=150)
-@given(texts=texts_lists, large=st.booleans(), cut=st.integers(0, 3))
-def test_words_equal_the_reference(texts, large, cut):
+@given(texts=texts_lists, large=st.booleans(), cut=st.integers(0, 3), form=st.sampled_from(["NFC", "NFKC"]))
+def test_words_equal_the_reference(texts, large, cut, form):
     array = pa.array(["Nicht dabei é", *texts, "é nor this"], pa.large_string() if large else pa.string())
     sliced = array.slice(1 + cut, max(0, len(texts) - cut))
-    assert unpacked(split_words(sliced)) == [reference(text) for text in texts[cut:]]
+    assert unpacked(split_words(sliced, form)) == [words_of(text, form) for text in texts[cut:]]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,9 @@ def test_words_equal_the_reference(texts, large, cut):
         ("a=\u0338b", "a b"),
         ("हिन्दी भाषा", "हिन्दी भाषा"),
         ("x²=４", "x² ４"),
-        ("\u0301 \u0301a", "\u0301a"),
+        ("\u0301 \u0301a", "a"),
+        ("می\u200cشود co\u00adop\u00ader\u00adate \ufeffthe \u200ea\u202cb", "میشود cooperate the ab"),
+        ("क\u094d\u200dष ไทย\u200bคำ", "क\u094dष ไทย คำ"),
         ("İI", "i\u0307i"),
         ("", ""),
         ("... —", ""),
@@ -80,7 +86,7 @@ def test_words_equal_the_reference(texts, large, cut):
 )
 def test_words_of_a_text(text, expected):
     words = expected.split()
-    assert reference(text) == words
+    assert words_of(text) == words
     assert unpacked(split_words(pa.array([text, text]))) == [words, words]
     assert unpacked(split_words(pa.array([text.upper(), text])))[1] == words
 
@@ -97,7 +103,7 @@ def test_words_that_differ_in_one_place_are_told_apart_also_after_the_table_has_
         "Q" * 5000,
         words[0],
     ]
-    assert unpacked(split_words(pa.array(texts))) == [reference(text) for text in texts]
+    assert unpacked(split_words(pa.array(texts))) == [words_of(text) for text in texts]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
@@ -161,6 +167,51 @@ def test_boilerplate_rule_by_rule_is_removed_from_all_texts(texts, kind, cut):
     assert boilerplate.without_boilerplate(array)[0].to_pylist() == expected.to_pylist()
 
 
+PARTS = ("ab", "é", " ", "\n ", "中文。", "かな、", "ไทย", "\u3000")
+
+
+@settings(max_examples=150)
+@given(
+    texts=st.lists(st.lists(st.sampled_from(PARTS)).map("".join)),
+    words=st.integers(1, 5),
+    kind=st.sampled_from([pa.string(), pa.large_string()]),
+)
+def test_passages_are_the_texts_cut_at_spaces(texts, words, kind):
+    array = pa.array(["skipped text", *texts], kind).slice(1)
+    passages, index = split_passages(array, words)
+    assert passages.type == kind
+    passages.validate(full=True)
+    pairs = [*zip(index.tolist(), passages.to_pylist(), strict=True)]
+    parts = [[part for i, part in pairs if i == number] for number in range(len(texts))]
+    assert index.tolist() == sorted(index)
+    assert [*map("".join, parts)] == texts
+    for before in (part for group in parts for part in group[:-1]):
+        assert before[-1] in " \n\u3000。、"
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("word " * 149, [149]),
+        ("word " * 151, [100, 51]),
+        (" word" * 1000, [100] * 10),
+        ("word " * 60 + "x" * 9000 + " word" * 89, [100, 50]),
+        ("", [0]),
+    ],
+)
+def test_sizes_of_passages(text, sizes):
+    passages, index = split_passages(pa.array(["", text]), 100)
+    assert [len(part.split()) for part in passages.to_pylist()] == [0, *sizes]
+    assert index.tolist() == [0, *([1] * len(sizes))]
+
+
+def test_characters_of_scripts_without_spaces_count():
+    texts = ["我们学习历史。" * 100, "ประเทศไทย " * 100, "word and 中文 " * 50]
+    passages, index = split_passages(pa.array(texts), 50)
+    assert np.bincount(index).tolist() == [6, 4, 3]
+    assert {len(part) for part, i in zip(passages.to_pylist(), index, strict=True) if i == 0} == {119, 105}
+
+
 def token_lists(documents, words=("a", "b", "c", "d", "unused")):
     indptr = np.cumsum([0, *map(len, documents)]).astype(np.int64)
     flat = np.array(list(itertools.chain(*documents)), np.int32)
@@ -169,13 +220,12 @@ def token_lists(documents, words=("a", "b", "c", "d", "unused")):
 
 @given(documents=bags)
 def test_counts_equal_a_counter_in_order_of_first_use(documents):
-    found = count_codes(token_lists(documents))
-    assert (found.indptr.dtype, found.codes.dtype, found.counts.dtype) == (np.int64, np.int32, np.int32)
-    assert found.indptr[-1] == len(found.codes) == len(found.counts)
-    for i, document in enumerate(documents):
-        inside = slice(found.indptr[i], found.indptr[i + 1])
-        pairs = list(zip(found.codes[inside].tolist(), found.counts[inside].tolist(), strict=True))
-        assert pairs == list(Counter(document).items())
+    indptr, codes, counts = count_codes(token_lists(documents))
+    assert (indptr.dtype, codes.dtype, counts.dtype) == (np.int64, np.int32, np.int32)
+    assert indptr[-1] == len(codes) == len(counts)
+    for document, low, high in zip(documents, indptr, indptr[1:], strict=False):
+        pairs = zip(codes[low:high].tolist(), counts[low:high].tolist(), strict=True)
+        assert list(pairs) == list(Counter(document).items())
 
 
 def runs(words, longest):
@@ -210,7 +260,7 @@ def test_equal_stems_are_one_word_and_stop_words_are_spared(tmp_path):
     assert plain.stemWord("being") == "be"
     everything = Tokenizer(stemmer="english")(text)
     assert unpacked(everything) == [["relat", "relat", "relat", "be", "his"]]
-    assert count_codes(everything).counts.tolist() == [3, 1, 1]
+    assert count_codes(everything)[2].tolist() == [3, 1, 1]
     assert {"being", "his"} <= load_stop_words("english")
     assert unpacked(Tokenizer(stemmer="english", stop_words="english")(text))[0][3:] == ["being", "his"]
     own = tmp_path / "stop.txt"
@@ -287,6 +337,26 @@ def test_a_function_of_the_users_own(own):
     assert unpacked(Tokenizer(f"{own}:lazy")(pa.array(["a||é|", ""], pa.large_string()))) == [["a", "é"], []]
     spaced = Tokenizer(f"{own}:lazy", ngrams=2)(pa.array(["a|b|a b"]))
     assert Counter(unpacked(spaced)[0]) == Counter(["a", "b", "a b", "a b", "b a b"])
+
+
+def test_functions_are_given_by_name_or_as_they_are(own, tmp_path):
+    texts = [f"Abcd AbAb ab{i}" for i in range(9)]
+    module = importlib.import_module(own)
+    assert [name_of(each) for each in (None, "sklearn", module.pairs)] == [None, "sklearn", f"{own}:pairs"]
+    upper = lambda text: text.upper().split()  # noqa: E731
+    assert name_of(upper) == name_of(upper) != name_of(lambda text: [text])
+    options = {"min_df": 1, "max_df": 1.0, "stop_words": "none"}
+    for function, word in (
+        (module.Space.split, "AbAb"),
+        (upper, "ABAB"),
+        (re.compile("A(b..)").findall, "bcd"),
+    ):
+        assert word in sj.ingest(texts, tmp_path / word, tokenizer=function, **options).vocabulary().words
+    assert UNIDENTIFIED in read_manifest(tmp_path / "ABAB").request
+    with pytest.raises(InputError, match=r"lambda.*into a module, or use scheduler='threads'"):
+        sj.ingest(texts, tmp_path / "c", tokenizer=upper, scheduler="processes", workers=1, **options)
+    with pytest.raises(InputError, match="tokenizer is 7; give a name or a function"):
+        sj.ingest(texts, tmp_path / "c", tokenizer=7)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,16 @@ def _share(text: str) -> float:
     return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
+def _in_lines(given: Any) -> Any:
+    """Stop words as one string, in which each item of a list or set has a line, and = marks those of a set as words."""
+    kinds = (list, tuple, set, frozenset)
+    if not isinstance(given, kinds):
+        return given
+    mark = "=" if isinstance(given, set | frozenset) else ""
+    lines = [_in_lines(item) if isinstance(item, kinds) else f"\n{mark}{item}" for item in given]
+    return "".join(sorted(lines) if mark else lines)
+
+
 def _pairs(given: Any) -> Any:
     """KEY=VALUE pairs as a dictionary; a dictionary is returned unchanged."""
     if isinstance(given, Mapping):
@@ -66,8 +76,8 @@ class Curation(Settings):
     Parameters
     ----------
     stop_words
-        Stop words to remove: auto (those of the detected language), languages such as german,french, a FILE of words,
-        or none.
+        Stop words to remove: auto (those of the detected languages), languages, FILES of words, several such as
+        auto,extra.txt, or none.
     numbers
         Whether to keep words without letters.
     min_word_length
@@ -90,7 +100,8 @@ class Curation(Settings):
         "english",
         texts=AUTO,
         absent="auto for texts, english for docword, none for items",
-        metavar="auto|LANGUAGES|FILE|none",
+        metavar="auto,LANGUAGES,FILES|none",
+        parse=_in_lines,
     )
     numbers: KeepOrDrop = _of_texts("keep", "drop")
     min_word_length: int | Literal["auto"] = _of_texts(
@@ -124,6 +135,7 @@ class Curation(Settings):
     min_tokens: int = _of_texts(5, 1, ge=0)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stop_words", _in_lines(self.stop_words) or "none")
         super().__post_init__()
         for name in ("min_document_frequency", "max_document_frequency"):
             value = getattr(self, name)

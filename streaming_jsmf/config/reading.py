@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Settings, declared, setting
+from streaming_jsmf.config.functions import name_of
 from streaming_jsmf.errors import InputError, option
 
 Header = Literal["auto", "first", "none"]
@@ -237,7 +238,8 @@ class TokenOptions(ReadOptions):
     language_column
         Store the language of each text in the metadata column language.
     tokenizer
-        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION.
+        Tokenizer: arrow, sklearn, chinese, japanese, or a callable as MODULE:FUNCTION; in Python also the
+        function itself.
     ngrams
         Maximum length of n-grams to count as words.
     stemmer
@@ -270,7 +272,7 @@ class TokenOptions(ReadOptions):
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
     language_column: bool = reading(False, rare=True, added=True)
-    tokenizer: str = _texts("arrow", metavar="NAME")
+    tokenizer: str = _texts("arrow", metavar="NAME", parse=name_of)
     ngrams: int = _texts(
         1,
         flags=("--ngrams", "--ngram-range"),

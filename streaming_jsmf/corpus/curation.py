@@ -161,6 +161,34 @@ def may_stay(words: Any, curation: Curation, stop_words: frozenset[str]) -> NDAr
     return stays
 
 
+#: Spellings of a letter that lists and texts mix (Arabic alef, ya, kaf and ta marbuta, Hindi nasal signs, Cyrillic yo,
+#: Romanian commas and cedillas), and marks that either may leave out.
+_SPELLINGS = {
+    "[\u0622\u0623\u0625\u0671]": "\u0627",
+    "[\u0649\u06cc]": "\u064a",
+    "\u06a9": "\u0643",
+    "\u0629": "\u0647",
+    "\u0901": "\u0902",
+    "\u0451": "\u0435",
+    "\u0219": "\u015f",
+    "\u021b": "\u0163",
+    "[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u093c\u200c\u200d]+": "",
+}
+
+
+def folded(words: Any) -> Any:
+    """Return words (Arrow strings) as stop words are compared: lower-case, and spellings of a letter alike."""
+    lower = pc.utf8_lower(words)
+    beyond = pc.invert(pc.string_is_ascii(lower))
+    others = lower.filter(beyond)
+    if not len(others):
+        return lower
+    others = pc.utf8_normalize(others, "NFC")
+    for pattern, letter in _SPELLINGS.items():
+        others = pc.replace_substring_regex(others, pattern, letter)
+    return pc.replace_with_mask(lower, beyond, others)
+
+
 @dataclass(frozen=True)
 class _Rule:
     """A curation step, the reason for dropping words, and the mask of dropped words."""
@@ -187,10 +215,10 @@ def _word_rules(
     curation: Curation, stop_words: frozenset[str], ngrams: bool
 ) -> Iterator[tuple[str, str, Callable[[Any], NDArray[np.bool_]]]]:
     """Step, reason and test of the rules for single words."""
-    listed, least = pa.array(sorted(stop_words), pa.string()), curation.min_word_length
+    listed, least = folded(pa.array(sorted(stop_words), pa.string())), curation.min_word_length
 
     def is_stop_word(words: Any) -> NDArray[np.bool_]:
-        lower = pc.utf8_lower(words)
+        lower = folded(words)
         found: NDArray[np.bool_] = np.asarray(pc.is_in(lower, value_set=listed))
         if ngrams and len(words):
             parts = pc.split_pattern(lower, " ")

@@ -114,7 +114,8 @@ def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], st
             f"{option.tokenizer('NAME')}"
         )
     stop_words = str(tokens.get("stop_words") or "none")
-    if tokens.get("stemmer") is not None and stop_words == "file":
+    own = not {"file", "words"}.isdisjoint(stop_words.split(","))
+    if tokens.get("stemmer") is not None and own:
         raise InputError(
             f"the model's words were stemmed except for a list of stop words; {advice}, naming the list with "
             f"{option.stop_words}"
@@ -124,4 +125,4 @@ def _text_options(tokens: Mapping[str, Json] | None) -> tuple[dict[str, Any], st
     }
     if PHRASES in read:
         read[PHRASES] = tuple(read[PHRASES].split("\n"))
-    return read, "none" if stop_words == "file" else stop_words
+    return read, "none" if own else stop_words

@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import EXCERPT
+from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
+from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.csr import count_columns
@@ -52,6 +53,7 @@ class Contents:
     notes : By column, a line on what was repaired or left out.
     id_types : Types of the ids.
     id_faults : Number of values of the guessed column that cannot be ids, by reason.
+    languages : Numbers of a sample of documents by language (``stop_words.count_languages``).
     """
 
     rows: list[int] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Contents:
     notes: dict[str, str] = field(default_factory=dict)
     id_types: list[str] = field(default_factory=list)
     id_faults: Counter[str] = field(default_factory=Counter)
+    languages: Counter[str] = field(default_factory=Counter)
 
     def add(self, batch: Batch, guessed_id: str | None, date_format: str | None) -> None:
         """Add what a batch has."""
@@ -86,6 +89,7 @@ class Contents:
         self.bad += other.bad
         self.id_types = sorted({*self.id_types, *other.id_types})
         self.id_faults += other.id_faults
+        self.languages += other.languages
         self._join(other.columns, other.notes, other.boilerplate)
 
     def _join(
@@ -105,7 +109,8 @@ class Contents:
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Contents:
         columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
-        return cls(**{**fields, "columns": columns, "id_faults": Counter(fields["id_faults"])})
+        counted = {name: Counter(fields[name]) for name in ("id_faults", "languages")}
+        return cls(**{**fields, **counted, "columns": columns})
 
 
 def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Contents]:
@@ -167,11 +172,14 @@ def _batches(
     ingest: Ingest, group: Group, directory: Path, contents: Contents
 ) -> Iterator[tuple[int, Batch]]:
     """Yield all batches of a group by unit; adds what they have to ``contents``."""
+    detects = AUTO in parts_of(ingest.curation.stop_words)
     date_format = getattr(ingest.source.options, "date_format", None)
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         for batch in _documents(ingest, number, unit, bad):
             n_records += batch.n_documents
+            if detects and batch.dictionary is not None:
+                contents.languages += count_languages(batch)
             contents.add(batch, ingest.guessed_id, date_format)
             yield number, batch
         if ingest.source.refuses_documents:

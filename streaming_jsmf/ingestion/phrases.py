@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +20,8 @@ from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.job import Group, Ingest, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, with_ngrams
-from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
+from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
+from streaming_jsmf.ingestion.tokens.stop_words import count_languages, load_stop_words
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.words import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -72,9 +73,10 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     neighbours = ingest.folder.root / "neighbours"
     kept = _Frequent(least, 2 * least)
     words = kept.words(found_word_counts(sorted(neighbours.glob("*/*.words")), neighbours / "merged"))
-    ingest = with_language(ingest, words)
     for _ in words:
-        pass  # language detection consumes all of the tables or none
+        pass
+    found = sum((Counter(record["languages"]) for record in records), Counter[str]())
+    ingest = with_language(ingest, found)
     phrases = kept.phrases(ingest.curation, threshold)
     if phrases:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
@@ -89,18 +91,20 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
     directory = ingest.folder.root / "neighbours" / f"{group.index:05d}"
     empty_directory(directory)
-    documents = 0
+    documents, languages = 0, Counter[str]()
     held: list[Any] = []
     number = 0
     for batch in _batches(ingest, group):
         documents += batch.n_documents
+        languages += count_languages(batch)
         held.append(_counts_of(batch))
         if sum(table.num_rows for table in held) >= TABLE_ROWS:
             _write(held, directory, number)
             held, number = [], number + 1
     if held:
         _write(held, directory, number)
-    return {"documents": documents, FILES: file_hashes(ingest.folder.root, sorted(directory.iterdir()))}
+    files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
+    return {"documents": documents, "languages": dict(languages), FILES: files}
 
 
 def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:

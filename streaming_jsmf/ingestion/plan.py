@@ -10,7 +10,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import Curation, IngestRequest, ReadOptions, TokenOptions, check_options, for_texts
+import pyarrow as pa
+
+from streaming_jsmf.config import (
+    AUTO,
+    Curation,
+    IngestRequest,
+    ReadOptions,
+    TokenOptions,
+    check_options,
+    for_texts,
+)
 from streaming_jsmf.corpus.assemble import LAYOUT
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import open_corpus
@@ -22,7 +32,7 @@ from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest, IngestFolder
 from streaming_jsmf.ingestion.kinds import kind_of_type
-from streaming_jsmf.ingestion.readers.base import Reader
+from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
 from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.listing import list_files
@@ -34,9 +44,16 @@ from streaming_jsmf.ingestion.readers.sources import (
     source_settings,
 )
 from streaming_jsmf.ingestion.spec import CorpusSpec, fetch_files, load_spec
-from streaming_jsmf.ingestion.tokens.lists import is_phrase
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, LANGUAGES, NONE, is_path, load_stop_words
-from streaming_jsmf.ingestion.tokens.tokenizer import code_of
+from streaming_jsmf.ingestion.tokens.stop_words import (
+    ENGLISH,
+    LANGUAGES,
+    NONE,
+    SAMPLE,
+    load_stop_words,
+    shown,
+    with_languages,
+)
+from streaming_jsmf.ingestion.tokens.tokenizer import FirstTexts, code_of, is_phrase, suited_tokenizer
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -85,7 +102,9 @@ def plan_ingest(
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
-    words = opened.vocabulary
+    units, words = opened.units(), opened.vocabulary
+    if not (is_spec or given or "tokenizer" in request.read):
+        opened = _with_suited_tokenizer(opened, units)
     ingest = Ingest(
         opened,
         curation,
@@ -93,7 +112,7 @@ def plan_ingest(
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
         None if given is None else given.words,
-        opened.units(),
+        units,
         words,
         None if words is None else len(words),
         known_kinds={} if given is None else given.kinds,
@@ -139,6 +158,21 @@ def _from_spec(
     return opened, curation, origin, spec.output.tokens_per_shard
 
 
+def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
+    """The reader with the tokenizer for its first texts."""
+    if not isinstance(opened.options, TokenOptions):
+        return opened
+    first = FirstTexts()
+    sampled = replace(opened, tokenizer=first)
+    for unit in units[:: len(units) // SAMPLE + 1]:
+        next(iter(sampled.read(unit, BadRecords("quarantine", unit, opened.place))), None)
+        if sum(map(len, first.texts)) >= SAMPLE // 4:
+            break
+    name = suited_tokenizer(pa.concat_arrays(first.texts)) if first.texts else opened.tokenizer.name
+    options = replace(opened.options, tokenizer=name)
+    return replace(opened, options=options, tokenizer=replace(opened.tokenizer, name=name))
+
+
 def _cache(name: str) -> Path:
     import pooch
 
@@ -154,12 +188,13 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
     if guess.note:
         logger.info("%s", guess.note)
     reader = guess.reader
-    given = dict(request.curation)
-    if "stemmer" in request.read and "stop_words" not in given:
-        # The stemmer needs the stop words during reading, before the language is detected from counts.
-        stemmer = request.read["stemmer"].lower()
-        given["stop_words"] = stemmer if stemmer in LANGUAGES else ENGLISH
+    stemmer = str(request.read.get("stemmer") or "").lower()
+    given = {"stop_words": AUTO, **request.curation} if stemmer else dict(request.curation)
     curation = replace(default_curation(reader, request.preset), **given)
+    if stemmer:
+        # The stemmer needs the stop words during reading, before the languages are known.
+        named = stemmer if stemmer in LANGUAGES else ENGLISH
+        curation = replace(curation, stop_words=with_languages(curation.stop_words, [named]))
     texts = for_texts(TokenOptions) if reads_texts(reader) and request.preset != "papers" else {}
     options = _with_phrases(check_options(reader, {**texts, **guess.read, **request.read}), request)
     opened = open_source(source, reader, options, stop_words=curation.stop_words)
@@ -299,7 +334,7 @@ def curation_fields(ingest: Ingest) -> Mapping[str, Json]:
             for key, value in asdict(ingest.curation).items()
             if (key, value) != ("numbers", "keep")
         },
-        "stop_words": "file" if is_path(stop_words) else stop_words,
+        "stop_words": shown(stop_words),
         "stop_words_sha256": _digest(sorted(load_stop_words(stop_words))),
     }
     return (

@@ -26,7 +26,7 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, first_line, option, options_named
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.sources import PATH_OPTIONS
-from streaming_jsmf.ingestion.tokens.stop_words import NONE, is_path
+from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.storage.paths import AnyPath, inside, normalise, sha256_of
 from streaming_jsmf.storage.regular import require_regular
@@ -143,12 +143,14 @@ def load_spec(path: AnyPath) -> CorpusSpec:
     try:
         spec.check()
         stop_words = spec.curation.get("stop_words")
-        if stop_words is None or not is_path(stop_words):
+        if stop_words is None:
             return spec
-        found = file_inside(where.parent, stop_words, limits.LARGEST_NAMES)
+        found = with_paths(
+            stop_words, lambda path: str(file_inside(where.parent, path, limits.LARGEST_NAMES))
+        )
     except InputError as error:
         raise InputError(f"the spec {where}: {error}") from error
-    return spec.model_copy(update={"curation": {**spec.curation, "stop_words": str(found)}})
+    return spec.model_copy(update={"curation": {**spec.curation, "stop_words": found}})
 
 
 def file_inside(directory: Path, name: str, most: int | None = None) -> Path:

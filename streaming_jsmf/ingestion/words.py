@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,19 @@ from streaming_jsmf.corpus.curation import Selection, match_words, select_words,
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
-from streaming_jsmf.ingestion.tokens.stop_words import NONE, guess_language, load_stop_words
+from streaming_jsmf.ingestion.readers.base import Batch
+from streaming_jsmf.ingestion.tokens.stop_words import (
+    LANGUAGES,
+    LEAST_DOCUMENTS,
+    RUNS,
+    UNKNOWN,
+    chosen_languages,
+    count_languages,
+    load_stop_words,
+    parts_of,
+    with_languages,
+)
+from streaming_jsmf.ingestion.tokens.tokenizer import lack_of_spaces
 from streaming_jsmf.storage.paths import make_directory
 from streaming_jsmf.storage.tables import read_table, table_writer, write_table
 
@@ -32,22 +45,29 @@ MERGE_TABLES = 256
 _COUNTS = ("document_frequency", "term_count")
 
 
-def with_language(ingest: Ingest, tables: Iterable[WordCounts]) -> Ingest:
-    """Replace "auto" stop words by the detected language; this takes one pass over the word counts."""
-    if ingest.curation.stop_words != AUTO or ingest.vocabulary is not None:
+def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCounts] = ()) -> Ingest:
+    """Replace "auto" stop words by those of the languages that the passes over the source found.
+
+    ``counts`` are those of a source whose words are given, which counts as one document.
+    """
+    if AUTO not in parts_of(ingest.curation.stop_words) or ingest.vocabulary is not None:
         return ingest
-    language = guess_language((table.words, table.term_count) for table in tables)
-    if language is None:
-        logger.info(
-            f"no stop words are known for the language of the texts; {option.stop_words} names a language or a list, "
-            f"and texts without spaces between words need {option.tokenizer} chinese, japanese or MODULE:FUNCTION"
-        )
-    else:
-        logger.info(
-            f"the language was detected as %s, whose stop words are removed; {option.stop_words} names others",
-            language.capitalize(),
-        )
-    return replace(ingest, curation=replace(ingest.curation, stop_words=language or NONE))
+    for table in counts if not found else ():
+        every, used = np.arange(len(table.words), dtype=np.int32), table.term_count.astype(np.float32)
+        one = np.array([0, len(every)])
+        found = found + count_languages(Batch(one, every, used, one[:1], None, {}, table.words))
+    languages, shares = chosen_languages(found)
+    gone = ", ".join(name.capitalize() for name in languages)
+    advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"
+    logger.info(f"languages: {shares or UNKNOWN}; {advice} ({option.stop_words} names others)")
+    total = sum(number for name, number in found.items() if name in (*LANGUAGES, UNKNOWN))
+    for name, number in found.items() if ingest.source.tokenizer.name == "arrow" else ():
+        if name.startswith(RUNS) and number >= LEAST_DOCUMENTS * total:
+            text, missing = lack_of_spaces(name.removeprefix(RUNS), number / total)
+            advice = missing or f"find their words with {option.tokenizer(name.removeprefix(RUNS))}"
+            logger.warning("%s; %s", text, advice)
+    stop_words = with_languages(ingest.curation.stop_words, languages)
+    return replace(ingest, curation=replace(ingest.curation, stop_words=stop_words))
 
 
 def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:

@@ -49,7 +49,7 @@ from streaming_jsmf.ingestion.readers.values import (
     utf8_faults,
     value_type,
 )
-from streaming_jsmf.ingestion.tokens.lists import TokenLists
+from streaming_jsmf.ingestion.tokens.split import TokenLists
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise

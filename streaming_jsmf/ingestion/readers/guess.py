@@ -42,10 +42,10 @@ from streaming_jsmf.ingestion.readers.listing import (
     is_word_list,
     list_files,
 )
-from streaming_jsmf.ingestion.readers.ratings import names_path
 from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.readers.tables import split_line
 from streaming_jsmf.ingestion.readers.text_files import File, files_in_archive
+from streaming_jsmf.ingestion.readers.triples import names_path
 from streaming_jsmf.ingestion.readers.values import as_bytes, is_text, listed
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
 from streaming_jsmf.corpus.footer import is_list
+from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.columns import storable
 from streaming_jsmf.ingestion.readers.base import (
@@ -45,8 +46,8 @@ from streaming_jsmf.ingestion.readers.values import (
     is_text,
     require_columns,
 )
-from streaming_jsmf.ingestion.tokens.lists import TokenLists, count_codes
-from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE
+from streaming_jsmf.ingestion.tokens.split import TokenLists, count_codes
+from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_of
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import is_utf8
@@ -132,6 +133,8 @@ class TextReader(Source):
             # A column of the source with this name stays.
             metadata[EXCERPT] = pc.coalesce(given, tokens.excerpts) if holds_strings(given.type) else given
         batch = bags_of(tokens, rows)
+        if getattr(self.options, "language_column", False):
+            metadata[free_name("language", metadata)] = languages_of(batch)
         return replace(batch, document_id=ids, metadata=metadata, notes=notes, boilerplate=tokens.boilerplate)
 
     def _metadata(self, columns: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
@@ -170,8 +173,7 @@ class TextReader(Source):
 
 def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,)."""
-    bags = count_codes(tokens)
-    return Batch(bags.indptr, bags.codes, bags.counts, rows, dictionary=tokens.dictionary)
+    return Batch(*count_codes(tokens), rows, dictionary=tokens.dictionary)
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:

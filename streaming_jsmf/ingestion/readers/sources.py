@@ -109,6 +109,7 @@ def open_source(
             options.phrases if isinstance(options.phrases, tuple) else (),
             options.excerpt,
             options.split,
+            options.normalization,
         )
     return READERS[reader].open(root, found, options, words)
 

@@ -1,27 +1,35 @@
-"""From text to words: one compiled pass over the bytes for ASCII, and Unicode rules once per distinct non-ASCII piece.
+"""From texts to passages, words, n-grams and phrases, in flat arrays.
 
+Words take one compiled pass over the bytes for ASCII, and Unicode rules once per distinct non-ASCII piece.
 Nearly all bytes of most texts are ASCII, and most words are repeated.
 """
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming_jsmf.ingestion.tokens.lists import TokenLists
 from streaming_jsmf.linalg.compiled import compiled
+
+Form = Literal["NFC", "NFKC"]
 
 #: Marks belong to the preceding letter (vowel signs of Indic scripts are marks).
 _SEPARATORS = r"[^\p{L}\p{N}\p{M}]+"
-_LETTER_OR_DIGIT = r"[\p{L}\p{N}]"
-#: U+0338 composes with a preceding =, < or >; no other mark composes with an ASCII character outside words.
-_STROKE = "\u0338".encode()
+_BEGINNING, _MARKS = r"^[\p{L}\p{N}]", r"^\p{M}+"
+#: Characters that are not shown, as in \p{Default_Ignorable_Code_Point}, are left out of words. The space of width zero
+#: is missing here, because it separates the words of Thai, Lao, Khmer and Burmese.
+_INVISIBLE = (
+    r"[\x{AD}\x{34F}\x{61C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200C}-\x{200F}\x{202A}-\x{202E}"
+    r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
+    r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
+)
 
 
 #: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
@@ -36,31 +44,37 @@ _BYTE, _SHIFT, _PRIME = np.uint64(8), np.uint64(32), np.uint64(0x9E3779B97F4A7C1
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
-def split_words(texts: Any) -> TokenLists:
+@dataclass(frozen=True, eq=False)
+class TokenLists:
+    """Tokens of m documents: ``indptr`` (m + 1,) int64, ``codes`` int32 into an Arrow array of distinct strings.
+
+    ``excerpts`` is an Arrow array of m strings, or None; ``boilerplate`` has the numbers of texts that lost words to
+    ``without_boilerplate`` and of these words. Tokens of passages have the number of the text of each in ``texts``.
+    """
+
+    indptr: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    dictionary: Any
+    excerpts: Any = None
+    boilerplate: tuple[int, int] = (0, 0)
+    texts: NDArray[np.int64] | None = None
+
+
+def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     """Split an Arrow array of strings without nulls into lower-case words of Unicode letters and digits.
 
-    A word is a run of letters, digits and marks that contains a letter or digit, in normal form C. Each word is
-    lower-cased by itself and normalised to form C again. Memory: about four times the text.
+    A word is a run of letters, digits and marks that starts with a letter or digit, in normal form C, or KC as
+    ``form``. Invisible characters, such as joiners and soft hyphens, are left out. Each word is lower-cased by itself
+    and normalised again. Memory: about four times the text.
     """
     indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
     content = letters.tobytes()
-    if _STROKE in content:
-        indptr, codes, offsets, letters = _pieces(*string_buffers(pc.utf8_normalize(texts, "NFC")))
-        content = letters.tobytes()
     distinct = strings_of(pa.string(), offsets, content)
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
-    starts, lengths, words = _words_of(distinct)
+    starts, lengths, words = _words_of(distinct, form)
     ends, flat = _replace(indptr, codes, starts, lengths, np.asarray(words.indices))
     return TokenLists(ends, flat, words.dictionary)
-
-
-def split_passages(texts: Any, words: int) -> tuple[Any, NDArray[np.int64]]:
-    """Cut an Arrow array of strings into passages of so many words; return them, and the number of each one's text."""
-    cut = re.compile(rf"(?:\S+\s*){{1,{words}}}")
-    found = [cut.findall(text.strip()) or [text] for text in texts.to_pylist()]
-    index = np.repeat(np.arange(len(found)), [len(passages) for passages in found])
-    return pa.array([passage for passages in found for passage in passages], pa.string()), index
 
 
 def string_buffers(texts: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -187,13 +201,13 @@ def _replace(indptr: Any, codes: Any, starts: Any, lengths: Any, words: Any) -> 
     return ends, out
 
 
-def _words_of(pieces: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
+def _words_of(pieces: Any, form: Form) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
     """Return the start and the number of the words of each piece in a dictionary array of words.
 
     ASCII pieces are already words and come first; the few others are split.
     """
     plain = np.asarray(pc.string_is_ascii(pieces))
-    lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)))
+    lists = _split_beyond_ascii(pieces.filter(pa.array(~plain)), form)
     words = pa.concat_arrays([pieces.filter(pa.array(plain)), lists.flatten()])
     starts, lengths = np.cumsum(plain, dtype=np.int32) - np.int32(1), np.ones(len(pieces), np.int32)
     starts[~plain] = plain.sum() + np.asarray(lists.offsets)[:-1]
@@ -201,17 +215,205 @@ def _words_of(pieces: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], Any]:
     return starts, lengths, words.dictionary_encode()
 
 
-def _split_beyond_ascii(pieces: Any) -> Any:
+def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     """Return the words of each piece as a list array that starts at offset 0."""
-    composed = [unicodedata.normalize("NFC", piece) for piece in pieces.to_pylist()]
+    seen = pc.replace_substring_regex(pieces, _INVISIBLE, "")
+    composed = [unicodedata.normalize(form, piece) for piece in seen.to_pylist()]
     lists = pc.split_pattern_regex(pa.array(composed, pa.string()), _SEPARATORS)
     words = lists.flatten()
+    odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
+    words = pc.replace_with_mask(words, odd, pc.replace_substring_regex(words.filter(odd), _MARKS, ""))
     beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalise again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [unicodedata.normalize("NFC", word.lower()) for word in words.filter(beyond).to_pylist()]
+    lowered = [unicodedata.normalize(form, word.lower()) for word in words.filter(beyond).to_pylist()]
     words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
-    real = np.asarray(pc.match_substring_regex(words, _LETTER_OR_DIGIT))
+    real = np.asarray(pc.not_equal(words, ""))
     kept = np.concatenate([[0], np.cumsum(real)])
     offsets = kept[np.asarray(lists.offsets)].astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))
+
+
+def count_codes(tokens: TokenLists) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Return indptr, codes and counts of each document, codes in order of first use. One pass without sorting."""
+    indptr, codes, counts = _count(tokens.indptr, tokens.codes, len(tokens.dictionary))
+    return indptr, codes, counts
+
+
+@compiled(nogil=True)
+def _count(indptr: Any, codes: Any, n_codes: int) -> Any:
+    # Place of the count of each code; one before the document's first place is that of another document.
+    places = np.full(n_codes, -1, np.int64)
+    distinct = np.empty(len(codes), np.int32)
+    counts = np.empty(len(codes), np.int32)
+    out = np.zeros(len(indptr), np.int64)
+    used = 0
+    for m in range(len(indptr) - 1):
+        first = used
+        for j in range(indptr[m], indptr[m + 1]):
+            code = codes[j]
+            place = places[code]
+            if place >= first:
+                counts[place] += 1
+            else:
+                places[code] = used
+                distinct[used] = code
+                counts[used] = 1
+                used += 1
+        out[m + 1] = used
+    return out, distinct[:used].copy(), counts[:used].copy()
+
+
+def given_tokens(lists: Any) -> TokenLists:
+    """Return an Arrow array of lists of strings as tokens, without empty and missing ones."""
+    ends = np.concatenate(
+        [[0], np.cumsum(np.asarray(pc.list_value_length(lists).fill_null(0)), dtype=np.int64)]
+    )
+    encoded = lists.flatten().cast(pa.string()).dictionary_encode()
+    codes = np.asarray(encoded.indices.fill_null(-1))
+    kept = np.append(np.asarray(pc.binary_length(encoded.dictionary)) > 0, False)[codes]
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return TokenLists(before[ends], codes[kept], encoded.dictionary)
+
+
+def with_ngrams(tokens: TokenLists, longest: int, among: NDArray[np.bool_] | None = None) -> TokenLists:
+    """Add the runs of 2 to ``longest`` adjacent tokens of a document, joined by spaces; the order of tokens is lost.
+
+    ``among`` is a mask of the dictionary words that runs may contain; None allows all.
+    """
+    codes = [tokens.codes]
+    rows = [np.repeat(np.arange(len(tokens.indptr) - 1), np.diff(tokens.indptr))]
+    words = tokens.dictionary.to_pylist()
+    known: list[Any] = [tokens.dictionary]
+    size, offset = len(words), len(words)
+    shorter, shorter_words = tokens.codes.astype(np.int64), words
+    for length in range(2, longest + 1):
+        # A run starts where all its tokens belong to the same document.
+        inside = rows[0][: len(rows[0]) - length + 1] == rows[0][length - 1 :]
+        if among is not None:
+            inside &= np.all([among[tokens.codes[i : i + len(inside)]] for i in range(length)], axis=0)
+        starts = np.flatnonzero(inside)
+        keys = shorter[starts] * size + tokens.codes[starts + length - 1]
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        joined = [f"{shorter_words[k // size]} {words[k % size]}" for k in distinct.tolist()]
+        known.append(pa.array(joined, pa.string()))
+        codes.append((inverse + offset).astype(np.int32))
+        rows.append(rows[0][starts])
+        # Number of the run that starts at each token; unused where no run starts.
+        shorter = np.zeros(len(tokens.codes), np.int64)
+        shorter[starts], shorter_words = inverse, joined
+        offset += len(joined)
+    all_rows = np.concatenate(rows)
+    order = np.argsort(all_rows, kind="stable")
+    counts = np.bincount(all_rows, minlength=len(tokens.indptr) - 1)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    # A user's tokenizer may return words with spaces that equal an n-gram.
+    encoded = pa.concat_arrays(known).dictionary_encode()
+    kept = np.asarray(encoded.indices)[np.concatenate(codes)[order]]
+    return replace(tokens, indptr=indptr, codes=kept, dictionary=encoded.dictionary)
+
+
+def with_phrases(tokens: TokenLists, phrases: Sequence[str]) -> TokenLists:
+    """Replace the word pairs of the distinct phrases, from left to right; each token is part of at most one phrase.
+
+    One pass over the tokens.
+
+    Examples
+    --------
+    >>> texts = TokenLists(np.array([0, 3]), np.array([0, 1, 0]), pa.array(["new", "york"]))
+    >>> joined = with_phrases(texts, ["new york", "york new"])
+    >>> joined.dictionary.take(pa.array(joined.codes)).to_pylist()
+    ['new york', 'new']
+    """
+    size, (at, found) = len(tokens.dictionary), _hits(tokens, phrases)
+    # From a run of overlapping hits, take the first, the third, and so on.
+    starts = np.flatnonzero(np.diff(at, prepend=-2) != 1)
+    in_run = np.arange(len(at)) - np.repeat(starts, np.diff(starts, append=len(at)))
+    at, found = at[in_run % 2 == 0], found[in_run % 2 == 0]
+    codes = tokens.codes.astype(np.int64)
+    codes[at] = size + found
+    gone = np.zeros(len(codes) + 1, np.int64)
+    gone[at + 2] = 1
+    indptr = tokens.indptr - np.cumsum(gone)[tokens.indptr]
+    # A user's tokenizer may return words with spaces.
+    encoded = pa.concat_arrays([tokens.dictionary, pa.array(list(phrases), tokens.dictionary.type)])
+    encoded = encoded.dictionary_encode()
+    kept = np.asarray(encoded.indices)[np.delete(codes, at + 1)]
+    return TokenLists(indptr, kept, encoded.dictionary)
+
+
+def _hits(tokens: TokenLists, phrases: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions in order at which phrases start within documents, and the numbers of the phrases."""
+    size, kind = len(tokens.dictionary), tokens.dictionary.type
+    first, second = (
+        np.asarray(pc.index_in(pa.array(words, kind), value_set=tokens.dictionary).fill_null(-1), np.int64)
+        for words in zip(*(phrase.split(" ") for phrase in phrases), strict=True)
+    )
+    known = np.flatnonzero((first >= 0) & (second >= 0))
+    begins, ends = np.zeros((2, size), bool)
+    begins[first[known]] = ends[second[known]] = True
+    inside = np.ones(len(tokens.codes) + 1, bool)
+    inside[tokens.indptr] = False
+    pairs = begins[tokens.codes[:-1]] & ends[tokens.codes[1:]] & inside[1 : len(tokens.codes)]
+    at, codes = np.flatnonzero(pairs), tokens.codes.astype(np.int64)
+    keys = pa.array(first[known] * size + second[known])
+    found = pc.index_in(pa.array(codes[at] * size + codes[at + 1]), value_set=keys)
+    return at[np.asarray(found.is_valid())], known[np.asarray(found.drop_null())]
+
+
+@compiled(nogil=True)
+def _weight(data: Any, i: int) -> int:
+    """Quarters of a word that a character stands for where it does not continue one; 0 for the rest of its bytes.
+
+    -1 for white space, -2 for the punctuation that separates Chinese and Japanese phrases.
+    """
+    lead = data[i]
+    if lead < 0xE0:
+        return -1 if lead == 32 or 9 <= lead <= 13 else 0 if 0x80 <= lead < 0xC0 else 4
+    second, third = data[i + 1], data[i + 2]
+    if lead == 0xE3 and second == 0x80 and third <= 0x82:
+        return -1 if third == 0x80 else -2
+    if lead == 0xEF and second == 0xBC and (third in (0x81, 0x8C, 0x9B, 0x9F)):
+        return -2
+    # Han and Kana, then Thai and Lao, Burmese, Khmer.
+    if 0xE3 <= lead <= 0xE9 or (lead == 0xE2 and second >= 0xBA) or (lead == 0xF0 and second >= 0xA0):
+        return 2
+    spaceless = second in (0x80, 0x81, 0x82, 0x9E, 0x9F) if lead == 0xE1 else lead == 0xE0 and second >= 0xB8
+    return 1 if spaceless and (lead == 0xE1 or second <= 0xBB) else 4
+
+
+@compiled(nogil=True)
+def _cuts(offsets: Any, data: Any, words: int) -> Any:
+    """Offsets of the passages of all texts, and numbers of their texts."""
+    starts = np.empty((offsets[-1] - offsets[0]) // words + 2 * len(offsets), np.int64)
+    index, n = np.empty(len(starts), np.int64), 0
+    for m in range(len(offsets) - 1):
+        starts[n], index[n], first, used, apart, ended = offsets[m], m, n, 0, True, False
+        n += 1
+        for i in range(offsets[m], offsets[m + 1]):
+            weight = _weight(data, i)
+            if weight > 0 and (apart or ended) and used >= 4 * words:
+                starts[n], index[n], used = i, m, 0
+                n += 1
+            if weight != 0:
+                used += weight if 0 < weight < 4 or (weight == 4 and apart) else 0
+                apart, ended = weight == -1, weight < 0
+        if used < 2 * words and n - first > 1:
+            n -= 1
+    starts[n] = offsets[-1]
+    return starts[: n + 1].copy(), index[:n].copy()
+
+
+def split_passages(texts: Any, words: int) -> tuple[Any, NDArray[np.int64]]:
+    """Cut texts (an Arrow array of strings without nulls) into passages of about ``words`` words, at white space.
+
+    Returns the passages, which share the bytes of the texts, and (passages,) the number of the text of each. The last
+    passage of a text has half to one and a half times as many words. A character of Han or Kana counts as half a word,
+    one of Thai, Lao, Khmer or Burmese as a quarter; Chinese and Japanese are also cut after punctuation.
+    """
+    if not len(texts):
+        return texts, np.zeros(0, np.int64)
+    starts, index = _cuts(*string_buffers(texts), words)
+    starts = starts.astype(np.int64 if pa.types.is_large_string(texts.type) else np.int32)
+    buffers = [None, pa.py_buffer(starts), texts.buffers()[2]]
+    return pa.Array.from_buffers(texts.type, len(index), buffers), index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -17,19 +18,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_jsmf.config.functions import is_local, local_function
+from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.ingestion.tokens.lists import (
+from streaming_jsmf.ingestion.tokens.split import (
+    Form,
     TokenLists,
-    check_phrases,
     given_tokens,
+    split_passages,
+    split_words,
+    string_buffers,
+    strings_of,
     with_ngrams,
     with_phrases,
 )
-from streaming_jsmf.ingestion.tokens.split import split_passages, split_words, string_buffers, strings_of
-from streaming_jsmf.ingestion.tokens.stop_words import NONE, load_stop_words
+from streaming_jsmf.ingestion.tokens.stop_words import (
+    LEAST_DOCUMENTS,
+    NONE,
+    load_stop_words,
+    sample,
+    without_spaces,
+)
 from streaming_jsmf.linalg.compiled import compiled
+
+logger = logging.getLogger(__name__)
 
 BuiltIn = Literal["arrow", "sklearn", "chinese", "japanese"]
 BUILT_IN: tuple[BuiltIn, ...] = get_args(BuiltIn)
@@ -38,6 +52,9 @@ LONGEST_NGRAM = 3
 #: Sudachi accepts at most 49,149 bytes at once; a character takes at most four.
 _LONGEST_PIECE = 10_000
 _PIECE = re.compile(rf"[^。\n]{{1,{_LONGEST_PIECE}}}[。\n]?|[。\n]")
+
+#: Parts of speech that carry subjects: nouns, verbs, adjectives of both kinds, and adverbs.
+_JAPANESE = ("名詞", "動詞", "形容詞", "形状詞", "副詞")
 
 _WHITE_SPACE = np.isin(np.arange(256), list(b"\t\n\f\r "))
 
@@ -52,9 +69,9 @@ class Tokenizer:
     Attributes
     ----------
     name : "arrow": runs of Unicode letters and digits. "sklearn": the analyzer of scikit-learn's CountVectorizer (words
-        of at least two characters). "chinese": jieba. "japanese": Sudachi's shortest units. These return lower case in
-        normal form C. "MODULE:FUNCTION": a callable from a text to its words, which may be called from several threads;
-        empty words are dropped.
+        of at least two characters). "chinese": jieba. "japanese": nouns, verbs, adjectives and adverbs in the
+        dictionary form of Sudachi. These return lower case in normal form C. "MODULE:FUNCTION": a callable from a text
+        to its words, which may be called from several threads; empty words are dropped.
     ngrams : Longest run of adjacent tokens that also becomes a word, joined by spaces: 1 (none), 2 or 3.
     stemmer : Language of a Snowball stemmer, such as "english"; None to disable.
     stop_words : Words that are not stemmed, so that stop-word lists still match them; see ``load_stop_words``.
@@ -62,6 +79,7 @@ class Tokenizer:
     phrases : Pairs of words, after stemming, that become one word each (``with_phrases``).
     excerpt : Number of characters of each text to keep.
     passage : Number of words of the passages into which texts are cut; None for whole texts.
+    normalization : Normal form of the words of built-in tokenizers; NFKC also maps ligatures, full-width letters, etc.
     """
 
     name: str = "arrow"
@@ -72,6 +90,7 @@ class Tokenizer:
     phrases: tuple[str, ...] = ()
     excerpt: int = 0
     passage: int | None = None
+    normalization: Form = "NFC"
 
     def __post_init__(self) -> None:
         if not 1 <= self.ngrams <= LONGEST_NGRAM:
@@ -80,7 +99,9 @@ class Tokenizer:
             _analyzer(self.name)
         if self.stemmer is not None:
             _stem_function(self.stemmer)
-        check_phrases(self.phrases)
+        for phrase in self.phrases:
+            if not is_phrase(phrase):
+                raise InputError(f"{phrase!r} is not a phrase; give two words with one space between them")
 
     def __call__(self, texts: Any) -> TokenLists:
         """Tokenize an Arrow array of strings without nulls, or of lists of strings, which are tokens as they are.
@@ -111,9 +132,57 @@ class Tokenizer:
 
     def _split(self, texts: Any) -> TokenLists:
         if self.name == "arrow":
-            return split_words(texts)
-        texts = pc.utf8_normalize(texts, "NFC") if self.name in BUILT_IN else texts
+            return split_words(texts, self.normalization)
+        texts = pc.utf8_normalize(texts, self.normalization) if self.name in BUILT_IN else texts
         return _analyzed(texts, _analyzer(self.name), self.name)
+
+
+def suited_tokenizer(texts: Any) -> str:
+    """Return the name of the built-in tokenizer for a sample of texts (an Arrow array of strings without nulls).
+
+    Texts without spaces between words need one for their script. Raises InputError if most do and it is missing;
+    ``with_language`` warns of fewer.
+    """
+    for script, number in without_spaces(split_words(texts)).most_common(1):
+        share = number / len(sample(len(texts)))
+        found, missing = lack_of_spaces(script, share)
+        if share >= LEAST_DOCUMENTS and not missing:
+            logger.info("%s: their words are found with %s", found, option.tokenizer(script))
+            return script
+        if share > 0.5:
+            raise InputError(f"{found}; {missing}")
+    return "arrow"
+
+
+def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
+    """Say how many texts have no spaces between words, and what to do, which is empty if a tokenizer is installed."""
+    found = f"{share:.0%} of the texts are in {script.capitalize()} without spaces between words"
+    advice = f"find their words with {option.tokenizer('MODULE:FUNCTION')}"
+    if script in BUILT_IN:
+        try:
+            _analyzer(script)
+            return found, ""
+        except InputError as error:
+            advice = str(error)
+    return found, f"{advice}, or take what is between spaces as words with {option.tokenizer('arrow')}"
+
+
+class FirstTexts:
+    """Stands in for a tokenizer: keeps a sample of the texts of each batch, and finds no words."""
+
+    def __init__(self) -> None:
+        self.texts: list[Any] = []
+
+    def __call__(self, texts: Any) -> TokenLists:
+        self.texts.append(texts.take(pa.array(sample(len(texts)))).cast(pa.string()))
+        return TokenLists(
+            np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32), pa.array([], pa.string())
+        )
+
+
+def is_phrase(text: str) -> bool:
+    """Return whether a text is two words separated by one space; single words contain no space."""
+    return len(text.split(" ")) == 2 and all(text.split(" "))
 
 
 def _beginnings(texts: Any, length: int) -> Any:
@@ -185,8 +254,13 @@ def _words_of(text: str, analyzer: Analyzer, name: str) -> list[str]:
 
 def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
     """Stem each distinct word once; equal stems share one code."""
-    stem, spared = _stem_function(language), load_stop_words(stop_words)
-    stems = [word if word in spared else stem(word) for word in tokens.dictionary.to_pylist()]
+    stem, listed = (
+        _stem_function(language),
+        folded(pa.array(sorted(load_stop_words(stop_words)), pa.string())),
+    )
+    spared = pc.is_in(folded(tokens.dictionary), value_set=listed).to_pylist()
+    words = tokens.dictionary.to_pylist()
+    stems = [word if kept else stem(word) for word, kept in zip(words, spared, strict=True)]
     encoded = pa.array(stems, pa.string()).dictionary_encode()
     return TokenLists(tokens.indptr, np.asarray(encoded.indices)[tokens.codes], encoded.dictionary)
 
@@ -194,6 +268,8 @@ def _stemmed(tokens: TokenLists, language: str, stop_words: str) -> TokenLists:
 @cache
 def _analyzer(name: str) -> Analyzer:
     """Return the function of a tokenizer name. Raises InputError if it or its package is missing."""
+    if is_local(name):
+        return local_function(name, f"{option.scheduler('threads')}")
     if name == "sklearn":
         from sklearn.feature_extraction.text import CountVectorizer
 
@@ -226,7 +302,8 @@ def _japanese_words() -> Analyzer:
         if not hasattr(own, "tokenizer"):
             own.tokenizer = dictionary.tokenizer(mode=SplitMode.A)
         pieces = _PIECE.findall(text)
-        return _real_words(part.surface() for piece in pieces for part in own.tokenizer.tokenize(piece))
+        parts = (part for piece in pieces for part in own.tokenizer.tokenize(piece))
+        return _real_words(part.dictionary_form() for part in parts if part.part_of_speech()[0] in _JAPANESE)
 
     return words
 
@@ -260,12 +337,12 @@ def _load_callable(name: str) -> Analyzer:
 
 
 def code_of(name: str) -> str | None:
-    """Return the sha256 of the file of a user's tokenizer; None for a module without a file.
+    """Return the sha256 of the file of a user's tokenizer; None for one without a file (or see ``name_of``).
 
     Raises ``InputError`` if the file has changed since this process imported it.
     """
     imported, module = _imported_code(name), name.partition(":")[0]
-    if imported != _sha256_of_module(module):
+    if imported is not None and imported != _sha256_of_module(module):
         path = sys.modules[module].__file__
         raise InputError(f"{path} has changed since it was imported; start a new Python process")
     return imported
@@ -274,7 +351,7 @@ def code_of(name: str) -> str | None:
 @cache
 def _imported_code(name: str) -> str | None:
     _analyzer(name)
-    return _sha256_of_module(name.partition(":")[0])
+    return None if is_local(name) else _sha256_of_module(name.partition(":")[0])
 
 
 def _sha256_of_module(name: str) -> str | None:
