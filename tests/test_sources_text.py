@@ -557,11 +557,14 @@ def test_baskets_of_lines(tmp_path):
         assert len(Read(baskets(path, separator=separator)).bags) == 3
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.int32(), pa.uint64()])
+WORDS = pa.dictionary(pa.int32(), pa.string())
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.int32(), pa.uint64(), WORDS])
 @pytest.mark.parametrize("make", [pa.list_, pa.large_list])
 def test_baskets_of_parquet_lists(tmp_path, kind, make):
     values = [[1, 2, 1], [], None, [3, None], [2], [4] * 5]
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if not pa.types.is_integer(kind):
         values = [v and [None if i is None else f"i{i}" for i in v] for v in values]
     path = put_parquet(tmp_path / "a.parquet", {"basket": pa.array(values, make(kind))}, row_group_size=2)
     source = baskets(path, items="basket")

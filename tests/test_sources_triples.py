@@ -317,17 +317,14 @@ def test_arrow_reads_well_formed_quotes(rows):
     assert parsed(stream.getvalue(), 3) == (columns, columns, {})
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"), [("9223372036854775808", "does not fit 64 bits"), ("x1", "'x1' is not an integer")]
-)
-def test_integer_ids(tmp_path, bad, reason):
+@pytest.mark.parametrize("bad", ["9223372036854775808", "x1"])
+def test_integer_ids(tmp_path, bad):
     text = f"{HEADER}-9223372036854775808,w,1\n007,w,2\n7,w,3\n"
     expected = {-(2**63): {"w": 1}, 7: {"w": 5}}
     assert read(csv_source(tmp_path, text, integer_ids=True), tmp_path).documents == expected
     source = csv_source(tmp_path, f"{text}{bad},w,1\n", integer_ids=True)
     found = fails(source, tmp_path)
-    assert "line 5: document " in found
-    assert reason in found
+    assert f"line 5: document '{bad}' is not a 64-bit integer" in found
     assert read(source, tmp_path, "quarantine").documents == expected
 
 
@@ -353,6 +350,7 @@ def unusable_files():
     yield "less.parquet", table.drop_columns("word"), "there is no column 'word'; it has document, count"
     yield "twice.parquet", table.append_column("word", table["word"]), "it has 2 columns 'word'"
     yield "typed.parquet", pa.table({**ROWS, "word": [1.5, 2, 3]}), "column 'word' is double"
+    yield "lists.parquet", pa.table({**ROWS, "word": [["x"]] * 3}), "column 'word' is list<"
     yield "truth.parquet", pa.table({**ROWS, "count": [True] * 3}), "column 'count' is bool"
 
 

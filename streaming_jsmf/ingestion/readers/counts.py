@@ -35,8 +35,9 @@ _WHOLE = re.compile(rb"[+-]?[0-9]{1,40}")
 _REAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.I)
 _TYPES = {b"integer": (np.int64,) * 3, b"real": (np.int64, np.int64, np.float64), b"pattern": (np.int64,) * 2}
 
-#: A count in a file: its document and word, from 0, and its line.
-_ENTRY = np.dtype([("document", "i8"), ("word", "i8"), ("count", "f8"), ("line", "i8")])
+#: Counts in a file, as arrays of equal length: documents and words, from 0, the counts, and their lines.
+Entries = tuple[NDArray[Any], ...]
+_NOTHING: Entries = (np.empty(0, np.int64),) * 4
 
 
 @dataclass(frozen=True)
@@ -170,33 +171,32 @@ def _most_empty(unit: Unit) -> int:
     return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
-def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[NDArray[Any], int]]:
+def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int]]:
     """Yield blocks of the good lines after a header, and the number of documents that are complete after each.
 
     The other lines go to ``bad``.
     """
     reached = n_found = 0
-    nothing = np.empty(0, _ENTRY)
     try:
         for first, block in line_blocks(stream, header.size_line + 1):
             entries, reached, n_lines_of_block = _good_entries(block, first, reached, header, bad)
             n_found += n_lines_of_block
-            if len(entries):
+            if len(entries[0]):
                 yield entries, reached - 1
     except UnreadableError as error:
         # Nothing is known about further documents, not even that they are empty.
-        yield nothing, reached
+        yield _NOTHING, reached
         bad.refuse(error.line, str(error), error.record)
         return
     if n_found != header.n_entries:
         reason = f"the header says NNZ = {header.n_entries}, the number of lines of counts is {n_found}"
         bad.refuse(header.size_line, reason)
-    yield nothing, header.n_documents
+    yield _NOTHING, header.n_documents
 
 
 def _good_entries(
     block: bytes, first: int, reached: int, header: Header, bad: BadRecords
-) -> tuple[NDArray[Any], int, int]:
+) -> tuple[Entries, int, int]:
     """Return the good entries of a block, the largest document so far, and the number of lines except blank ones.
 
     Documents must not fall below ``reached``, the largest one before the block; it counts from 1.
@@ -227,10 +227,10 @@ def _good_entries(
         lines = block.split(b"\n")
         for row in sorted(faults):
             bad.refuse(first + row, faults[row], lines[row])
-    entries = np.empty(len(rows), _ENTRY)
-    entries["document"], entries["word"], entries["count"] = document - 1, word - 1, count
-    entries["line"] = first + rows
-    return entries[good], int(np.append(reached, last)[-1]), n_found
+    entries: Entries = (document - 1, word - 1, count, first + rows)
+    if not good.all():
+        entries = tuple(values[good] for values in entries)
+    return entries, int(np.append(reached, last)[-1]), n_found
 
 
 def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDArray[Any]], dict[int, str]]:
@@ -275,22 +275,21 @@ def shown(text: bytes) -> str:
 
 
 def _documents(
-    blocks: Iterable[tuple[NDArray[Any], int]], n_words: int, most_empty: int
-) -> Iterator[tuple[int, int, NDArray[Any]]]:
+    blocks: Iterable[tuple[Entries, int]], n_words: int, most_empty: int
+) -> Iterator[tuple[int, int, Entries]]:
     """Yield ranges of documents with their entries, in which words are distinct and ascending.
 
     Raises UnreadableError if more than ``most_empty`` documents have no entries.
     """
-    held = np.empty(0, _ENTRY)  # of documents that may continue in the next block
+    held = _NOTHING  # of documents that may continue in the next block
     start = empty = 0
     for entries, stop in blocks:
-        entries = np.concatenate([held, entries])
-        at, totals = sums(entries["document"] * n_words + entries["word"], entries["count"])
-        entries = entries[at]
-        entries["count"] = totals
-        cut = int(np.searchsorted(entries["document"], stop))
-        complete, held = entries[:cut], entries[cut:]
-        empty += stop - start - int(np.count_nonzero(np.diff(complete["document"], prepend=-1)))
+        document, word, count, line = (np.concatenate(pair) for pair in zip(held, entries, strict=True))
+        at, totals = sums(document * n_words + word, count)
+        cut = int(np.searchsorted(document[at], stop))
+        merged = (document[at], word[at], totals, line[at])
+        complete, held = tuple(values[:cut] for values in merged), tuple(values[cut:] for values in merged)
+        empty += stop - start - int(np.count_nonzero(np.diff(complete[0], prepend=-1)))
         if empty > most_empty:
             raise UnreadableError(
                 f"the number of documents without counts up to number {stop} is {empty}, more than {most_empty} for "
@@ -300,20 +299,18 @@ def _documents(
         start = stop
 
 
-def _bags(
-    entries: NDArray[Any], documents: range, whole: bool, bad: BadRecords, first: int
-) -> Iterator[Batch]:
+def _bags(entries: Entries, documents: range, whole: bool, bad: BadRecords, first: int) -> Iterator[Batch]:
     """Yield the bags of a range of documents, the first of which has the number ``first``."""
-    large = entries["count"] > LARGEST_COUNT
-    for entry in entries[large]:
-        bad.refuse(int(entry["line"]), too_large(entry["count"], entry["word"] + 1))
-    entries = entries[~large]
+    document, word, count, line = entries
+    large = count > LARGEST_COUNT
+    for i in np.flatnonzero(large).tolist():
+        bad.refuse(int(line[i]), too_large(count[i], word[i] + 1))
+    if large.any():
+        document, word, count = document[~large], word[~large], count[~large]
     # There may be millions of empty documents in a row.
     for start in documents[:: limits.BATCH_VALUES]:
         numbers = np.arange(start, min(start + limits.BATCH_VALUES, documents.stop) + 1)
-        bounds = np.searchsorted(entries["document"], numbers)
-        inside = entries[bounds[0] : bounds[-1]]
-        counts = inside["count"].astype(np.int64 if whole else np.float64)
-        yield Batch(
-            bounds - bounds[0], inside["word"].astype(np.int32), narrow_counts(counts), numbers[:-1] + first
-        )
+        bounds = np.searchsorted(document, numbers)
+        inside = slice(bounds[0], bounds[-1])
+        counts = narrow_counts(count[inside].astype(np.int64) if whole else count[inside])
+        yield Batch(bounds - bounds[0], word[inside].astype(np.int32), counts, numbers[:-1] + first)

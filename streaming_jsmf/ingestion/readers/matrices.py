@@ -99,16 +99,23 @@ class CountFiles(Source):
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
 
-def sums(keys: NDArray[np.int64], counts: NDArray[Any]) -> tuple[Any, NDArray[np.float64]]:
+def sums(
+    keys: NDArray[np.int64], counts: NDArray[Any], *, by_size: bool = False
+) -> tuple[Any, NDArray[np.float64]]:
     """Return where each distinct key comes first, in ascending order of keys, and the sum of its counts.
 
-    Counts are added one by one in the given order, so that the bits depend on neither the machine nor the blocks.
+    Counts are added one by one in the given order, or ``by_size``, so that the bits depend on neither the machine nor
+    the blocks.
     """
     if (np.diff(keys) > 0).all():
         return slice(None), counts.astype(np.float64)
     order = np.argsort(keys, kind="stable")
-    new = np.diff(keys[order], prepend=-1) != 0
-    totals = np.bincount(np.cumsum(new) - 1, counts[order])
+    keys, counts = keys[order], counts[order]
+    new = np.diff(keys, prepend=-1) != 0
+    if by_size:
+        again = np.flatnonzero(~(new & np.append(new[1:], True)))
+        counts[again] = counts[again[np.lexsort((counts[again], keys[again]))]]
+    totals = np.bincount(np.cumsum(new) - 1, counts)
     return order[new], totals.astype(np.float64, copy=False)
 
 
@@ -154,14 +161,16 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
             record = " ".join(f"{w}:{c}" for w, c in zip(words[inside], stored[inside], strict=True))
             bad.refuse(first + int(row), explain(int(positions[i])), record)
 
-    def explain_entry(i: int) -> str:
-        if 0 <= words[i] < n_words:
-            return f"count {stored[i]} is not in (0, {LARGEST_COUNT}], as every count must be"
-        return f"word {words[i]} (from 0) is outside 0..{n_words - 1}"
-
     # Comparisons with NaN are false, so NaN is refused as well.
     good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
-    refuse(document, ~good | (words < 0) | (words >= n_words), explain_entry)
+    known = (words >= 0) & (words < n_words)
+    reasons = {
+        False: f"word {{word}} (from 0) is outside 0..{n_words - 1}",
+        True: f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be",
+    }
+    refuse(
+        document, ~(good & known), lambda i: reasons[bool(known[i])].format(word=words[i], count=stored[i])
+    )
     chosen = kept[document] & (counts != 0)
     document, word = document[chosen], words[chosen].astype(np.int64)
     at, totals = sums(document * n_words + word, counts[chosen])

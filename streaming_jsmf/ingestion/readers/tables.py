@@ -171,7 +171,11 @@ def read_table(unit: Unit, names: Sequence[str], layout: Delimited, bad: BadReco
 def _read_parquet(unit: Unit, names: Sequence[str]) -> Iterator[TableBatch]:
     row = 0
     with open_raw(unit.path) as stream, open_parquet_source(unit.path) as footer:
-        require_columns(names, footer.schema_arrow.names)
+        schema = footer.schema_arrow
+        require_columns(names, schema.names)
+        for name in names:
+            if pa.types.is_nested(kind := schema.field(name).type):
+                raise UnreadableError(f"column {name!r} is {kind}; it must hold strings or numbers")
         # Keep strings as dictionary codes, as most writers store them, which halves the time.
         file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
         groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))

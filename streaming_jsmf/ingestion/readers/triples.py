@@ -33,7 +33,6 @@ from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.tables import (
     Convert,
-    TableBatch,
     coded,
     read_names,
     read_table,
@@ -70,7 +69,7 @@ class TriplesSource(RecordFiles):
         return "float" if pa.types.is_floating(kind) else str(self.options.count_type)
 
     def words(self, path: str) -> Convert:  # noqa: ARG002
-        """Return how the words of a file are converted."""
+        """Return how the words of a file are converted. Raises InputError if that is not possible."""
         return lambda values: (values.cast(pa.string()), {})
 
     def counts(self, values: Any) -> tuple[Any, dict[int, str]]:
@@ -159,23 +158,17 @@ class TriplesSource(RecordFiles):
                     codes, values, wrong = coded(batch.columns[name], name, convert, numbers=i == 2)
                     columns.append((codes, values))
                     reasons = wrong | reasons
-                if len(columns) == 2:
-                    columns.append((np.zeros(len(batch.rows), np.int32), np.ones(1, np.int32)))
-                yield _good_rows(batch, columns, reasons, bad)
-
-
-def _good_rows(
-    batch: TableBatch, columns: Sequence[tuple[Any, Any]], reasons: dict[int, str], bad: BadRecords
-) -> Any:
-    for row in sorted(reasons):
-        bad.refuse(int(batch.rows[row]), reasons[row], batch.record(row))
-    kept: Any = slice(None)
-    if reasons:
-        kept = np.ones(len(batch.rows), bool)
-        kept[list(reasons)] = False
-    (documents, words), (codes, counts) = columns[:2], columns[2]
-    keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in (documents, words)]
-    return pa.record_batch([*keys, pa.array(counts[codes[kept]])], names=["document", "word", "count"])
+                for row in sorted(reasons):
+                    bad.refuse(int(batch.rows[row]), reasons[row], batch.record(row))
+                kept: Any = slice(None)
+                if reasons:
+                    kept = np.ones(len(batch.rows), bool)
+                    kept[list(reasons)] = False
+                keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in columns[:2]]
+                counts = np.ones(len(keys[0]), np.int32)
+                for codes, values in columns[2:]:
+                    counts = values[codes[kept]]
+                yield pa.record_batch([*keys, pa.array(counts)], names=["document", "word", "count"])
 
 
 def parse_numbers(values: Any) -> NDArray[np.float64]:
@@ -194,17 +187,12 @@ def document_ids(values: Any, parse: bool) -> tuple[Any, dict[int, str]]:
         faults = dict.fromkeys(large.tolist(), "is above 2^63 - 1; write ids as strings")
         values = pa.array(numbers.view(np.int64))
     elif parse and is_text(values.type):
-        usable = np.asarray(pc.match_substring_regex(values, _INTEGER))
-        # Numbers of nineteen digits may not fit.
-        for i in np.flatnonzero(~usable | (np.asarray(pc.binary_length(values)) > 18)).tolist():
-            text, reason = values[i].as_py(), "is not an integer"
-            if usable[i] and -(2**63) <= int(text) < 2**63:
-                continue
-            if usable[i]:
-                reason = "does not fit 64 bits"
-            faults[i] = f"{text!r} {reason}; set integer_ids to false to keep such ids"
-        usable[list(faults)] = False
-        values = pc.if_else(pa.array(usable), values, "0")
+        fits = np.array(pc.match_substring_regex(values, _INTEGER))
+        for i in np.flatnonzero(fits & (np.asarray(pc.binary_length(values)) > 18)).tolist():
+            fits[i] = -(2**63) <= int(values[i].as_py()) < 2**63
+        reason = "is not a 64-bit integer; set integer_ids to false to keep such ids"
+        faults = {i: f"{values[i].as_py()!r} {reason}" for i in np.flatnonzero(~fits).tolist()}
+        values = pc.if_else(pa.array(fits), values, "0")
     is_number = parse or pa.types.is_integer(values.type)
     return values.cast(pa.int64()) if is_number else values, faults
 
@@ -235,7 +223,6 @@ class RatingsSource(TriplesSource):
         return np.where(good, twice, 0).astype(np.int32), faults
 
     def words(self, path: str) -> Convert:
-        """Return a function from items to names, if a file of names is given. Raises InputError if it is invalid."""
         if self.options.names is None:
             return super().words(path)
         where = names_path(path, self.options.names)
@@ -337,10 +324,7 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
     )
     del table, parts
     kind = counts.dtype
-    if kind != np.int32:  # sums of integers are exact below 2^53, those of other numbers depend on the order
-        order = np.argsort(counts)
-        keys, counts = keys[order], counts[order]
-    at, totals = sums(keys, counts)
+    at, totals = sums(keys, counts, by_size=kind != np.int32)  # sums of integers are exact below 2^53
     rows, codes = np.divmod(keys[at], len(words))
     large = totals > LARGEST_COUNT
     for i in np.flatnonzero(large).tolist():
