@@ -235,7 +235,8 @@ def readers(folder: Path) -> Found:
     names = refused(source, "--reader", "nonsense")
     yield "readers", names
     for name in names:
-        data = next(f for f in FORMATS if f.reader == name).write(folder / f"for-{name}", documents())
+        kind = "text-files" if name == "mail" else name
+        data = next(f for f in FORMATS if f.reader == kind).write(folder / f"for-{name}", documents())
         yield f"keys of {name}", refused(data, "--reader", name, "--read", "nonsense=1")
     yield "tokenizers", refused(source, "--reader", "lines", "--tokenizer", "nonsense")
     yield "schedulers", refused(source, "--scheduler", "nonsense")

@@ -212,7 +212,7 @@ REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] =
         "t.txt",
         SHORT,
         (*LINES, "--quiet", "--min-tokens", "5"),
-        ("no document is left", "8 with fewer than"),
+        ("no document is left", "8 documents with fewer than"),
     ),
     ("in/1.txt", b"%PDF-1.4 \xff", (), ("1.txt: ", "plain text", "PDF")),
     ("in/1.txt", b"PK\x03\x04\0\0", (), ("1.txt: ", "plain text", "PDF")),

@@ -113,24 +113,26 @@ class _Table:
 
     @property
     def delimiter(self) -> str:
-        """The delimiter of the first file."""
-        with suppress(UnreadableError):
-            return layout_of(self.files[0], self.options).dialect.delimiter
+        """The delimiter of the first file that can be read."""
+        with suppress(InputError):
+            return of_first_readable(self.files, self._delimiter_of, _ask())
         return ","
+
+    def _delimiter_of(self, path: str) -> str:
+        return layout_of(path, self.options).dialect.delimiter
 
     @cached_property
     def columns(self) -> dict[str, Any]:
         """Arrow arrays of the first records by column. Raises InputError if no file can be read."""
         nothing = pa.array([], pa.string())
-        options = self.options
-        if self.is_delimited:
-            options = replace(options, delimiter=self.delimiter)  # files of any name
-        source = TextSource("", (), options, Tokenizer())
 
         def read(path: str) -> dict[str, Any]:
             if self._long:
                 return dict.fromkeys(_header(path, self._long, self.options.encoding), nothing)
-            form = source.format(path)
+            options = self.options
+            if self.is_delimited:
+                options = replace(options, delimiter=self._delimiter_of(path))  # files of any name
+            form = TextSource("", (), options, Tokenizer()).format(path)
             names = form.names(path, options)
             unit = form.units(path, options)[0] if format_of(path) == "parquet" else Unit(path)
             first = next(form.records(unit, options, BadRecords("quarantine", unit, form.place)), None)
