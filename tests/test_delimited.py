@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers import spreadsheets
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import Delimited, layout_of
 from streaming_jsmf.ingestion.readers.spreadsheets import Spreadsheet
@@ -382,4 +381,3 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     with pytest.raises(InputError, match=r"pip install 'streaming-jsmf\[excel\]'"):
         Found(xlsx(tmp_path / "a.xlsx", One=[]), Spreadsheet)
-    assert ".ods" in spreadsheets.SHEET_SUFFIXES

@@ -218,7 +218,7 @@ REFUSED: tuple[tuple[str, str | bytes, tuple[str, ...], tuple[str, ...]], ...] =
     ),
     ("in/1.txt", b"%PDF-1.4 \xff", (), ("1.txt: ", "plain text", "PDF")),
     ("in/1.txt", b"PK\x03\x04\0\0", (), ("1.txt: ", "plain text", "PDF")),
-    ("sheet.xlsx", b"PK", (), ("sheet.xlsx: .xlsx", "CSV")),
+    ("sheet.xlsx", b"PK", (), ("sheet.xlsx: ", "as a spreadsheet")),
     ("in/2.pdf", b"%PDF", (), (".pdf files", "plain text, one file each")),
     ("r.csv", "who,movieId,rating\n1,2,3\n", ("--reader", "ratings"), ("who, movieId", "--read user=NAME")),
 )

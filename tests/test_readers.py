@@ -135,7 +135,7 @@ def read_all(kind: Format, source: Path | str, scratch: Path, policy: str = "qua
 
 
 #: Formats that can only be read from their start.
-WHOLE = ("text-csv", "text-tsv", "tar", "zip", "docword", "matrix-market", "npz", "triples", "ratings")
+WHOLE = ("tar", "zip", "docword", "matrix-market", "npz", "triples", "ratings")
 
 
 @EACH

@@ -183,8 +183,8 @@ def scan(
 ) -> Block:  # fmt: skip
     """Return the records that start in ``size`` bytes of ``data[at:whole]``, ``most`` at most.
 
-    They have ``n_fields`` fields, or any number if it is 0. A record that goes on at the end of the data is bad if it is longer than ``LONGEST_LINE`` in all ``known`` bytes of
-    the stream, and left for the next block otherwise.
+    They have ``n_fields`` fields, or any number if it is 0. A record that goes on at the end of the data is bad if it
+    is longer than ``LONGEST_LINE`` in all ``known`` bytes of the stream, and left for the next block otherwise.
     """
     starts, lines, kinds = (
         np.empty(most + 1, np.int64),
