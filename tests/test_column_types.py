@@ -264,7 +264,7 @@ def test_values_of_another_type_come_late_in_json(
         {
             "id": i,
             "text": text,
-            **{name: v[-1 if i == 239 else i % (len(v) - 1)] for name, (v, *_) in JSON.items()},
+            **{name: v[-1 if i == 239 else i % max(1, len(v) - 1)] for name, (v, *_) in JSON.items()},
         }
         for i, text in enumerate(TEXTS)
     ]

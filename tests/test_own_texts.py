@@ -277,7 +277,7 @@ def test_a_table_of_losses_is_printed_unless_quiet(
     texts = tmp_path / "t.parquet"
     ids = [f"d{number}" for number in range(len(documents) + 1)]
     pq.write_table(pa.table({"id": [*ids, None], "text": [*documents, documents[0], "text"]}), texts)
-    arguments = ("ingest", str(texts), str(tmp_path / "c"), "--on-bad-record", "quarantine")
+    arguments = ("ingest", str(texts), str(tmp_path / "c"), "--id", "id", "--on-bad-record", "quarantine")
     told = [line for line in invoke(*arguments).err.splitlines() if line.startswith(("- ", "kept", "read "))]
     rows = {label: numbers for label, *numbers in (re.split(" {2,}", line.strip()) for line in told)}
     # The minimum document frequency is 2, because at 5 there are fewer than 200 words.
