@@ -34,9 +34,10 @@ def _of_texts(default: Any, texts: Any, **about: Any) -> Any:
 
 
 def _limit(text: str) -> Any:
-    number = text if text == AUTO else _share(text)
+    if text == AUTO or text.isdecimal():
+        return text if text == AUTO else int(text)
     # As in scikit-learn, 1 is one document and 1.0 are all of them.
-    return ALL_DOCUMENTS if number == 1 and text != "1" else number
+    return ALL_DOCUMENTS if (number := _share(text)) == 1 else number
 
 
 def _share(text: str) -> float:
