@@ -9,6 +9,7 @@ import json
 import random
 import re
 import shutil
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import streaming_jsmf as sj
 from streaming_jsmf import InferSettings, InputError, evaluate, fit, report, transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
@@ -27,8 +29,9 @@ from streaming_jsmf.corpus.curation import automatic_minimum
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.tokens import boilerplate
+from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
 from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN, Tokenizer
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model
@@ -534,6 +537,64 @@ def test_chinese_and_japanese_have_words(tokenizer: str, text: str, words: str) 
     assert set(tokens.dictionary.to_pylist()) == set(words.split())
     assert tokens.indptr[1] == tokens.indptr[2]
     assert tokens.indptr[3] - tokens.indptr[2] == 3000 * tokens.indptr[1]
+
+
+SPACELESS = {
+    "chinese": "我们学习人工智能和历史的发展方向。",
+    "japanese": "私たちは人工知能を学習しました。",
+    "Thai": "ประเทศไทยมีประวัติศาสตร์ยาวนาน",
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "share", "missing", "says"),
+    [
+        (
+            "chinese",
+            1,
+            "",
+            "100% of the texts are in Chinese without .* found with tokenizer='chinese'",
+        ),
+        ("japanese", 0.1, "", "10% of the texts are in Japanese .* found with tokenizer='japanese'"),
+        ("japanese", 0.1, "sudachipy", r"10% of the texts are in Japanese .*\[japanese\]'"),
+        ("Thai", 0.1, "", "10% of the texts are in Thai .*=MODULE:FUNCTION"),
+        ("chinese", 0.02, "", "Chinese 2%"),
+    ],
+)
+def test_texts_without_spaces_get_their_tokenizer(
+    script: str,
+    share: float,
+    missing: str,
+    says: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: Any,
+) -> None:
+    tokenizer_module._analyzer.cache_clear()
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    texts = [SPACELESS[script] if i < 300 * share else f"this is a text of topic {i % 7}" for i in range(300)]
+    with caplog.at_level("INFO"):
+        sj.ingest(texts, tmp_path / "c", duplicates="keep", max_df=1.0)
+    assert re.search(says, caplog.text)
+    used = script if share > 0.05 and script in BUILT_IN and not missing else "arrow"
+    assert read_manifest(tmp_path / "c").settings["read_tokenizer"] == used
+    tokenizer_module._analyzer.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("script", "missing", "says"), [("chinese", "rjieba", r"\[chinese\]"), ("Thai", "", "MODULE:F")]
+)
+def test_texts_without_spaces_are_refused_without_a_tokenizer(
+    script: str, missing: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer_module._analyzer.cache_clear()
+    monkeypatch.setitem(sys.modules, missing or "absent", None)
+    with pytest.raises(InputError, match=f"100% of the texts are in {script.capitalize()} .*{says}.*'arrow'"):
+        sj.ingest([SPACELESS[script]] * 20, tmp_path / "c")
+    assert sj.ingest(
+        [SPACELESS[script]] * 20, tmp_path / "c", tokenizer="arrow", max_df=1.0, duplicates="keep"
+    ).n_words
 
 
 def test_a_vocabulary_that_is_given_is_kept_exactly(model: Path, folder: Path, tmp_path: Path) -> None:

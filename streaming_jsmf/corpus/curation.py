@@ -174,19 +174,17 @@ _SPELLINGS = {
     "\u021b": "\u0163",
     "[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u093c\u200c\u200d]+": "",
 }
+_MIXED = "|".join(_SPELLINGS)
 
 
 def folded(words: Any) -> Any:
     """Return words (Arrow strings) as stop words are compared: lower-case, and spellings of a letter alike."""
     lower = pc.utf8_lower(words)
-    beyond = pc.invert(pc.string_is_ascii(lower))
-    others = lower.filter(beyond)
-    if not len(others):
-        return lower
-    others = pc.utf8_normalize(others, "NFC")
-    for pattern, letter in _SPELLINGS.items():
+    mixed = pc.match_substring_regex(lower, _MIXED)
+    others = pc.utf8_normalize(lower.filter(mixed), "NFC")
+    for pattern, letter in _SPELLINGS.items() if len(others) else ():
         others = pc.replace_substring_regex(others, pattern, letter)
-    return pc.replace_with_mask(lower, beyond, others)
+    return pc.replace_with_mask(lower, mixed, others)
 
 
 @dataclass(frozen=True)

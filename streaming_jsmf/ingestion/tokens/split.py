@@ -30,8 +30,6 @@ _INVISIBLE = (
     r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
     r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
 )
-
-
 #: Lower-case letter or digit by byte; 0 for ASCII separators. Bytes of other characters stay.
 _LETTERS = np.array(
     [ord(chr(i).lower()) if chr(i).isalnum() else 0 for i in range(128)] + list(range(128, 256)), np.uint8
@@ -68,8 +66,7 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
     and normalised again. Memory: about four times the text.
     """
     indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
-    content = letters.tobytes()
-    distinct = strings_of(pa.string(), offsets, content)
+    distinct = strings_of(pa.string(), offsets, content := letters.tobytes())
     if content.isascii():
         return TokenLists(indptr, codes, distinct)
     starts, lengths, words = _words_of(distinct, form)
@@ -234,10 +231,9 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), words.filter(pa.array(real)))
 
 
-def count_codes(tokens: TokenLists) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+def count_codes(tokens: TokenLists) -> Any:
     """Return indptr, codes and counts of each document, codes in order of first use. One pass without sorting."""
-    indptr, codes, counts = _count(tokens.indptr, tokens.codes, len(tokens.dictionary))
-    return indptr, codes, counts
+    return _count(tokens.indptr, tokens.codes, len(tokens.dictionary))
 
 
 @compiled(nogil=True)

@@ -62,8 +62,8 @@ _RUNS = {
 _LEAST_SHARE = 0.1
 #: Minimum share of documents in a language, or of English words among those of other languages, to remove its list.
 LEAST_DOCUMENTS, LEAST_ENGLISH = 0.04, 0.01
-#: Documents of a batch whose language is guessed, spaced evenly.
-SAMPLE = 256
+#: Documents of a batch whose language is guessed, and about how many tokens they have at most.
+SAMPLE, SAMPLE_TOKENS = 256, 32_768
 #: Rounds in which the shares of the languages of a batch settle, and their weight.
 _ROUNDS, _PRIOR = 5, 0.7
 UNKNOWN, ENGLISH_WORDS, TOKENS, RUNS = "unknown", "English words", "tokens", "without spaces "
@@ -179,24 +179,28 @@ def _parse(text: str) -> frozenset[str]:
 @cache
 def _listed() -> tuple[Any, NDArray[np.float32]]:
     """All stop words, folded, and whether they are in the list of each language, (words, languages)."""
-    lists = [folded(pa.array(sorted(_of_language(name)), pa.string())).unique() for name in _NAMES]
-    words = pa.concat_arrays(lists).unique()
-    owned = np.zeros((len(words), len(_NAMES)), np.float32)
-    for i, listed in enumerate(lists):
-        owned[np.asarray(pc.index_in(listed, value_set=words)), i] = 1
-    return words, owned
+    lists = [sorted(_of_language(name)) for name in _NAMES]
+    words = folded(pa.array([word for listed in lists for word in listed], pa.string())).dictionary_encode()
+    owned = np.zeros((len(words.dictionary), len(_NAMES)), np.float32)
+    owned[np.asarray(words.indices), np.repeat(np.arange(len(lists)), [*map(len, lists)])] = 1
+    return words.dictionary, owned
 
 
 def _evidence(words: Any) -> NDArray[np.float32]:
     """Whether words (Arrow strings) are stop words of each language, or have its letters, (words, languages)."""
     listed, owned = _listed()
     found = np.asarray(pc.index_in(folded(words), value_set=listed).fill_null(-1))
-    evidence: NDArray[np.float32] = owned[found] * (found >= 0)[:, None]
-    beyond = np.flatnonzero(~np.asarray(pc.string_is_ascii(words)))
+    evidence, known = np.zeros((len(words), len(_NAMES)), np.float32), np.flatnonzero(found >= 0)
+    evidence[known] = owned[found[known]]
+    beyond = _beyond_ascii(words)
     for language, letters in _LETTERS.items():
         has = np.asarray(pc.match_substring_regex(words.take(pa.array(beyond)), letters))
         evidence[beyond[has], _NAMES.index(language)] = 1
     return evidence
+
+
+def _beyond_ascii(words: Any) -> NDArray[np.int64]:
+    return np.flatnonzero(~np.asarray(pc.string_is_ascii(words)))
 
 
 def _guess(bags: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -208,7 +212,7 @@ def _guess(bags: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
     hits, share = bags @ evidence, np.full(len(_NAMES), 1 / len(_NAMES))
     known = hits.max(1, initial=0) > _LEAST_SHARE * bags.sum(1)
     for _ in range(_ROUNDS):
-        best = np.argmax(hits + _PRIOR * np.log(share), 1)
+        best = np.argmax(np.where(hits > 0, hits + _PRIOR * np.log(share), -np.inf), 1)
         share = np.bincount(best[known], minlength=len(share)) + 0.01
         share = share / share.sum()
     return np.where(known, best, -1)
@@ -217,18 +221,23 @@ def _guess(bags: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
 def _bags(batch: Any, rows: Any = slice(None)) -> tuple[Any, Any]:
     """Counts of documents by used words, and these words."""
     counts = getattr(batch, "counts", None)
-    counts = np.ones(len(batch.codes)) if counts is None else counts
-    bags = csr_array((counts, batch.codes, batch.indptr), (len(batch.indptr) - 1, len(batch.dictionary)))[
-        rows
-    ]
-    used, codes = np.unique(bags.indices, return_inverse=True)
-    words = batch.dictionary.take(pa.array(used)).cast(pa.string())
-    return csr_array((bags.data, codes, bags.indptr), (bags.shape[0], len(used))), words
+    counts = np.ones(len(batch.codes), np.float32) if counts is None else counts
+    shape = (len(batch.indptr) - 1, len(batch.dictionary))
+    bags = csr_array((counts, batch.codes, batch.indptr), shape)[rows]
+    used = np.zeros(shape[1], bool)
+    used[bags.indices] = True
+    words, codes = batch.dictionary.filter(pa.array(used)).cast(pa.string()), np.cumsum(used) - 1
+    return csr_array((bags.data, codes[bags.indices], bags.indptr), (bags.shape[0], len(words))), words
 
 
-def sample(number: int) -> NDArray[np.int64]:
-    """At most ``SAMPLE`` of so many documents, evenly spaced."""
-    return np.unique(np.linspace(0, number - 1, min(number, SAMPLE)).astype(np.int64))
+def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
+    """Some of so many documents with so many tokens, evenly spaced: ``SAMPLE``, fewer of long ones."""
+    fewer = max(SAMPLE_TOKENS * number // max(tokens, 1), SAMPLE // 16)
+    return np.unique(np.linspace(0, number - 1, min(number, SAMPLE, fewer)).astype(np.int64))
+
+
+def _sampled(batch: Any) -> tuple[Any, Any]:
+    return _bags(batch, sample(len(batch.indptr) - 1, len(batch.codes)))
 
 
 def languages_of(batch: Any) -> Any:
@@ -248,7 +257,7 @@ def count_languages(batch: Any) -> Counter[str]:
     ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages;
     documents that ``without_spaces`` counts are also counted by their script after ``RUNS``.
     """
-    bags, words = _bags(batch, sample(len(batch.indptr) - 1))
+    bags, words = _sampled(batch)
     evidence = _evidence(words)
     best = _guess(bags, evidence)
     found = Counter({TOKENS: int(bags.sum())})
@@ -258,26 +267,25 @@ def count_languages(batch: Any) -> Counter[str]:
         own = best == language
         found[_NAMES[language] if language >= 0 else UNKNOWN] += int(own.sum())
         if language >= 0:
-            found[ENGLISH_WORDS] += int((bags[own] @ (english * (1 - evidence[:, language]))).sum())
+            found[ENGLISH_WORDS] += int((bags @ (english * (1 - evidence[:, language])))[own].sum())
     found.update({RUNS + script: number for script, number in _without_spaces(bags, words).items()})
     return found
 
 
 def without_spaces(batch: Any) -> Counter[str]:
     """Count the documents of a sample of a batch of which half the letters are runs, by the keys of ``_RUNS``."""
-    return _without_spaces(*_bags(batch, sample(len(batch.indptr) - 1)))
+    return _without_spaces(*_sampled(batch))
 
 
 def _without_spaces(bags: Any, words: Any) -> Counter[str]:
-    beyond = words.filter(pc.invert(pc.string_is_ascii(words)))
-    if not len(beyond):
-        return Counter()
-    letters = bags * np.asarray(pc.utf8_length(words))
-    runs = np.zeros((len(words), len(_RUNS)), np.float32)
+    runs, beyond = np.zeros((len(words), len(_RUNS)), np.float32), _beyond_ascii(words)
     for i, run in enumerate(_RUNS.values()):
-        runs[:, i] = np.asarray(pc.match_substring_regex(words, run))
-    held = letters @ runs
-    mostly = 2 * held.sum(1) > letters.sum(1)
+        runs[beyond, i] = np.asarray(pc.match_substring_regex(words.take(pa.array(beyond)), run))
+    if not runs.any():
+        return Counter()
+    letters = np.asarray(pc.utf8_length(words))
+    held = bags @ (runs * letters[:, None])
+    mostly = 2 * held.sum(1) > bags @ letters
     return Counter(np.array([*_RUNS])[held[mostly].argmax(1)].tolist())
 
 

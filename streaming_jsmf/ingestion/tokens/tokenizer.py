@@ -144,7 +144,7 @@ def suited_tokenizer(texts: Any) -> str:
     ``with_language`` warns of fewer.
     """
     for script, number in without_spaces(split_words(texts)).most_common(1):
-        share = number / len(sample(len(texts)))
+        share = number / len(texts)
         found, missing = lack_of_spaces(script, share)
         if share >= LEAST_DOCUMENTS and not missing:
             logger.info("%s: their words are found with %s", found, option.tokenizer(script))
@@ -174,7 +174,8 @@ class FirstTexts:
         self.texts: list[Any] = []
 
     def __call__(self, texts: Any) -> TokenLists:
-        self.texts.append(texts.take(pa.array(sample(len(texts)))).cast(pa.string()))
+        taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
+        self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
         return TokenLists(
             np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32), pa.array([], pa.string())
         )
