@@ -26,7 +26,7 @@ DEFAULTS = {
     "header": "auto",
     "columns": (),
     "quoting": "auto",
-    "quotechar": chr(34),
+    "quotechar": None,
     "sheet": None,
 }
 DEFAULTS |= {"escapechar": None, "delimiter": None, "encoding": "utf-8"}
