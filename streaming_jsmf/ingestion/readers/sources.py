@@ -30,10 +30,9 @@ from streaming_jsmf.ingestion.readers.listing import (
     list_files,
     with_members,
 )
-from streaming_jsmf.ingestion.readers.mail import MailSource
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
-from streaming_jsmf.ingestion.readers.text_files import TextFilesSource
+from streaming_jsmf.ingestion.readers.text_files import MailSource, TextFilesSource
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.readers.values import listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
