@@ -14,8 +14,8 @@ import pytest
 
 from streaming_jsmf import InputError, ingest, open_corpus
 from streaming_jsmf.ingestion.readers import files
-from streaming_jsmf.ingestion.readers.sources import guess_reader, guess_source
 from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.readers.sources import guess_reader, guess_source
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import KEEP_ALL
 from tests.sources import in_tar, in_zip, message, put, put_parquet

@@ -104,7 +104,8 @@ class Table:
         if form == "json":
             return _of_objects(path, options.encoding)
         if self._long:
-            return dict.fromkeys(_header(path, self._long, options.encoding), _NO_VALUES)
+            names = options.columns or _header(path, self._long, options.encoding)
+            return dict.fromkeys(names, _NO_VALUES)
         if form == "spreadsheet":
             unit, records = Unit(path), SPREADSHEET.records
             names = SPREADSHEET.names(path, options)

@@ -211,7 +211,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     in_tar = is_archive(root) and not root.lower().endswith(".zip")
     found = _in_tar(root) if in_tar else list_files(root)
     files = [path for path in found if not is_word_list(path)]
-    if any(_name(path).startswith("docword") for path in files) and not in_tar:
+    if any(file_name(path).name.startswith("docword") for path in files) and not in_tar:
         return "docword"
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
@@ -271,13 +271,9 @@ def _is_folder(root: str) -> bool:
     return exists(root) and not is_file(root)
 
 
-def _name(path: str) -> str:
-    return file_name(path).name
-
-
 def _shown(files: Sequence[str], suffix: str) -> str:
     """Return a suffix and the files that have it, for messages."""
-    names = [_name(path) for path in files if bare_suffix(path) == suffix]
+    names = [file_name(path).name for path in files if bare_suffix(path) == suffix]
     return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
 
 
