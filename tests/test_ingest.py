@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from streaming_jsmf.ingestion.readers.text import TextSource
 
 from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus
@@ -28,6 +27,7 @@ from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import bags, job, repeats, words
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
@@ -201,7 +201,7 @@ def test_any_documents_equal_the_reference(
     bad = [(str(path), *place) for path, records in pairs for place in write_records(path, records)]
     good = [record for records in files for record in records if not record.fault]
     bags = {record.key: Counter(words_of(record.text)) for record in good}
-    arguments = {"reader": "text", "on_bad_record": "quarantine"}
+    arguments = {"reader": "text", "read": {"id": "id"}, "on_bad_record": "quarantine"}
     columns = all(any(not record.fault for record in records) for records in files[:1])
     assume(columns and any(bags.values()))  # others have tests of their own
     corpus = make(folder / "in", folder / "out", **arguments)
