@@ -30,6 +30,8 @@ from streaming_jsmf.storage.paths import file_hashes
 
 logger = logging.getLogger(__name__)
 
+#: The languages of every so many batches of a group are counted, from the first.
+LANGUAGE_BATCHES = 4
 #: Bits for the number of a document within its group.
 ORDER_BITS = 40
 
@@ -137,11 +139,12 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
 
 @dataclass
 class _Seen:
-    """Number of records of each unit, good and bad, number of bad records, and documents by language."""
+    """Number of records of each unit, good and bad, number of bad records, documents by language, and number of batches."""
 
     rows: list[int] = field(default_factory=list)
     bad: int = 0
     languages: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
 
 
 def read_group(ingest: Ingest, group: Group) -> Record:
@@ -187,8 +190,9 @@ def _batches(ingest: Ingest, group: Group, directory: Path, seen: _Seen) -> Iter
         for batch in batches:
             if batch.n_documents:
                 n_records += batch.n_documents
-                if detects and batch.dictionary is not None:
+                if detects and batch.dictionary is not None and seen.batches % LANGUAGE_BATCHES == 0:
                     seen.languages += count_languages(batch)
+                seen.batches += 1
                 yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)
