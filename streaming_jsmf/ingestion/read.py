@@ -139,7 +139,7 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
 
 @dataclass
 class _Seen:
-    """Number of records of each unit, good and bad, number of bad records, documents by language, and number of batches."""
+    """Records of each unit, good and bad; bad records; documents by language; batches: the numbers of each."""
 
     rows: list[int] = field(default_factory=list)
     bad: int = 0
