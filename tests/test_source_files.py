@@ -135,6 +135,27 @@ def test_guessed_readers(tmp_path: Path, name: str, reader: str, content: Any) -
         assert guess_reader(put(tmp_path / "t.tar", in_tar({name: content.encode()}, "w:"))) == reader
 
 
+LONG = "some words that make a text"
+
+
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [
+        ([{"said": {"text": LONG, "n": 1}, "labels": [{"slot": LONG}]}] * 3, "said.text"),
+        ([{"said": {"text": LONG}, "what": LONG}], "what"),
+        ([{"labels": [[LONG]], "tokens": ["ant", "bee"]}], "tokens"),
+        ([{"labels": [{"slot": LONG}], "said": {"short": "a"}}], "among labels, said, said.short; name it with text='said.short'"),
+        ([{"train": [[LONG, "a"]], "test": []}], "holds one object with the lists train, test, and no records"),
+    ],
+)  # fmt: skip
+def test_guessed_columns_of_json(tmp_path: Path, records: list[Any], text: str) -> None:
+    path = put(tmp_path / "a.json", json.dumps(records[0] if "train" in records[0] else records, indent=1))
+    if " " in text:
+        assert text in message(lambda: guess_source(path))
+    else:
+        assert guess_source(path).read == {"text": text}
+
+
 def test_guessed_readers_of_folders(tmp_path: Path) -> None:
     assert guess_reader(put_all(tmp_path / "folder", {"a.txt": "one\n", "b/51121": "two\n"})) == "text-files"
     put(tmp_path / "some" / "a.parquet", b"broken")
