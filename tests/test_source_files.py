@@ -144,7 +144,7 @@ LONG = "some words that make a text"
         ([{"said": {"text": LONG, "n": 1}, "labels": [{"slot": LONG}]}] * 3, "said.text"),
         ([{"said": {"text": LONG}, "what": LONG}], "what"),
         ([{"labels": [[LONG]], "tokens": ["ant", "bee"]}], "tokens"),
-        ([{"labels": [{"slot": LONG}], "said": {"short": "a"}}], "among labels, said, said.short; name it with text='said.short'"),
+        ([{"labels": [{"slot": LONG}], "said": {"short": "a"}}], "said.short; name it with text='said.short'"),
         ([{"train": [[LONG, "a"]], "test": []}], "holds one object with the lists train, test, and no records"),
     ],
 )  # fmt: skip

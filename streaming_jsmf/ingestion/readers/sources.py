@@ -216,7 +216,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
-    if files and not suffixes & (_RECORDS | _OFFICE):
+    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
         kinds = [
             found[path] if isinstance(found, dict) else contents_of(path)
             for path in files[:: len(files) // _SAMPLED_FILES + 1]
