@@ -86,8 +86,8 @@ class Table:
         """The delimiter of the first file that can be read."""
         with suppress(InputError):
             return of_first_readable(
-                self.files, lambda path: layout_of(path, self._options).dialect, ""
-            ).delimiter
+                self.files, lambda path: layout_of(path, self._options), ""
+            ).dialect.delimiter
         return ","
 
     @cached_property
@@ -133,12 +133,11 @@ def _of_objects(path: str, encoding: str) -> dict[str, Any]:
 
 
 def _of_texts(values: Sequence[Any]) -> Any:
-    if all(isinstance(value, str | None) for value in values):
+    given = [value for value in values if value is not None]
+    lists = bool(given) and all(isinstance(value, list) for value in given)
+    if all(isinstance(item, str) for value in given for item in (value if lists else [value])):
         return from_python(values)
-    if not all(isinstance(value, list) for value in values):
-        return pa.nulls(len(values))
-    tokens = all(isinstance(item, str) for value in values for item in value)
-    return from_python(values) if tokens else pa.nulls(len(values), pa.list_(pa.null()))
+    return pa.nulls(len(values), pa.list_(pa.null()) if lists else None)
 
 
 def reader_by_columns(table: Table) -> ReaderName:
@@ -238,10 +237,9 @@ def _column(names: Iterable[str], known: str) -> str | None:
 
 def _text_column(columns: Mapping[str, Any]) -> str | None:
     """Return the column of strings or tokens with a common name for texts; ``columns`` maps names to Arrow arrays."""
-    kinds = {name: values.type for name, values in columns.items()}
     texts = [
         name
-        for name, kind in kinds.items()
+        for name, kind in ((name, values.type) for name, values in columns.items())
         if is_text(kind) or (is_list(kind) and holds_strings(kind.value_type))
     ]
     return "text" if "text" in columns else _column(texts, _TEXT_NAMES)

@@ -259,7 +259,9 @@ def files_for(
     found = tuple(
         path for path in found if not (is_word_list(path) or is_about(path) or path.endswith(excluded))
     )
-    taken = tuple(path for path in found if _matches(path, patterns))
+    taken = tuple(
+        path for path in found if any(fnmatch.fnmatch(file_name(path).name, pattern) for pattern in patterns)
+    )
     if not taken:
         holding = _CONTENTS.get(reader, ())
         taken = tuple(path for path in found if holding and contents_of(path) in holding)
@@ -269,10 +271,6 @@ def files_for(
             f"name the files or choose another reader with {option.reader('NAME')}"
         )
     if others := sorted({*found} - {*taken}):
-        names_of_others = listed(file_name(path).name for path in others)
-        logger.info("not read, because the reader %s takes other files: %s", reader, names_of_others)
+        shown = listed(file_name(path).name for path in others)
+        logger.info("not read, because the reader %s takes other files: %s", reader, shown)
     return root, taken
-
-
-def _matches(path: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatch(file_name(path).name, pattern) for pattern in patterns)
