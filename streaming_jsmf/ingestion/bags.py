@@ -270,7 +270,9 @@ class PieceWriter:
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
         if self._detects:
-            self._sample.append(sampled(replace(batch, codes=codes)))
+            # Fewer of later batches suffice; small ones are read whole.
+            large = self.documents and batch.n_documents > _SAMPLE
+            self._sample.append(sampled(replace(batch, codes=codes), 0.25 if large else 1))
             if sum(len(bags.indptr) for bags in self._sample) >= _SAMPLE:
                 self._count_languages()
         if self._spill:

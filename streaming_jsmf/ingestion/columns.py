@@ -279,7 +279,7 @@ def _kinds_of_numbers(values: Any) -> Iterator[str]:
         for name, per_second in ((SECONDS, 1), (MILLISECONDS, 1000)):
             if _PLAUSIBLE[0] * per_second <= low and high < _PLAUSIBLE[1] * per_second:
                 yield name
-    if integers and KINDS[EIGHT_DIGITS].read(values, KINDS[EIGHT_DIGITS]).null_count == 0:
+    if integers and low >= 10**7 and not KINDS[EIGHT_DIGITS].read(values, KINDS[EIGHT_DIGITS]).null_count:
         yield EIGHT_DIGITS
     if integers and high < 2**63:
         yield "integers"

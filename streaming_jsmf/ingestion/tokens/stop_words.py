@@ -238,7 +238,7 @@ def _bags(batch: Any) -> tuple[Any, Any]:
 
 def _counts(batch: Any) -> NDArray[Any]:
     counts = getattr(batch, "counts", None)
-    return np.ones(len(batch.codes), np.float32) if counts is None else counts
+    return np.ones(len(batch.codes), np.float32) if counts is None else np.asarray(counts)
 
 
 def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
@@ -247,13 +247,13 @@ def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, number - 1, min(number, SAMPLE, fewer)).astype(np.int64))
 
 
-def sampled(batch: Any) -> Bags:
-    """Return the ``sample`` of a batch (see ``languages_of``)."""
-    sizes, taken = np.diff(batch.indptr), np.zeros(len(batch.indptr) - 1, bool)
-    taken[sample(len(sizes), len(batch.codes))] = True
-    held = np.repeat(taken, sizes)
-    indptr = np.append(0, np.cumsum(sizes[taken]))
-    return Bags(indptr, batch.codes[held], _counts(batch)[held], batch.dictionary)
+def sampled(batch: Any, share: float = 1) -> Bags:
+    """Return a share of the ``sample`` of a batch (see ``languages_of``)."""
+    rows, indptr = sample(len(batch.indptr) - 1, len(batch.codes)), batch.indptr
+    rows = rows[:: round(1 / share)]
+    held = np.concatenate([np.arange(indptr[row], indptr[row + 1]) for row in rows.tolist()])
+    ends = np.append(0, np.cumsum(indptr[rows + 1] - indptr[rows]))
+    return Bags(ends, batch.codes[held], _counts(batch)[held], batch.dictionary)
 
 
 def languages_of(batch: Any) -> Any:
