@@ -1,16 +1,10 @@
-"""Lines of a file, one by one within a byte range or in blocks, and fields of delimited text.
-
-A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter or the end of the
-record may follow.
-"""
+"""Lines of a file, one by one within a byte range, and the encoding of a file."""
 
 from __future__ import annotations
 
 import codecs
-import csv
-import io
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,7 +26,6 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, marked_encoding
 
 EMPTY = "the file is empty"
-QUOTE = '"'
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_BYTES = 64  # estimated overhead of a line in memory
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
@@ -213,18 +206,6 @@ def encoding_of_file(path: str, encoding: str) -> str:
     return marked or next((codec for codec in tried if _decodes(path, codec)), last)
 
 
-@contextmanager
-def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
-    """Open a text stream in ``encoding_of_file`` with line ends unchanged; ``errors`` is that of ``open``."""
-    codec = encoding_of_file(path, encoding)
-    with open_stream(path) as stream:
-        text = io.TextIOWrapper(stream, encoding=codec, errors=errors, newline="")
-        try:
-            yield text
-        finally:
-            text.detach()
-
-
 def _decodes(path: str, codec: str) -> bool:
     decoder = codecs.getincrementaldecoder(codec)()
     with open_stream(path) as stream:
@@ -235,9 +216,3 @@ def _decodes(path: str, codec: str) -> bool:
         except UnicodeDecodeError:
             return False
     return True
-
-
-def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any:
-    """Return a strict ``csv.reader`` of lines with their ends; it can continue after a ``csv.Error``."""
-    csv.field_size_limit(limits.LONGEST_LINE)
-    return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
