@@ -107,12 +107,12 @@ class Records:
     rows : (m,) int64, ascending; the row or line of each record within its unit, from 0, for ``Format.place``.
     columns : Arrow arrays of length m by name, of any type; null where a record has no value. Columns and types may
         differ between batches and files.
-    originals : The bytes of each record as they are in the file, for the quarantine; None writes a row as JSON.
+    original : Returns the bytes of record i as they are in the file, for the quarantine; None writes it as JSON.
     """
 
     rows: NDArray[Any]
     columns: Mapping[str, Any]
-    originals: Sequence[bytes] | None = None
+    original: Callable[[int], bytes] | None = None
 
 
 @dataclass(frozen=True, eq=False)

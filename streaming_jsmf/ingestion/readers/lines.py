@@ -41,8 +41,8 @@ _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 Record = TypeVar("Record")
 
 
-def too_long() -> str:
-    return f"the line is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
+def too_long(what: str = "line") -> str:
+    return f"the {what} is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
 
 
 def read_lines(
@@ -91,11 +91,11 @@ def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
         yield line
 
 
-def text_of(line: bytes, encoding: str = "utf-8", hint: Callable[[], str] = str) -> str:
+def text_of(line: bytes, encoding: str = "utf-8", what: str = "line", hint: Callable[[], str] = str) -> str:
     """Decode a line of ``lines_of`` without a byte order mark. Raises BadValue if it was cut or is not text."""
     if _was_cut(line):
-        raise BadValue(too_long())
-    return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, hint=hint)
+        raise BadValue(too_long(what))
+    return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, what, hint)
 
 
 def original_line(line: bytes) -> bytes:
@@ -163,7 +163,7 @@ class LineFormat(Format):
         encoding = encoding_of(unit.path, options.encoding)
 
         def text(line: bytes) -> str | None:
-            return text_of(line, encoding, encoding_hint).strip() or None
+            return text_of(line, encoding, hint=encoding_hint).strip() or None
 
         return line_records(unit, text, bad)
 

@@ -34,7 +34,7 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable
 from streaming_jsmf.ingestion.readers.json_records import JSON
-from streaming_jsmf.ingestion.readers.lines import LINES, line_units
+from streaming_jsmf.ingestion.readers.lines import LINES
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.parquet_records import PARQUET
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
@@ -110,8 +110,8 @@ class TextReader(Source):
             return records
         for i in sorted(faults):
             batch = pa.record_batch(dict(records.columns))
-            original = as_json(batch, i) if records.originals is None else records.originals[i]
-            hint = encoding_hint() if records.originals is not None and not _is_utf8(original) else ""
+            original = as_json(batch, i) if records.original is None else records.original(i)
+            hint = encoding_hint() if records.original is not None and not _is_utf8(original) else ""
             bad.refuse(int(records.rows[i]), f"{faults[i]}{hint}", original)
         good = np.ones(len(records.rows), bool)
         good[list(faults)] = False
@@ -173,7 +173,8 @@ class TextReader(Source):
 
 def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,)."""
-    return Batch(*count_codes(tokens), rows, dictionary=tokens.dictionary)
+    indptr, codes, counts = count_codes(tokens)
+    return Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary)
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
@@ -254,15 +255,8 @@ class RecordFiles(Reader):
         """Return the format of a file: Parquet by suffix, else lines. Raises UnreadableError if it is unknown."""
         return PARQUET if is_parquet(path) else LINES
 
-    def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """Return whether each line of a file of lines is a record, so that the file can be split at any line."""
-        return True
-
     def parts(self, path: str) -> Sequence[Unit]:
-        form = self.format(path)
-        if form is LINES:
-            return line_units(path, lambda: self.splittable(path))
-        return form.units(path, self.options)
+        return self.format(path).units(path, self.options)
 
     def place(self, unit: Unit, row: int) -> str:
         return self.format(unit.path).place(unit, row)

@@ -149,7 +149,7 @@ class TextFilesSource(TextReader):
 def _joined(held: Sequence[_Record]) -> Records:
     rows, originals, values = zip(*held, strict=True)
     columns = {name: from_python([each[name] for each in values]) for name in values[0]}
-    return Records(np.array(rows, np.int64), columns, originals)
+    return Records(np.array(rows, np.int64), columns, originals.__getitem__)
 
 
 def files_in_archive(path: str, split: Split) -> Iterator[File]:
