@@ -49,7 +49,7 @@ from streaming_jsmf.ingestion.readers.values import (
     utf8_faults,
     value_type,
 )
-from streaming_jsmf.ingestion.tokens.split import TokenLists
+from streaming_jsmf.ingestion.tokens.split import TokenLists, given_tokens
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -240,25 +240,28 @@ class BasketSource(RecordFiles, Source):
     patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        if is_parquet(unit.path):
-            return _read_lists(unit, self.options.items, bad)
-        lines = line_records(unit, text_of, bad)
-        return numbered((bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad)
+        with bad.unreadable_file():
+            if is_parquet(unit.path):
+                yield from _read_lists(unit, self.options.items, bad)
+            else:
+                lines = line_records(unit, text_of, bad)
+                yield from numbered(
+                    (bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad
+                )
 
     def _split(self, lines: Any) -> TokenLists:
         separator = self.options.separator
         lists = pc.utf8_split_whitespace(lines) if separator is None else pc.split_pattern(lines, separator)
-        return _tokens(lists.offsets, pc.utf8_trim_whitespace(lists.flatten()))
+        return given_tokens(pa.ListArray.from_arrays(lists.offsets, pc.utf8_trim_whitespace(lists.flatten())))
 
 
 def _read_lists(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
-    with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+    with open_parquet_source(unit.path) as file:
         _require_items(file.schema_arrow, column)
         for first, batch in parquet_batches(file, unit, [column]):
             good, rows = drop_bad_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
             if len(rows):
-                lists = good.column(column)
-                yield bags_of(_tokens(lists.offsets, lists.flatten().cast(pa.string())), rows)
+                yield bags_of(given_tokens(good.column(column)), rows)
 
 
 def _require_items(schema: Any, column: str) -> None:
@@ -287,13 +290,3 @@ def _bad_lists(lists: Any) -> dict[int, str]:
         **dict.fromkeys(rows.filter(items.is_null()).to_pylist(), "the list holds a null"),
         **dict.fromkeys(np.flatnonzero(np.asarray(lists.is_null())).tolist(), "the list is null"),
     }
-
-
-def _tokens(offsets: Any, items: Any) -> TokenLists:
-    """Return lists of items without empty ones, such as those between two separators."""
-    encoded = items.dictionary_encode()
-    codes = np.asarray(encoded.indices)
-    kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]
-    before = np.concatenate([[0], np.cumsum(kept)])
-    starts = np.asarray(offsets).astype(np.int64)
-    return TokenLists(before[starts - starts[0]], codes[kept], encoded.dictionary)

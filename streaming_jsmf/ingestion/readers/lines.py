@@ -1,17 +1,12 @@
-"""Lines of a file, one by one within a byte range or in blocks, and fields of delimited text.
-
-A quote opens a field only at its start, is doubled inside, and closes the field; only a delimiter or the end of the
-record may follow.
-"""
+"""Lines as a format of records, lines within a byte range, and the encodings of files."""
 
 from __future__ import annotations
 
 import codecs
-import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -33,46 +28,13 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, marked_encoding
 
 EMPTY = "the file is empty"
-QUOTE = '"'
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_BYTES = 64  # estimated overhead of a line in memory
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
-Record = TypeVar("Record")
-
 
 def too_long(what: str = "line") -> str:
     return f"the {what} is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
-
-
-def read_lines(
-    unit: Unit,
-    parse: Callable[[bytes], Record | None],
-    bad: BadRecords,
-) -> Iterator[tuple[int, Record]]:
-    """Yield row and parsed record of each line that starts within a unit; skip lines that ``parse`` maps to None.
-
-    Lines for which ``parse`` raises ``BadValue`` go to ``bad``; so does an empty file, and the line at which a damaged
-    file breaks off.
-    """
-    row, empty = -1, not unit.stop  # a range may lie within a long line
-    try:
-        with open_stream(unit.path) as stream:
-            for row, line in enumerate(lines_of(stream, unit)):
-                try:
-                    record = parse(line)
-                except BadValue as error:
-                    empty = False
-                    bad.refuse(row, str(error), original_line(line))
-                    continue
-                if record is not None:
-                    empty = False
-                    yield row, record
-    except UnreadableError as error:
-        bad.refuse(row + 1 if row >= 0 else None, str(error))
-        return
-    if empty:
-        bad.refuse(None, EMPTY)
 
 
 def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
@@ -129,19 +91,40 @@ def first_line_of(unit: Unit) -> int:
 
 
 def line_records(unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords) -> Iterator[Records]:
-    """Yield the lines of a unit as a column ``text``; see ``read_lines``."""
-    rows: list[int] = []
-    texts: list[str] = []
-    size = 0
-    for row, line in read_lines(unit, parse, bad):
-        rows.append(row)
-        texts.append(line)
-        size += len(line) + _LINE_BYTES
-        if size >= limits.BATCH_BYTES:
-            yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
-            rows, texts, size = [], [], 0
-    if rows:
-        yield Records(np.array(rows, np.int64), {"text": from_python(texts)})
+    """Yield the lines of a unit as a column ``text``, without those that ``parse`` maps to None.
+
+    Lines for which ``parse`` raises ``BadValue`` go to ``bad``. Raises UnreadableError if the file is empty or damaged.
+    """
+    held: dict[int, str] = {}
+    row, size, empty = -1, 0, not unit.stop  # a range may lie within a long line
+    try:
+        with open_stream(unit.path) as stream:
+            for row, line in enumerate(lines_of(stream, unit)):
+                try:
+                    text = parse(line)
+                except BadValue as error:
+                    empty = False
+                    bad.refuse(row, str(error), original_line(line))
+                    continue
+                if text is None:
+                    continue
+                empty = False
+                held[row] = text
+                size += len(text) + _LINE_BYTES
+                if size >= limits.BATCH_BYTES:
+                    yield from _taken(held)
+                    held, size = {}, 0
+    except UnreadableError as error:
+        yield from _taken(held)
+        raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error
+    yield from _taken(held)
+    if empty:
+        raise UnreadableError(EMPTY)
+
+
+def _taken(held: Mapping[int, str]) -> Iterator[Records]:
+    if held:
+        yield Records(np.array([*held], np.int64), {"text": from_python([*held.values()])})
 
 
 class LineFormat(Format):
@@ -236,9 +219,3 @@ def _decodes(path: str, codec: str) -> bool:
         except UnicodeDecodeError:
             return False
     return True
-
-
-def csv_records(lines: Iterable[str], delimiter: str, quote: str = QUOTE) -> Any:
-    """Return a strict ``csv.reader`` of lines with their ends; it can continue after a ``csv.Error``."""
-    csv.field_size_limit(limits.LONGEST_LINE)
-    return csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
