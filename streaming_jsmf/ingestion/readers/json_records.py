@@ -219,11 +219,13 @@ class _Text:
             self._damage = error
         data = b"".join(pieces)
         added = self._decoder.decode(data, not data)
-        if self._damage is not None and not added:
-            raise self._damage
+        if not added:
+            if self._damage is not None:
+                raise self._damage
+            return False
         self.text = self.text[at:] + added
         self.doubtful = not is_utf8(self.text)
-        return bool(added)
+        return True
 
     def parsed(self, at: int) -> tuple[Any, int]:
         """Return the record at a place and its end, which is -1 if it goes on beyond the text."""
@@ -240,7 +242,8 @@ class _Text:
         return value, end
 
     def _is_sure(self, at: int, end: int) -> bool:
-        return not self.doubtful or is_utf8(self.text[at:end])
+        is_short = end - at <= limits.LONGEST_LINE
+        return is_short and (not self.doubtful or is_utf8(self.text[at:end]))
 
     def require_end(self, at: int) -> None:
         while not self.text[at:].strip():
