@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import io
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -195,18 +194,6 @@ def encoding_of_file(path: str, encoding: str) -> str:
         marked = marked_encoding(stream.read(4))
     *tried, last = encoding.split(",")
     return marked or next((codec for codec in tried if _decodes(path, codec)), last)
-
-
-@contextmanager
-def open_text(path: str, encoding: str, errors: str = "surrogateescape") -> Iterator[io.TextIOWrapper]:
-    """Open a text stream in ``encoding_of_file`` with line ends unchanged; ``errors`` is that of ``open``."""
-    codec = encoding_of_file(path, encoding)
-    with open_stream(path) as stream:
-        text = io.TextIOWrapper(stream, encoding=codec, errors=errors, newline="")
-        try:
-            yield text
-        finally:
-            text.detach()
 
 
 def _decodes(path: str, codec: str) -> bool:
