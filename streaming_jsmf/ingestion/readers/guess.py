@@ -15,7 +15,6 @@ import pyarrow as pa
 from streaming_jsmf.config import Delimited, ReaderName, check_options, declared
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part, layout_of
 from streaming_jsmf.ingestion.readers.files import (
@@ -30,7 +29,14 @@ from streaming_jsmf.ingestion.readers.listing import SAMPLE, format_of
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.tables import header_line, split_line
 from streaming_jsmf.ingestion.readers.triples import names_path
-from streaming_jsmf.ingestion.readers.values import as_bytes, decoded, holds_strings, is_text, listed
+from streaming_jsmf.ingestion.readers.values import (
+    as_bytes,
+    decoded,
+    from_python,
+    holds_strings,
+    is_text,
+    listed,
+)
 from streaming_jsmf.storage.paths import exists, join
 
 RATINGS, TITLES = "ratings.csv", "movies.csv"

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 
 from streaming_jsmf.errors import first_line
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -35,7 +34,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     original_line,
     text_of,
 )
-from streaming_jsmf.ingestion.readers.values import encoding_hint, require_few
+from streaming_jsmf.ingestion.readers.values import encoding_hint, from_python, require_few
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
@@ -73,7 +72,7 @@ class JsonFormat(Format):
         reason = ""
         nested = _nested(options, None if options.metadata == "all" else options.metadata)
         try:
-            for value, _ in islice(_parsed(Unit(path), options.encoding), SAMPLE_RECORDS):
+            for value in first_objects(path, options.encoding):
                 if isinstance(value, BadValue):
                     reason = reason or str(value)
                 elif value is not None:
@@ -121,6 +120,11 @@ class JsonFormat(Format):
 
 
 JSON = JsonFormat()
+
+
+def first_objects(path: str, encoding: str) -> Iterator[_Value | None]:
+    """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
+    return (value for value, _ in islice(_parsed(Unit(path), encoding), SAMPLE_RECORDS))
 
 
 def _layout(unit: Unit) -> Layout:
