@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,7 +28,14 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    Batch,
+    Source,
+    Unit,
+    UnreadableError,
+    group_units,
+)
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     compressed,
@@ -37,16 +44,15 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.lines import line_records, text_of
+from streaming_jsmf.ingestion.readers.formats import line_records, parquet_batches, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
-from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, group_units, parquet_batches
 from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
 from streaming_jsmf.ingestion.readers.values import (
+    as_json,
     invalid_rows,
     list_as_json,
     require_columns,
     storable,
-    utf8_faults,
     value_type,
 )
 from streaming_jsmf.ingestion.tokens.split import TokenLists, given_tokens
@@ -153,8 +159,10 @@ class BagSource(RecordFiles, Source):
     def _documents(self, batch: Any, first: int, n_words: int, bad: BadRecords) -> Batch:
         """Return the good documents of a record batch that starts at row ``first``; the others go to ``bad``."""
         ids = self._named_id
-        reasons = utf8_faults(batch, filter(None, [ids]), []) | dict(_bad_rows(batch, n_words, ids, 0))
-        batch, rows = drop_bad_rows(batch, reasons, first, bad)
+        invalid = [] if ids is None else invalid_rows(batch.column(ids))
+        reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
+        reasons |= dict(_bad_rows(batch, n_words, ids, 0))
+        batch, rows = _good_rows(batch, reasons, first, bad)
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
         metadata, notes = {}, {}
         for name in batch.schema.names:
@@ -229,6 +237,24 @@ def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any]
         raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
 
 
+def _good_rows(
+    batch: Any,
+    reasons: Mapping[int, str],
+    first: int,
+    bad: BadRecords,
+    as_record: Callable[[Any, int], bytes | None] = as_json,
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
+    rows = np.arange(first, first + batch.num_rows)
+    if not reasons:
+        return batch, rows
+    for row in sorted(reasons):
+        bad.refuse(first + row, reasons[row], as_record(batch, row))
+    keep = np.ones(batch.num_rows, bool)
+    keep[list(reasons)] = False
+    return batch.filter(pa.array(keep)), rows[keep]
+
+
 class BasketSource(RecordFiles, Source):
     """Reader "baskets": documents of items, such as playlists or click paths, which are counted as written.
 
@@ -259,7 +285,7 @@ def _read_lists(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
     with open_parquet_source(unit.path) as file:
         _require_items(file.schema_arrow, column)
         for first, batch in parquet_batches(file, unit, [column]):
-            good, rows = drop_bad_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
+            good, rows = _good_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
             if len(rows):
                 yield bags_of(given_tokens(good.column(column)), rows)
 

@@ -45,7 +45,7 @@ from streaming_jsmf.ingestion.readers.files import (
     recoded,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
+from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
 from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 

@@ -24,7 +24,7 @@ from streaming_jsmf.ingestion.readers.base import (
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, open_stream
-from streaming_jsmf.ingestion.readers.lines import (
+from streaming_jsmf.ingestion.readers.formats import (
     BYTE_ORDER_MARK,
     EMPTY,
     encoding_of,

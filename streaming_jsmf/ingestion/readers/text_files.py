@@ -33,11 +33,11 @@ from streaming_jsmf.ingestion.readers.base import (
     Records,
     Unit,
     UnreadableError,
+    group_units,
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream, size_of
 from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
-from streaming_jsmf.ingestion.readers.parquet_records import group_units
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
