@@ -51,7 +51,7 @@ class Found:
                 rows, columns = records.rows.tolist(), map(_python, records.columns.values())
                 self.good += [(first + row, *values) for row, *values in zip(rows, *columns, strict=True)]
                 self.places += [form.place(unit, row) for row in rows]
-                self.originals += list(records.originals or ())
+                self.originals += [records.original(i) for i in range(len(rows))] if records.original else []
             self.bad += [(first + record.row, record.record) for record in bad.records]
             self.reasons += [record.reason for record in bad.records]
 

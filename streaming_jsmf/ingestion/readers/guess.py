@@ -23,8 +23,8 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
+from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, encoding_of
 from streaming_jsmf.ingestion.readers.json_records import first_objects
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, encoding_of
 from streaming_jsmf.ingestion.readers.listing import SAMPLE, format_of
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.tables import header_line, split_line

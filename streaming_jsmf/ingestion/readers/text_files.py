@@ -33,11 +33,11 @@ from streaming_jsmf.ingestion.readers.base import (
     Records,
     Unit,
     UnreadableError,
+    group_units,
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream, size_of
 from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
-from streaming_jsmf.ingestion.readers.parquet_records import group_units
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
@@ -167,7 +167,7 @@ class TextFilesSource(TextReader):
 def _joined(held: Sequence[_Record]) -> Records:
     rows, originals, values = zip(*held, strict=True)
     columns = {name: from_python([each[name] for each in values]) for name in values[0]}
-    return Records(np.array(rows, np.int64), columns, originals)
+    return Records(np.array(rows, np.int64), columns, originals.__getitem__)
 
 
 def files_in_archive(path: str, split: Split) -> Iterator[File]:
