@@ -48,7 +48,7 @@ from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, encod
 from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
-CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
 _SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header
