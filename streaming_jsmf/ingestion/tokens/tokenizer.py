@@ -174,7 +174,7 @@ class FirstTexts:
         self.texts: list[Any] = []
 
     def __call__(self, texts: Any) -> TokenLists:
-        if not is_list(texts.type):  # lists hold tokens, which need no tokenizer
+        if not is_list(texts.type):
             taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
             self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
         return TokenLists(
