@@ -259,6 +259,9 @@ def test_losses(tmp_path: Path) -> None:
     done = Done(tmp_path, "s.csv", "--on-bad-record", "quarantine")
     assert (done.n_documents, done.said.splitlines()[-1][:4]) == (96, "20 %")
     assert "24 in quarantine.parquet" in done.said.splitlines()[-1]
+    put(tmp_path / "e.csv", table([[text * (i % 4 > 0), i] for i, text in enumerate(TEXTS)], ["text", "n"]))
+    done = Done(tmp_path, "e.csv", "--overwrite")
+    assert (done.n_documents, done.said.splitlines()[-1][-20:]) == (90, ": 30 empty documents")
     put(tmp_path / "t/t.csv", table([[text, *"ab"[: i % 5 // 2]] for i, text in enumerate(TEXTS)], ["text"]))
     Done(tmp_path / "t", "t.csv", "--on-bad-record", "quarantine").refused("72 of 120", "--max-dropped")
 
