@@ -215,7 +215,7 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
     if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
         return "mail"
-    if kinds in ({"json"}, {"parquet"}) or not (is_archive(root) or _is_folder(root)):
+    if kinds in ({"json"}, {"parquet"}) or (is_file(root) and not is_archive(root)):
         return None
     if kinds == {"lines"} and len(files) < _FEW_FILES:
         raise _unclear(files[0], f"one document per file: {option.reader('text-files')}")
@@ -288,8 +288,9 @@ def _by_columns(table: _Table) -> ReaderName:
         return "baskets"
     if _longest_column(table.columns):
         return "text"
+    sheet = option.read({"sheet": "NAME"}) if format_of(table.files[0]) == "spreadsheet" else ""
     raise InputError(
-        f"{table.files[0]} has the columns {listed(columns)}; {_ask()} and which columns with {option.read}, "
+        f"{table.files[0]} has the columns {listed(columns)}{sheet and f' ({sheet} names another sheet)'}; {_ask()} and which columns with {option.read}, "
         f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
     )
 
