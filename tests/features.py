@@ -325,7 +325,7 @@ def outputs(folder: Path) -> Found:
 
 def _corpora(folder: Path, log: Sequence[object]) -> Found:
     text, corpus = BY_NAME["text-json"].write(folder / "in", documents(), bad=True), folder / "corpus"
-    printed("ingest", text, corpus, "--on-bad-record", "quarantine", *log)
+    printed("ingest", text, corpus, "--on-bad-record", "quarantine", "--max-dropped", "100%", *log)
     yield "corpus files", sorted(str(path.relative_to(corpus)) for path in corpus.rglob("*"))
     for path in corpus.rglob("*.parquet"):
         yield f"corpus {path.stem}", columns(path)

@@ -78,7 +78,7 @@ MISTAKES = [
     ("sj.open_model(TEXT)", "no file or directory can be named"),
     ("sj.transform(model, TEXT, new)", "no file or directory can be named"),
     ("sj.fit('two lines\\nof a text')", r"two lines\\u000aof a text: no such file .*, or give texts"),
-    ("sj.fit([['a', 'b'], ['c']])", "rows of type list; give texts only"),
+    ("sj.fit([{'a'}, {'c'}])", "rows of type set; give texts, lists of tokens"),
     ("sj.fit(TABLE[['n']])", "^the DataFrame has the columns n; say which"),
     ("sj.fit(corpus, new, execution=2)", r"execution is '2' \(int\)"),
     ("sj.scan(TABLE, new)", r"not as a DataFrame; make a corpus of it with ingest\("),

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from streaming_jsmf.ingestion.readers.text import TextSource
 
 from streaming_jsmf.config import Curation, IngestRequest
 from streaming_jsmf.corpus import Corpus, curation, open_corpus
@@ -28,12 +27,15 @@ from streaming_jsmf.corpus.format import read_manifest, verify_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion import bags, job, repeats, words
 from streaming_jsmf.ingestion.ingest import ingest
+from streaming_jsmf.ingestion.readers.records import TextSource
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
 from streaming_jsmf.jobs.execution import Execution
 from tests.corpora import bags_of, corpus_bytes, file_bytes, rows_of, write_texts
 from tests.outcomes import Command, refused
 from tests.readers import words_of
 
+#: Ids that must be good.
+BY_ID = {"id": "id"}
 #: Keeps all that can be kept.
 LOOSE: Mapping[str, Any] = {"stop_words": "none", "min_distinct_words": 0, "min_tokens": 0}
 SUFFIXES = (".jsonl", ".csv", ".parquet")
@@ -201,7 +203,7 @@ def test_any_documents_equal_the_reference(
     bad = [(str(path), *place) for path, records in pairs for place in write_records(path, records)]
     good = [record for records in files for record in records if not record.fault]
     bags = {record.key: Counter(words_of(record.text)) for record in good}
-    arguments = {"reader": "text", "on_bad_record": "quarantine"}
+    arguments = {"reader": "text", "read": BY_ID, "on_bad_record": "quarantine"}
     columns = all(any(not record.fault for record in records) for records in files[:1])
     assume(columns and any(bags.values()))  # others have tests of their own
     corpus = make(folder / "in", folder / "out", **arguments)
@@ -425,7 +427,7 @@ def test_each_step_reports_what_it_removed(tmp_path: Path) -> None:
     lines = [json.dumps({"id": key[0], "text": text}) for key, text in texts.items()]
     (tmp_path / "in.jsonl").write_text("\n".join([*lines, "no JSON", '{"id": "f", "text": ""}']))
     rules = {"min_word_length": 3, "duplicates": "drop", "min_distinct_words": 2, "min_tokens": 3}
-    corpus = make(tmp_path / "in.jsonl", tmp_path / "out", rules, on_bad_record="quarantine")
+    corpus = make(tmp_path / "in.jsonl", tmp_path / "out", rules, on_bad_record="quarantine", read=BY_ID)
     assert dropped(tmp_path / "out") == {
         "stop_words": (1, 0, 4),
         "min_word_length": (1, 0, 1),
@@ -527,7 +529,7 @@ def test_a_repeated_id_is_quarantined_with_its_words(tmp_path: Path) -> None:
     for name, lines in {"x": REPEATED[:2], "y": ["{", *REPEATED[2:]]}.items():
         (tmp_path / "in" / f"{name}.jsonl").write_text("\n".join(lines))
     rules = {**LOOSE, "stop_words": "english", "duplicates": "drop"}
-    corpus = make(tmp_path / "in", tmp_path / "out", rules, on_bad_record="quarantine")
+    corpus = make(tmp_path / "in", tmp_path / "out", rules, on_bad_record="quarantine", read=BY_ID)
     # c has the words of the second a, which is not there any more.
     assert list(bags_of(corpus)) == ["a", "b", "c"]
     found = [(row["row"], row["record"]) for row in quarantined(tmp_path / "out")]
@@ -555,7 +557,7 @@ def test_rows_of_the_quarantine_count_from_the_start_of_the_file(
     ids = [None if i in bad else f"b{i}" for i in range(40)]
     table = pa.table({"id": ids, "text": ["some text"] * 40})
     pq.write_table(table, tmp_path / "in" / "b.parquet", row_group_size=3)
-    corpus = make(tmp_path / "in", tmp_path / "out", reader="text", on_bad_record="quarantine")
+    corpus = make(tmp_path / "in", tmp_path / "out", reader="text", read=BY_ID, on_bad_record="quarantine")
     table = pq.read_table(tmp_path / "out" / "quarantine.parquet")
     kinds = [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
     assert table.schema.equals(pa.schema(kinds))

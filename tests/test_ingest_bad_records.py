@@ -93,7 +93,8 @@ def test_it_is_named_or_goes_to_the_quarantine(kind: str, tmp_path: Path, invoke
     case = CASES[kind]
     (tmp_path / "in").mkdir()
     target = tmp_path / "out" / "c"
-    arguments = ["ingest", case.make(tmp_path / "in"), target, "--preset", "papers", *KEEP_ALL]
+    named = ["--id", "id"] if kind.endswith(" id") else []
+    arguments = ["ingest", case.make(tmp_path / "in"), target, "--preset", "papers", *named, *KEEP_ALL]
     refused(invoke(*arguments).without_progress(), 2, case.where, case.reason, "--on-bad-record quarantine")
     assert not list((tmp_path / "out").glob("*"))
     assert invoke(*arguments, "--on-bad-record", "quarantine").code == 0

@@ -399,8 +399,9 @@ def test_an_error_in_the_input_removes_what_was_done(interrupted: Job) -> None:
     # Repeated ids are found only after the whole source has been read.
     (interrupted.source / "02.jsonl").write_text((interrupted.source / "01.jsonl").read_text())
     shutil.rmtree(interrupted.partial)
+    named = replace(interrupted, request=replace(REQUEST, read={"id": "id"}))
     with pytest.raises(InputError, match=r"02\.jsonl, line 1: its document id"):
-        interrupted()
+        named()
     assert not interrupted.partial.exists()
 
 

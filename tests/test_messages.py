@@ -23,7 +23,10 @@ from tests.processes import ended
 
 PACKAGE = Path(streaming_jsmf.__file__).parent
 #: An option in a message, and a complete command, which may have any.
-RAW_OPTION, WHOLE_COMMAND = re.compile(r"(?<![\w/-])--[a-z]"), re.compile(r"streaming-jsmf \w[^,;]*")
+RAW_OPTION, WHOLE_COMMAND = (
+    re.compile(r"(?<![\w/-])--[a-z]"),
+    re.compile(r"(?:streaming-jsmf|zstd) [-\w][^,;]*"),
+)
 #: Modules whose texts are for the command line only.
 COMMAND_LINE = PACKAGE / "cli"
 

@@ -248,7 +248,7 @@ def test_simulated_ratings_are_half_stars_of_distinct_items(
 
 def test_a_source_that_cannot_be_ingested_is_refused_in_one_line(tmp_path: Path) -> None:
     spec = data.NIPS.parent / "uci_kos.toml"
-    with pytest.raises(click.ClickException, match="a spec names its reader"):
+    with pytest.raises(click.ClickException, match="takes no ngrams"):
         data.prepared(f"kos={spec}", tmp_path, 40, ngrams=2)
 
 

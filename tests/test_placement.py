@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, gibbs, map_shares, perplexity
 from streaming_jsmf.ingestion import repeats, shards
+from streaming_jsmf.ingestion.readers import csv_scan
 from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
 from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
 from streaming_jsmf.linalg.compiled import compiled
@@ -196,6 +197,18 @@ def _texts() -> tuple[Array, Array]:
     return np.cumsum([0, *map(len, texts)]), data
 
 
+def _scanned(_: int) -> tuple[Any, ...]:
+    data = np.frombuffer(b'a\t"b\n"\nc\td\n"e\n', np.uint8)
+    found = np.zeros(9, np.int64), np.zeros(9, np.int64), np.zeros(8, np.uint8)
+    return (
+        data,
+        csv_scan.Dialect("\t", escapechar="\\").syntax(),
+        True,
+        (0, len(data), 99, 99, 2, 0),
+        *found,
+    )
+
+
 def _split(_: int) -> tuple[Any, ...]:
     offsets, data = _texts()
     size = int(offsets[-1])
@@ -277,6 +290,9 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
     "marks of boilerplate": (boilerplate._marks, lambda _: _texts()),
+    "lost words": (boilerplate._n_words, lambda _: _texts()),
+    "passages": (split._cuts, lambda _: (*_texts(), 2)),
+    "records of fields": (csv_scan._scan, _scanned),
     "heads": (tokenizer._heads, lambda _: (*_texts(), 20)),
     "pieces of texts": (split._fill, _split),
     "table of pieces": (split._slots_of, lambda _: (np.arange(60, dtype=np.uint64), 128)),

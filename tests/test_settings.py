@@ -308,7 +308,7 @@ KEYS: list[tuple[str, dict[str, Any], str]] = [
     (
         "npz",
         {"tokenizer": "arrow"},
-        r"takes no tokenizer \(text, text-files and lines do\); leave tokenizer out",
+        r"takes no tokenizer \(text, text-files, mail and lines do\); leave tokenizer out",
     ),
 ]
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 import streaming_jsmf as sj
+from streaming_jsmf.config.functions import name_of
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate
@@ -33,7 +34,7 @@ from streaming_jsmf.ingestion.tokens.split import (
     with_ngrams,
 )
 from streaming_jsmf.ingestion.tokens.stop_words import load_stop_words
-from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, name_of
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.results import UNIDENTIFIED
 from tests.readers import words_of
 

@@ -279,7 +279,7 @@ def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
     parts = [*_alternatives(typing.get_args(hint)[0] if about.get("multiple") else hint)]
     choices = tuple(part for part in parts if isinstance(part, str))
     number = next((kind for kind in (float, int) if kind in parts), None)
-    listed = tuple in parts and {*parts} <= {tuple, NoneType, *choices}
+    listed = tuple in parts and {*parts} <= {tuple, NoneType, *choices} and not about.get("multiple")
     if {*parts} - {*choices, int, float, bool, NoneType}:
         number, choices = None, choices if listed else ()  # text, a path or a list, which nothing here checks
     kinds = (bool in parts, NoneType in parts, str in parts and {*parts} <= {str, NoneType}, listed)

@@ -130,14 +130,14 @@ def _from_spec(
     for name in ("reader", "preset"):
         if getattr(request, name) is not None:
             raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
+    curation = replace(default_curation(spec.reader, "papers"), **{**spec.curation, **request.curation})
+    options = check_options(spec.reader, {**spec.read, **request.read})
     directory = Path(request.files) if request.files is not None else _cache(spec.name)
     found = fetch_files(spec.source.files, directory, page=spec.source.url, progress=progress)
     spec.check_word_lists(directory)
     for name, digest in found.items():
         if spec.source.files[name].sha256 is None:
             logger.info("%s: sha256 %s; write it into the spec to pin this file", name, digest)
-    curation = replace(default_curation(spec.reader, "papers"), **{**spec.curation, **request.curation})
-    options = check_options(spec.reader, {**spec.read, **request.read})
     names = list(found)
     location = directory
     if options.path is not None and options.path not in names:

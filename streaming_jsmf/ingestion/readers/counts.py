@@ -216,7 +216,7 @@ def _good_entries(
         # The first of several reasons comes last.
         reasons = {
             f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be": counted,
-            f"word {{word}} is outside 1..{header.n_words}": known,
+            f"word {{word}} is not in the vocabulary of {header.n_words} words": known,
             f"document {{document}} comes after document {{last}}; sort the lines by document{header.hint}": in_order,
             f"document {{document}} is outside 1..{header.n_documents}": there,
         }

@@ -317,7 +317,7 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
         names, note = named(rows[0])
         sample = sample[block.starts[first + 1] :]
         wider = scan(sample, layout.dialect, width + 1, most=_COMPARED).kinds
-        if width > 1 and len(wider) and not (wider == BAD).any():
+        if width > 1 and len(wider) > 1 and not (wider == BAD).any():
             names = ("index", *rows[0])  # as R writes tables
     else:
         names = numbered(width)

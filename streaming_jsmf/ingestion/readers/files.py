@@ -116,10 +116,10 @@ def _zstd(raw: Any) -> io.BufferedReader:
     try:
         import zstandard
     except ImportError:
-        long = f"--long={(window - 1).bit_length()}"
+        bits = (window - 1).bit_length()
         raise UnreadableError(
-            f"it is compressed with zstd {long}; pip install 'streaming-jsmf[zstd]', or decompress it with "
-            f"zstd -d {long}"
+            f"it is compressed with zstd --long={bits}; pip install 'streaming-jsmf[zstd]', or decompress it with "
+            f"zstd -d --long={bits}"
         ) from None
     return _stream(_by_zstandard(raw, zstandard))
 

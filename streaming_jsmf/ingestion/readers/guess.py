@@ -194,7 +194,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
-    if not suffixes & (_RECORDS | _OFFICE.keys()):
+    if files and not suffixes & (_RECORDS | _OFFICE.keys()):
         kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
         chosen = _by_contents(root, files, {*kinds} - {""})
         if chosen is not None:

@@ -173,7 +173,8 @@ class TextReader(Source):
 
 def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,)."""
-    return Batch(*count_codes(tokens), rows, dictionary=tokens.dictionary)
+    indptr, codes, counts = count_codes(tokens)
+    return Batch(indptr, codes, counts, rows, dictionary=tokens.dictionary)
 
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:

@@ -174,8 +174,9 @@ class FirstTexts:
         self.texts: list[Any] = []
 
     def __call__(self, texts: Any) -> TokenLists:
-        taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
-        self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
+        if not is_list(texts.type):
+            taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
+            self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
         return TokenLists(
             np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32), pa.array([], pa.string())
         )
