@@ -28,7 +28,6 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.columns import storable
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
@@ -46,6 +45,7 @@ from streaming_jsmf.ingestion.readers.values import (
     invalid_rows,
     list_as_json,
     require_columns,
+    storable,
     utf8_faults,
     value_type,
 )

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from streaming_jsmf.errors import first_line, option
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Format,
@@ -45,7 +44,7 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
+from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}

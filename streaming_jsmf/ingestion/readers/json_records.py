@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 
 from streaming_jsmf.errors import first_line, pass_on_machine
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -34,7 +33,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     original_line,
     text_of,
 )
-from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, require_few
+from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, require_few
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -30,7 +29,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, marked_encoding
+from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, marked_encoding
 
 EMPTY = "the file is empty"
 QUOTE = '"'

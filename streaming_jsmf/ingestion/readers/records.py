@@ -20,7 +20,6 @@ from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.columns import storable
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -45,6 +44,7 @@ from streaming_jsmf.ingestion.readers.values import (
     invalid_rows,
     is_text,
     require_columns,
+    storable,
 )
 from streaming_jsmf.ingestion.tokens.split import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_of

@@ -17,7 +17,6 @@ import numpy as np
 from streaming_jsmf.config import ReaderName, TextFilesOptions
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -29,7 +28,7 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
 from streaming_jsmf.ingestion.readers.records import TextReader
-from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
+from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists
 
 #: Files of a folder per task.
