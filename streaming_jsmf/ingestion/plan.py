@@ -34,11 +34,11 @@ from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest, IngestFolder
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
-from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.sources import (
     PATH_OPTIONS,
     default_curation,
+    guess_source,
     open_source,
     reads_texts,
     source_settings,
