@@ -161,8 +161,10 @@ def reader_by_columns(table: Table) -> ReaderName:
         return "baskets"
     if _longest_column(table.columns):
         return "text"
+    sheet = option.read({"sheet": "NAME"}) if format_of(table.files[0]) == "spreadsheet" else ""
+    others = f" ({sheet} names another sheet)" if sheet else ""
     raise InputError(
-        f"{table.files[0]} has the columns {listed(columns)}; {ask()} and which columns with {option.read}, "
+        f"{table.files[0]} has the columns {listed(columns)}{others}; {ask()} and which columns with {option.read}, "
         f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
     )
 
