@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED, layout_of
+from streaming_jsmf.ingestion.readers.sources import guess_source
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from tests.sources import put, small
 
@@ -51,7 +52,7 @@ class Found:
                 rows, columns = records.rows.tolist(), map(_python, records.columns.values())
                 self.good += [(first + row, *values) for row, *values in zip(rows, *columns, strict=True)]
                 self.places += [form.place(unit, row) for row in rows]
-                self.originals += list(records.originals or ())
+                self.originals += [records.original(i) for i in range(len(rows))] if records.original else []
             self.bad += [(first + record.row, record.record) for record in bad.records]
             self.reasons += [record.reason for record in bad.records]
 
@@ -381,6 +382,11 @@ def test_sheets(tmp_path):
             Found(put(tmp_path / "c.xlsx", content), SPREADSHEET)
     with small(file=100), pytest.raises(UnreadableError, match="save its sheet as CSV"):
         Found(path, SPREADSHEET)
+
+
+def test_another_sheet_is_advised(tmp_path):
+    with pytest.raises(InputError, match=r"has the columns n .*'sheet': 'NAME'.* names another sheet"):
+        guess_source(xlsx(tmp_path / "a.xlsx", One=[[("A1", "n")]], Two=[[("A1", "text")]]))
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -8,13 +8,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from streaming_jsmf.errors import first_line, option
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Format,
@@ -45,11 +45,11 @@ from streaming_jsmf.ingestion.readers.files import (
     recoded,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
+from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
+from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
-CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
 _SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header
@@ -143,7 +143,9 @@ class DelimitedFormat(Format):
                     if len(block):
                         found = zip(columns, block.fields(list(columns.values())), strict=True)
                         strings = {name: from_python(values) for name, values in found}
-                        yield Records(first + block.lines[block.good], strings, _Originals(block, layout))
+                        yield Records(
+                            first + block.lines[block.good], strings, partial(_original, block, layout)
+                        )
         except UnreadableError as error:
             if error.line is None:
                 raise
@@ -189,18 +191,9 @@ def _skip(stream: Any, size: int) -> None:
         read_pieces(stream, size)
 
 
-@dataclass(frozen=True)
-class _Originals(Sequence[bytes]):
-    """The good records of a block as they are in the file."""
-
-    block: Block
-    layout: Layout
-
-    def __len__(self) -> int:
-        return len(self.block)
-
-    def __getitem__(self, i: Any) -> Any:
-        return _in_encoding(self.block[i], self.layout)
+def _original(block: Block, layout: Layout, i: int) -> bytes:
+    """Return a good record of a block as it is in the file."""
+    return _in_encoding(block[i], layout)
 
 
 def _in_encoding(data: bytes, layout: Layout) -> bytes:

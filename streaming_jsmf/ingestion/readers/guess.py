@@ -15,7 +15,6 @@ import pyarrow as pa
 from streaming_jsmf.config import Delimited, ReaderName, check_options, declared
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part, layout_of
 from streaming_jsmf.ingestion.readers.files import (
@@ -24,13 +23,20 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
+from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, encoding_of
 from streaming_jsmf.ingestion.readers.json_records import first_objects
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, encoding_of
 from streaming_jsmf.ingestion.readers.listing import SAMPLE, format_of
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.tables import header_line, split_line
 from streaming_jsmf.ingestion.readers.triples import names_path
-from streaming_jsmf.ingestion.readers.values import as_bytes, decoded, holds_strings, is_text, listed
+from streaming_jsmf.ingestion.readers.values import (
+    as_bytes,
+    decoded,
+    from_python,
+    holds_strings,
+    is_text,
+    listed,
+)
 from streaming_jsmf.storage.paths import exists, join
 
 RATINGS, TITLES = "ratings.csv", "movies.csv"
@@ -155,8 +161,10 @@ def reader_by_columns(table: Table) -> ReaderName:
         return "baskets"
     if _longest_column(table.columns):
         return "text"
+    sheet = option.read({"sheet": "NAME"}) if format_of(table.files[0]) == "spreadsheet" else ""
+    others = f" ({sheet} names another sheet)" if sheet else ""
     raise InputError(
-        f"{table.files[0]} has the columns {listed(columns)}; {ask()} and which columns with {option.read}, "
+        f"{table.files[0]} has the columns {listed(columns)}{others}; {ask()} and which columns with {option.read}, "
         f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
     )
 

@@ -27,20 +27,19 @@ import pyarrow.compute as pc
 from streaming_jsmf.config import ReaderName, TextFilesOptions
 from streaming_jsmf.corpus.format import missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.columns import from_python
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
     Records,
     Unit,
     UnreadableError,
+    group_units,
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream, size_of
 from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
-from streaming_jsmf.ingestion.readers.parquet_records import group_units
 from streaming_jsmf.ingestion.readers.records import TextReader
-from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
+from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
 
 #: Files of a folder per task.
@@ -168,7 +167,7 @@ class TextFilesSource(TextReader):
 def _joined(held: Sequence[_Record]) -> Records:
     rows, originals, values = zip(*held, strict=True)
     columns = {name: from_python([each[name] for each in values]) for name in values[0]}
-    return Records(np.array(rows, np.int64), columns, originals)
+    return Records(np.array(rows, np.int64), columns, originals.__getitem__)
 
 
 def files_in_archive(path: str, split: Split) -> Iterator[File]:
