@@ -26,7 +26,7 @@ DEFAULTS = {
     "header": "auto",
     "columns": (),
     "quoting": "auto",
-    "quotechar": chr(34),
+    "quotechar": None,
     "sheet": None,
 }
 DEFAULTS |= {"escapechar": None, "delimiter": None, "encoding": "utf-8"}
@@ -51,7 +51,7 @@ class Found:
                 rows, columns = records.rows.tolist(), map(_python, records.columns.values())
                 self.good += [(first + row, *values) for row, *values in zip(rows, *columns, strict=True)]
                 self.places += [form.place(unit, row) for row in rows]
-                self.originals += list(records.originals or ())
+                self.originals += [records.original(i) for i in range(len(rows))] if records.original else []
             self.bad += [(first + record.row, record.record) for record in bad.records]
             self.reasons += [record.reason for record in bad.records]
 
@@ -223,11 +223,16 @@ def test_tab_separated_lines_hold_quotes_as_text(tmp_path):
         ("text|n\n漢字|é\n".encode("gb18030"), {"encoding": "gb18030"}, [["漢字", "é"]]),
         ("text,n\né,1\n".encode("utf-16"), {}, [["é", "1"]]),
         ("text¦n\né,¦1\n", {"delimiter": "¦"}, [["é,", "1"]]),
+        ("text;n\n'a; \"b\"';1\n", {}, [['a; "b"', "1"]]),
+        ("text;n\n'a';1\n", {"quotechar": '"'}, [["'a'", "1"]]),
+        ("text,n\n\"'a'\",1\n'b,2\n", {}, [["'a'", "1"], ["'b", "2"]]),
+        ("text,n\n'a, \\'b',1\n", {}, [["a, 'b", "1"]]),
     ],
 )
 def test_dialects_and_encodings(tmp_path, content, options, values):
     found = Found(put(tmp_path / "a.csv", content), **options)
     assert (found.values, found.bad) == (values, [])
+    assert len(found.notes) <= 1
 
 
 def test_records_of_other_encodings_keep_their_bytes(tmp_path):

@@ -267,8 +267,7 @@ def test_a_corpus_is_given_another_vocabulary(command: Command, tmp_path: Path) 
     done = command("out", "small", "--vocabulary-size", "4", "--min-distinct-words", "2", "--min-tokens", "0")
     assert done.code == 0
     assert (
-        "50 % of the documents are dropped: 2 with fewer than 2 distinct kept words (--stop-words)"
-        in done.err
+        "50% of the documents are dropped: 2 with fewer than 2 distinct kept words (--stop-words)" in done.err
     )
     # The English stop words are gone; of the others sun scores best, and the rest alike, so that stars comes last.
     assert words(tmp_path / "small") == ["moon", "rain", "snow", "sun"]

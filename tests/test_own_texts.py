@@ -341,7 +341,7 @@ def test_texts_are_kept_unless_no_word_remains_and_losses_are_reported(
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert ingest([*texts, "of"], tmp_path / "d", IngestRequest(curation=chosen)).n_documents == 90
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "11 % of the documents" in warning
+    assert "11% of the documents" in warning
     assert "11 without kept words" in warning
 
 

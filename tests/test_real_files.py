@@ -128,6 +128,7 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s", mails, (), ""),
     ("s.psv", table([[1, text] for text in TEXTS], ["n", "text"], delimiter="|"), (), ""),
     ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--read", "delimiter=~"), "body"),
+    ("s.csv", "sep=;\n" + table([[1, text] for text in TEXTS], ["n", "text"], delimiter=";"), (), ""),
     ("s.jsonl", lines(name="\ud800", tags=["a\udc00"]), (), "not UTF-8"),
     ("s.json", "".join(json.dumps({"text": text}, indent=1) for text in TEXTS), (), ""),
     ("s.json", f"[{','.join(json.dumps({'text': text, 'n': float('nan')}) for text in TEXTS)},]", (), ""),

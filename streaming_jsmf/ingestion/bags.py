@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
+from streaming_jsmf.ingestion.columns import ColumnSummary, Summaries
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
-from streaming_jsmf.ingestion.tokens.stop_words import count_languages, parts_of
+from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, parts_of, sampled
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.csr import count_columns
@@ -37,6 +37,7 @@ QUARANTINE_SCHEMA = pa.schema(
     [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
 )
 
+_SAMPLE = 1000  # documents whose languages are counted together
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -65,23 +66,19 @@ class Contents:
     id_faults: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
 
-    def add(self, batch: Batch, guessed_id: str | None, date_format: str | None) -> None:
-        """Add what a batch has."""
-        columns, ids = dict(batch.metadata), batch.document_id
+    def add(self, batch: Batch, guessed_id: str | None, columns: Summaries) -> None:
+        """Add what a batch has; its columns go to ``columns``."""
+        held, ids = dict(batch.metadata), batch.document_id
         if ids is None:
             self.id_faults["missing"] += batch.n_documents
         else:
             self.id_types = sorted({*self.id_types, str(ids.type)})
             if guessed_id is not None:
-                columns[guessed_id] = ids
+                held[guessed_id] = ids
                 self.id_faults += id_faults(ids)
-        found = {}
-        for name, values in columns.items():
-            if name == EXCERPT:  # is not parsed
-                found[name] = ColumnSummary((), len(values), len(values))
-            else:
-                found[name] = summarize(values, date_format, self.columns.get(name))
-        self._join(found, batch.notes, batch.boilerplate)
+        for name, values in held.items():
+            columns.add(name, pa.nulls(len(values)) if name == EXCERPT else values)
+        self._join({}, batch.notes, batch.boilerplate)
 
     def join(self, other: Contents) -> None:
         """Add what the next group has."""
@@ -158,29 +155,26 @@ def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
     directory = ingest.folder.stem(group.index, 0).parent
     empty_directory(directory)
-    contents = Contents()
-    batches = _batches(ingest, group, directory, contents)
-    pieces = [
-        {"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens}
-        for writer in _written_pieces(ingest, group.index, batches)
-    ]
+    contents, pieces = Contents(), []
+    columns = Summaries(getattr(ingest.source.options, "date_format", None))
+    batches = _batches(ingest, group, directory, contents, columns)
+    for writer in _written_pieces(ingest, group.index, batches):
+        pieces.append({"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens})
+        contents.languages += writer.languages
+    contents.columns = columns.finish()
     files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
     return {"pieces": pieces, "contents": contents.to_record(), FILES: files}
 
 
 def _batches(
-    ingest: Ingest, group: Group, directory: Path, contents: Contents
+    ingest: Ingest, group: Group, directory: Path, contents: Contents, columns: Summaries
 ) -> Iterator[tuple[int, Batch]]:
-    """Yield all batches of a group by unit; adds what they have to ``contents``."""
-    detects = AUTO in parts_of(ingest.curation.stop_words)
-    date_format = getattr(ingest.source.options, "date_format", None)
+    """Yield all batches of a group by unit; adds what they have to ``contents`` and ``columns``."""
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         for batch in _documents(ingest, number, unit, bad):
             n_records += batch.n_documents
-            if detects and batch.dictionary is not None:
-                contents.languages += count_languages(batch)
-            contents.add(batch, ingest.guessed_id, date_format)
+            contents.add(batch, ingest.guessed_id, columns)
             yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)
@@ -264,6 +258,9 @@ class PieceWriter:
         self._document_frequency = np.zeros(n_words or 0, np.int64)
         self._term_count = np.zeros(n_words or 0, np.float64)
         self._keys: dict[str, list[NDArray[Any]]] = {"contents": [], "identities": []}
+        self._sample: list[Bags] = []
+        self._detects = n_words is None and AUTO in parts_of(ingest.curation.stop_words)
+        self.languages = Counter[str]()
         self.documents = self.nonzeros = 0
         self.tokens = 0.0
 
@@ -272,6 +269,12 @@ class PieceWriter:
         codes = batch.codes if batch.dictionary is None else self._codes(batch)
         count_columns(codes, batch.counts, self._document_frequency, self._term_count)
         self._add_keys(unit, batch, codes)
+        if self._detects:
+            # Fewer of later batches suffice; small ones are read whole.
+            large = self.documents and batch.n_documents > _SAMPLE
+            self._sample.append(sampled(replace(batch, codes=codes), 0.25 if large else 1))
+            if sum(len(bags.indptr) for bags in self._sample) >= _SAMPLE:
+                self._count_languages()
         if self._spill:
             self._write(unit, batch, codes)
         self.documents += batch.n_documents
@@ -280,6 +283,7 @@ class PieceWriter:
 
     def close(self) -> None:
         self.abort()
+        self._count_languages()
         used = np.flatnonzero(self._document_frequency)
         columns = {
             "code": pa.array(used.astype(np.int64)),
@@ -302,6 +306,15 @@ class PieceWriter:
             if opened is not None:
                 opened.close()
         self._stream = self._file = None
+
+    def _count_languages(self) -> None:
+        if self._sample:
+            sizes = np.concatenate([np.diff(bags.indptr) for bags in self._sample])
+            codes, counts = (np.concatenate(parts) for parts in list(zip(*self._sample, strict=True))[1:3])
+            self.languages += count_languages(
+                Bags(np.append(0, np.cumsum(sizes)), codes, counts, self._words)
+            )
+            self._sample.clear()
 
     def _codes(self, batch: Batch) -> NDArray[np.int32]:
         """Map the codes of the batch to codes of the piece, adding new words."""

@@ -1,12 +1,13 @@
-"""Columns of metadata: what a corpus can hold, summaries of their values, and one type for each column."""
+"""Kinds of the values of metadata columns: summaries of what is read, and one type for each column."""
 
 from __future__ import annotations
 
-import json
+import datetime
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,28 +16,162 @@ import pyarrow.compute as pc
 
 from streaming_jsmf.config import EXCERPT
 from streaming_jsmf.corpus.footer import is_string
-from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.kinds import (
-    DAY,
-    KINDS,
-    MILLISECONDS,
-    SECONDS,
-    TEXT,
-    TIME,
-    is_number,
-    kind_named,
-    kind_of_type,
-    kinds_of_numbers,
-    plain,
-)
+from streaming_jsmf.ingestion.readers.values import DAY, TEXT, TIME, UTC, as_text, is_number, plain
 
 logger = logging.getLogger(__name__)
 
+_HEAD = 100  # values that are tried first
+_EXACT = 10**15  # integers of up to 15 digits are exact in float64
+_PER_DAY = 86_400  # seconds
+_PLAUSIBLE = (3652 * _PER_DAY, 47_482 * _PER_DAY)  # 1980 to 2099, as seconds since 1970
+_MONTHS = pa.array(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
+_HOURS = {"EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7, "PST": -8}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Values of one kind: their type in the corpus, the pattern of their strings, and how these are converted.
+
+    ``read`` converts an Arrow array of strings that match the pattern, or of numbers that may be dates. It returns
+    null, or raises ArrowInvalid, if a value is not of the kind.
+    """
+
+    type: Any
+    pattern: str
+    read: Callable[[Any, Kind], Any]
+
+    @property
+    def dated(self) -> bool:
+        return bool(pa.types.is_temporal(self.type))
+
+    def fits(self, values: Any) -> bool:
+        """Return whether all strings of an Arrow array are of the kind."""
+        try:
+            is_alike = not self.pattern or pc.all(pc.match_substring_regex(values, self.pattern)).as_py()
+            return bool(is_alike and not self.read(values, self).null_count)
+        except pa.ArrowInvalid:  # such as February 30
+            return False
+
+
+def _by_arrow(values: Any, kind: Kind) -> Any:
+    """Convert strings that Arrow can cast."""
+    return values.cast(kind.type)
+
+
+def _since_1970(values: Any, kind: Kind, per_second: int) -> Any:
+    """Convert strings or numbers of seconds or milliseconds."""
+    seconds = np.asarray(values.cast(pa.float64())) / per_second
+    good = (_PLAUSIBLE[0] <= seconds) & (seconds < _PLAUSIBLE[1])
+    return pa.array(np.round(np.where(good, seconds, 0) * 1e6).astype(np.int64), mask=~good).view(kind.type)
+
+
+def _by_parts(values: Any, kind: Kind) -> Any:
+    """Convert dates and times whose parts are the groups of the pattern; what does not exist is null."""
+    found = pc.extract_regex(values.cast(TEXT), kind.pattern)
+    parts = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
+
+    def number(name: str, absent: int = 0) -> Any:
+        texts = parts.get(name, pa.nulls(len(found), TEXT))
+        return np.asarray(pc.if_else(pc.equal(texts, ""), None, texts).cast(pa.int64()).fill_null(absent))
+
+    month, hour, year = number("month"), number("hour"), number("year", 1970)
+    year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
+    if "name" in parts:
+        month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), _MONTHS).fill_null(-1)) + 1
+    first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
+    days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
+    good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
+    good &= days < (first + 1).astype("datetime64[D]").astype(int)
+    if "half" in parts:
+        given, is_pm = (np.asarray(pc.is_in(parts["half"], pa.array([*each]))) for each in ("APap", "Pp"))
+        good &= ~given | ((hour >= 1) & (hour <= 12))
+        hour = np.where(given, hour % 12 + 12 * is_pm, hour)
+    if kind.type == DAY:
+        return pa.array(days.astype(np.int32), mask=~good).view(DAY)
+    seconds = _PER_DAY * days + 3600 * hour + 60 * number("minute") + number("second")
+    if "zone" in parts:
+        seconds -= np.array([*map(_offset, parts["zone"].to_pylist())], int)
+    return pa.array(seconds * 10**6, mask=~(good & (hour < 24))).view(kind.type)
+
+
+@cache
+def _offset(zone: str | None) -> int:
+    """The offset of a zone such as +01:00, GMT or EST in seconds."""
+    if zone and zone[0] in "+-":
+        return int(f"{zone[0]}1") * (3600 * int(zone[1:3]) + 60 * int(zone[-2:]))
+    return 3600 * _HOURS.get(zone or "", 0)
+
+
+def _by_format(values: Any, kind: Kind, pattern: str) -> Any:
+    """Convert each distinct string by a format of strptime."""
+    coded = values.cast(TEXT).dictionary_encode()
+    try:
+        found = [datetime.datetime.strptime(text, pattern) for text in coded.dictionary.to_pylist()]
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return pa.array(found, UTC if kind.type == UTC else TIME).cast(kind.type).take(coded.indices)
+
+
+_ISO, _CLOCK = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?"
+_YEAR, _MONTH, _DAY = "(?P<year>1[0-9]{3}|20[0-9]{2})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-3]?[0-9])"
+_SHORT = "(?P<year>1[0-9]{3}|20[0-9]{2}|[0-9]{2})"
+_NAME, _WEEKDAY = "(?P<name>[A-Za-z]{3})[a-z]{0,6}[.]?", "[A-Z][a-z]{2}"
+_TIME = "(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]|60))?"
+_HALF = f"(?:,? {_TIME}(?: ?(?P<half>[AaPp])[Mm])?)?"
+_ZONE = f"(?P<zone>[+-][0-9]{{2}}:?[0-9]{{2}}|GMT|UTC?|Z|{'|'.join(_HOURS)})"
+_ORDERS = {  # dots are written between day, month and year, never after the month
+    "year first": f"{_YEAR}[/.]{_MONTH}[/.]{_DAY}",
+    "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
+    "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
+}
+_NAMED = {"day month year": f"{_DAY} {_NAME},? {_YEAR}", "month day, year": f"{_NAME} {_DAY},? {_YEAR}"}
+_MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
+_TWITTER = f"{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}"
+SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)", "dates (YYYYMMDD)"
+
+#: Kinds of values, in order of preference. Leading zeros and more digits than float64 holds mark an identifier.
+KINDS: dict[str, Kind] = {
+    SECONDS: Kind(UTC, "^[0-9]{9,10}(?:[.][0-9]{1,6})?$", partial(_since_1970, per_second=1)),
+    MILLISECONDS: Kind(UTC, "^[0-9]{12,13}$", partial(_since_1970, per_second=1000)),
+    EIGHT_DIGITS: Kind(
+        DAY, "^(?P<year>1[6-9][0-9]{2}|20[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})$", _by_parts
+    ),
+    "booleans": Kind(pa.bool_(), "$^", _by_arrow),  # never strings
+    "integers": Kind(pa.int64(), "^(?:0|-?[1-9][0-9]{0,17})$", _by_arrow),
+    "numbers": Kind(pa.float64(), "^-?(?:0|[1-9][0-9]{0,14})(?:[.][0-9]+)?$", _by_arrow),
+    "dates": Kind(DAY, f"^{_ISO}$", _by_arrow),
+    "times": Kind(TIME, f"^{_ISO}(?:[T ]{_CLOCK})?$", _by_arrow),
+    "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
+    "dates (months)": Kind(DAY, f"^{_YEAR}-(?P<month>[0-9]{{2}})$", _by_parts),
+    **{f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts) for name, date in (_ORDERS | _NAMED).items()},
+    **{f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts) for order, date in _ORDERS.items()},
+    "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
+    "times (Twitter)": Kind(UTC, f"^{_TWITTER}$", _by_parts),
+}
+
+
+def kind_named(name: str) -> Kind:
+    """Return one of ``KINDS``, or that of a format of ``datetime.strptime``."""
+    if name in KINDS:
+        return KINDS[name]
+    zoned, timed = "%z" in name, re.search("%[HIMScXfT]", name)
+    return Kind(UTC if zoned else TIME if timed else DAY, "", partial(_by_format, pattern=name))
+
+
+def kind_of_type(of: Any) -> str:
+    """Return which of ``KINDS`` a column of an Arrow type holds; "" for strings and other types."""
+    types, wide = pa.types, of
+    if is_number(of):
+        wide = pa.int64() if types.is_integer(of) else pa.float64()
+    elif types.is_date(of) or types.is_timestamp(of):
+        wide = DAY if types.is_date(of) else UTC if of.tz else TIME
+    typed = (name for name, kind in KINDS.items() if kind.read is _by_arrow and kind.type == wide)
+    return next(typed, "")
+
+
 _SHOWN = 20  # columns in a line
-_LEFT_OUT = "values are left out, because a corpus cannot hold"
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_DAYS = (-719_162, 2_932_897)  # years 1 to 9999, which Python can show, as days since 1970
+_WAITING = 1000, 1 << 20  # values and bytes of small arrays that are summarized together
 
 #: Words in names of columns whose numbers may be times, such as created_utc, retrieved_on and reviewTime.
 _OF_TIMES = re.compile(
@@ -60,35 +195,98 @@ class ColumnSummary:
 
     def joined(self, other: ColumnSummary) -> ColumnSummary:
         """Return the summary of the values of both."""
-        kinds = tuple(kind for kind in self.kinds if kind in other.kinds)
-        sums = (mine + its for mine, its in zip(astuple(self)[1:], astuple(other)[1:], strict=True))
-        return ColumnSummary(kinds, *sums)
+        return ColumnSummary(
+            tuple(kind for kind in self.kinds if kind in other.kinds),
+            self.values + other.values,
+            self.documents + other.documents,
+            self.strings + other.strings,
+        )
 
     def to_list(self) -> list[Any]:
-        return list(astuple(self))
+        return list(vars(self).values())
 
     @classmethod
     def from_list(cls, fields: Sequence[Any]) -> ColumnSummary:
         return cls(tuple(fields[0]), *fields[1:])
 
 
+class Summaries:
+    """Summaries of columns whose values come in arrays; small arrays of one type are summarized together.
+
+    ``found`` has the summaries by name, complete after ``finish``.
+    """
+
+    def __init__(self, date_format: str | None = None) -> None:
+        self.found: dict[str, ColumnSummary] = {}
+        self._date_format = date_format
+        self._waiting: dict[str, list[Any]] = {}
+
+    def add(self, name: str, values: Any) -> None:
+        values = plain(values)
+        waiting = self._waiting.setdefault(name, [])
+        if waiting and waiting[0].type != values.type:
+            self._summarize(name)
+        waiting.append(values)
+        if sum(map(len, waiting)) >= _WAITING[0] or sum(each.nbytes for each in waiting) >= _WAITING[1]:
+            self._summarize(name)
+
+    def finish(self) -> dict[str, ColumnSummary]:
+        for name in self._waiting:
+            self._summarize(name)
+        return self.found
+
+    def _summarize(self, name: str) -> None:
+        if waiting := self._waiting[name]:
+            before = self.found.get(name)
+            found = summarize(pa.concat_arrays(waiting), self._date_format, before)
+            self.found[name] = found if before is None else before.joined(found)
+            waiting.clear()
+
+
 def summarize(
     values: Any, date_format: str | None = None, before: ColumnSummary | None = None
 ) -> ColumnSummary:
-    """Return what is known of the values of an Arrow array; strings are tried as the kinds of those ``before``."""
+    """Return what is known of the values of an Arrow array; only the kinds of the values ``before`` are tried."""
     given = plain(values)
     is_text = is_string(given.type)
     given = given.filter(pc.not_equal(given, "")) if is_text else given.drop_null()
     names = [*([date_format] if date_format and "%" in date_format else []), *KINDS]
     names = names if before is None else list(before.kinds)
-    if len(given) and is_text:
-        names = [name for name in names if kind_named(name).fits(given)]
-    elif len(given) and is_number(given.type):
-        names = kinds_of_numbers(given)
-    elif len(given):
-        wider = (DAY, TIME) if given.type == DAY else (given.type,)
-        names = [name for name in names if kind_named(name).type in wider]
+    if len(given):
+        names = _kinds_of(given, names)
     return ColumnSummary(tuple(names), len(given), len(values), len(given) * is_text)
+
+
+def _kinds_of(values: Any, names: Sequence[str]) -> list[str]:
+    """Those of ``names`` that all values of an Arrow array without nulls are."""
+    if is_string(values.type):
+        for part in (slice(_HEAD), slice(None)):
+            if names:
+                tried = pc.unique(values[part])
+                names = [name for name in names if kind_named(name).fits(tried)]
+    elif is_number(values.type):
+        possible = {*_kinds_of_numbers(values)}
+        names = [name for name in names if name in possible]
+    else:
+        wider = (DAY, TIME) if values.type == DAY else (values.type,)
+        names = [name for name in names if kind_named(name).type in wider]
+    return list(names)
+
+
+def _kinds_of_numbers(values: Any) -> Iterator[str]:
+    """The kinds that all numbers of an Arrow array are."""
+    integers = pa.types.is_integer(values.type)
+    low, high = pc.min_max(values).as_py().values()
+    if integers or pc.all(pc.is_finite(values)).as_py():
+        for name, per_second in ((SECONDS, 1), (MILLISECONDS, 1000)):
+            if _PLAUSIBLE[0] * per_second <= low and high < _PLAUSIBLE[1] * per_second:
+                yield name
+    if integers and low >= 10**7 and not KINDS[EIGHT_DIGITS].read(values, KINDS[EIGHT_DIGITS]).null_count:
+        yield EIGHT_DIGITS
+    if integers and high < 2**63:
+        yield "integers"
+    if not integers or -_EXACT < low <= high < _EXACT:
+        yield "numbers"
 
 
 def choose_types(
@@ -157,7 +355,7 @@ def as_type(values: Any, kind: str) -> Any:
     """
     values = plain(values)
     if not kind:
-        return _as_text(values)
+        return as_text(values)
     wanted = kind_named(kind)
     if is_string(values.type):
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
@@ -167,184 +365,3 @@ def as_type(values: Any, kind: str) -> Any:
     if found.null_count > values.null_count:
         raise pa.ArrowInvalid(f"not all values are {kind}")
     return found
-
-
-def _as_text(values: Any) -> Any:
-    """Strings as JSON and Python write the values."""
-    if pa.types.is_floating(values.type):
-        return _strings([None if value is None else str(value) for value in values.to_pylist()])
-    texts = values.cast(TEXT)
-    return (
-        pc.replace_substring_regex(texts, "[.]0+(Z?)$", r"\1") if pa.types.is_temporal(values.type) else texts
-    )
-
-
-def from_python(values: Sequence[Any]) -> Any:
-    """Return Python values as an Arrow array: strings if they are of several types (JSON for lists and mappings).
-
-    Lists of strings stay lists. Lone surrogates become bytes that are not UTF-8, which ``storable`` replaces.
-    """
-    types = set(map(type, values)) - {type(None)}
-    if types <= {str}:
-        return _strings(values)
-    if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
-        sizes = [None if value is None else len(value) for value in values]
-        return _lists(sizes, _strings([item for value in values for item in value or ()]))
-    as_arrow = types == {int, float} or (len(types) == 1 and not types & {list, tuple, dict})
-    if as_arrow or any(map(_has_bytes, values)):
-        try:
-            return pa.array(values)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError):
-            pass
-    return _strings([None if value is None else _json_text(value) for value in values])
-
-
-def _has_bytes(value: Any) -> bool:
-    """Whether an object has bytes, as images of Hugging Face."""
-    return isinstance(value, dict) and any(isinstance(item, bytes) for item in value.values())
-
-
-def _lists(sizes: Sequence[int | None], items: Any) -> Any:
-    """An Arrow array of lists of these sizes; None for null."""
-    ends = np.cumsum([0, *(size or 0 for size in sizes)], dtype=np.int32)
-    return pa.ListArray.from_arrays(
-        pa.array(ends, mask=np.array([*(n is None for n in sizes), False])), items
-    )
-
-
-def _strings(values: Sequence[str | None]) -> Any:
-    try:
-        return pa.array(values, TEXT)
-    except UnicodeEncodeError:
-        raw = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
-        return pa.array(raw, pa.binary()).view(TEXT)
-
-
-def _json_text(value: Any) -> str:
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def storable(name: str, values: Any) -> tuple[Any, str]:
-    """Return an Arrow array as a corpus can hold it, or None if it cannot, and a line if that changed values.
-
-    What becomes of a value does not depend on the others. Bytes that are not UTF-8 are replaced by U+FFFD in strings,
-    lists, objects and mappings become JSON, durations seconds, decimals numbers, and times of day strings.
-    """
-    values = values.cast(without_views(values.type))
-    of, types = values.type, pa.types
-    if isinstance(of, pa.BaseExtensionType):
-        if of.extension_name != "arrow.uuid":
-            return storable(name, values.storage)
-        values = _strings([None if value is None else str(value) for value in values.to_pylist()])
-    elif types.is_run_end_encoded(of):
-        values = pc.run_end_decode(values)
-    elif types.is_dictionary(of):
-        values = values.dictionary_decode()
-    store = next((store for is_of, store in _STORES if is_of(values.type)), _left_out)
-    kept, note = store(values)
-    return kept, f"{name}: {note}" if note else ""
-
-
-def storable_tokens(name: str, values: Any) -> tuple[Any, str]:
-    """Like ``storable``, for lists of strings that stay lists."""
-    items, note = _characters(values.flatten())
-    values = _lists(pc.list_value_length(values).to_pylist(), items) if note else values
-    return values, f"{name}: {note}" if note else ""
-
-
-def _characters(values: Any) -> tuple[Any, str]:
-    """Strings without bytes that are not UTF-8."""
-    raw = values.cast(pa.large_binary())
-    try:
-        raw.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        texts = [None if value is None else as_characters(value) for value in raw.to_pylist()]
-        return _strings(texts), "bytes that are not UTF-8 are replaced by U+FFFD"
-    return values, ""
-
-
-def as_characters(raw: bytes) -> str:
-    """Decode UTF-8, with U+FFFD for lone surrogates and other bytes that are no characters."""
-    return re.sub(b"\xed[\xa0-\xbf][\x80-\xbf]", "\ufffd".encode(), raw).decode("utf-8", "replace")
-
-
-def _bytes(values: Any) -> tuple[Any, str]:
-    """Bytes that are strings."""
-    texts = [None if raw is None else raw.decode("utf-8", "ignore") for raw in values.to_pylist()]
-    same = pc.equal(_strings(texts).cast(values.type), values)
-    kept = pc.if_else(same, _strings(texts), pa.scalar(None, TEXT))
-    lost = kept.null_count > values.null_count
-    return (None if lost and kept.null_count == len(kept) else kept), _left_out(values)[1] * lost
-
-
-def _dates(values: Any) -> tuple[Any, str]:
-    """Dates and times without those that no library shows."""
-    of = values.type
-    per_day = {DAY: 1, pa.date64(): 86_400_000}.get(of) or 86_400 * _TICKS[of.unit]
-    days = (
-        np.asarray(values.cast(pa.int32() if of == DAY else pa.int64()).cast(pa.float64(), safe=False))
-        / per_day
-    )
-    lost = (days < _DAYS[0]) | (days >= _DAYS[1])
-    kept = plain(pc.if_else(pa.array(lost), pa.scalar(None, of), values))
-    return kept, "dates before year 1 or after 9999 are left out" if lost.any() else ""
-
-
-def _durations(values: Any) -> tuple[Any, str]:
-    return pc.divide(values.cast(pa.int64()).cast(pa.float64(), safe=False), _TICKS[values.type.unit]), ""
-
-
-def _nested(values: Any) -> tuple[Any, str]:
-    """Lists, objects and mappings as JSON; null if Python has no such value or JSON no such key."""
-    if _holds_bytes(values.type):
-        return _left_out(values)
-    if is_list_of_strings(values.type):
-        values, _ = storable_tokens("", values)
-    note = "lists and objects are kept as JSON, if they can be"
-    try:
-        rows = values.to_pylist(maps_as_pydicts="lossy")
-        return _strings([None if value is None else _json_text(value) for value in rows]), note
-    except (ValueError, OverflowError, TypeError):
-        if len(values) == 1:
-            return pa.nulls(1, TEXT), note
-    return pa.concat_arrays([_nested(values[row : row + 1])[0] for row in range(len(values))]), note
-
-
-def is_list_of_strings(of: Any) -> bool:
-    types = pa.types
-    lists = types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of)
-    return bool(lists and is_string(of.value_type))
-
-
-def _holds_bytes(of: Any) -> bool:
-    types = pa.types
-    fields = [of.field(i).type for i in range(of.num_fields)] if types.is_nested(of) else []
-    binary = types.is_binary(of) or types.is_large_binary(of) or types.is_fixed_size_binary(of)
-    return bool(binary or any(map(_holds_bytes, fields)))
-
-
-def _left_out(values: Any) -> tuple[Any, str]:
-    return None, f"{_LEFT_OUT} {'images and other bytes' if _holds_bytes(values.type) else values.type}"
-
-
-def _unchanged(values: Any) -> tuple[Any, str]:
-    return values, ""
-
-
-#: What becomes of the values of a type, by functions that recognise it.
-_STORES: tuple[tuple[Any, Any], ...] = (
-    (is_string, _characters),
-    (pa.types.is_binary, _bytes),
-    (pa.types.is_large_binary, _bytes),
-    (pa.types.is_date, _dates),
-    (pa.types.is_timestamp, _dates),
-    (pa.types.is_duration, _durations),
-    (pa.types.is_time, lambda values: (_as_text(values), "")),
-    (pa.types.is_decimal, lambda values: (values.cast(pa.float64() if values.type.scale > 0 else TEXT), "")),
-    (pa.types.is_nested, _nested),
-    (pa.types.is_boolean, _unchanged),
-    (pa.types.is_null, _unchanged),
-    (is_number, _unchanged),
-)

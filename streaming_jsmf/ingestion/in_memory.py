@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.columns import (
+from streaming_jsmf.ingestion.readers.values import (
     as_characters,
     from_python,
     is_list_of_strings,

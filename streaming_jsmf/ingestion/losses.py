@@ -32,7 +32,7 @@ def losses_of_reading(ingest: Ingest, contents: Contents) -> list[Dropped]:
     documents = contents.bad if ingest.source.refuses_documents else 0
     rows = "" if documents else f"{contents.bad:,} row{'s' * (contents.bad > 1)} "
     changed, tokens = contents.boilerplate
-    text = f"headers, quotes, signatures and tags of {changed:,} document{'s' * (changed != 1)}"
+    text = f"boilerplate of {changed:,} document{'s' * (changed != 1)}"
     return [
         *(
             [Dropped(step=_BAD, reason=f"{rows}in quarantine.parquet", documents=documents)]
@@ -97,7 +97,8 @@ def warn_of_losses(manifest: Manifest) -> None:
     n_read = number + manifest.totals.documents
     if number > LARGEST_LOSS * n_read:
         reasons = _reasons(manifest.dropped, manifest.dropped, manifest.settings.get("tokens_read"))
-        logger.warning("%.0f %% of the documents are dropped: %s", 100 * number / n_read, reasons, extra=LAST)
+        share = f"{number / n_read:.0%}"
+        logger.warning("%s of the documents are dropped: %s", share, reasons, extra=LAST)
 
 
 def nothing_left(ingest: Ingest, dropped: Sequence[Dropped]) -> str:

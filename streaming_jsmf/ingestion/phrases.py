@@ -21,7 +21,7 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.job import Group, Ingest, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
-from streaming_jsmf.ingestion.tokens.stop_words import count_languages, load_stop_words
+from streaming_jsmf.ingestion.tokens.stop_words import count_languages, load_stop_words, sampled
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.ingestion.words import found_word_counts, sorted_counts, with_language
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -96,7 +96,7 @@ def count_group(ingest: Ingest, group: Group) -> Record:
     number = 0
     for batch in _batches(ingest, group):
         documents += batch.n_documents
-        languages += count_languages(batch)
+        languages += count_languages(sampled(batch))
         held.append(_counts_of(batch))
         if sum(table.num_rows for table in held) >= TABLE_ROWS:
             _write(held, directory, number)

@@ -29,16 +29,16 @@ from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
+from streaming_jsmf.ingestion.columns import kind_of_type
 from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest, IngestFolder
-from streaming_jsmf.ingestion.kinds import kind_of_type
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
-from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.sources import (
     PATH_OPTIONS,
     default_curation,
+    guess_source,
     open_source,
     reads_texts,
     source_settings,

@@ -19,12 +19,12 @@ from streaming_jsmf.corpus.curation import Selection, match_words, select_words,
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
-from streaming_jsmf.ingestion.readers.base import Batch
 from streaming_jsmf.ingestion.tokens.stop_words import (
     LANGUAGES,
     LEAST_DOCUMENTS,
     RUNS,
     UNKNOWN,
+    Bags,
     chosen_languages,
     count_languages,
     load_stop_words,
@@ -54,8 +54,7 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
         return ingest
     for table in counts if not found else ():
         every, used = np.arange(len(table.words), dtype=np.int32), table.term_count.astype(np.float32)
-        one = np.array([0, len(every)])
-        found = found + count_languages(Batch(one, every, used, one[:1], None, {}, table.words))
+        found = found + count_languages(Bags(np.array([0, len(every)]), every, used, table.words))
     languages, shares = chosen_languages(found)
     gone = ", ".join(name.capitalize() for name in languages)
     advice = f"the stop words of {gone} are removed" if languages else "no stop words are known"

@@ -1,12 +1,14 @@
-"""Values of records: decoding bytes, checking Arrow columns, and writing bad records as JSON."""
+"""Values of records: decoding bytes, checking Arrow columns, what of them a corpus can hold, and JSON."""
 
 from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +16,6 @@ from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
-from streaming_jsmf.validation import is_utf8
 
 
 def name_encoding() -> str:
@@ -38,21 +39,12 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-_DATE, _TIME = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?"
+#: Types of strings, dates and times in a corpus.
+TEXT, DAY, TIME, UTC = pa.string(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 
-#: Kinds of values in strings, the narrowest first: type in the corpus, and pattern. Leading zeros and more digits than
-#: float64 holds mark an identifier. Only JSON has booleans.
-KINDS: dict[str, tuple[Any, str]] = {
-    "booleans": (pa.bool_(), "$^"),
-    "integers": (pa.int64(), "^(?:0|-?[1-9][0-9]{0,17})$"),
-    "numbers": (pa.float64(), "^-?(?:0|[1-9][0-9]{0,14})(?:[.][0-9]+)?$"),
-    "dates": (pa.date32(), f"^{_DATE}$"),
-    "times": (pa.timestamp("us"), f"^{_DATE}(?:[T ]{_TIME})?$"),
-    "times in UTC": (pa.timestamp("us", "UTC"), f"^{_DATE}[T ]{_TIME}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$"),
-}
-
-_HEAD_ROWS = 100
-_PAST_INT64 = 2**63
+_LEFT_OUT = "values are left out, because a corpus cannot hold"
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAYS = (-719_162, 2_932_897)  # years 1 to 9999, which Python can show, as days since 1970
 
 
 def decode(data: bytes, encoding: str, what: str = "line", hint: Callable[[], str] = str) -> str:
@@ -89,13 +81,6 @@ def encoding_name(encoding: str) -> str:
     return " or ".join(encoding.upper().split(","))
 
 
-def require_utf8(name: str, text: str) -> str:
-    """Return the text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
-    if not is_utf8(text):
-        raise BadValue(f"{name} holds a byte or an escape that is not a character")
-    return text
-
-
 def is_text(kind: Any) -> bool:
     """Return whether an Arrow type holds strings, or bytes that may be strings."""
     types = pa.types
@@ -121,73 +106,6 @@ def holds_strings(kind: Any) -> bool:
     return bool(is_text(kind) and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind))
 
 
-def kinds_of(texts: Any, kinds: Iterable[str] = KINDS) -> list[str]:
-    """Return those of ``kinds`` that all strings of an Arrow array are; missing values (null or empty) are any."""
-    for values in (texts[:_HEAD_ROWS], texts):
-        if kinds:
-            values = _without_missing(values).drop_null()
-            kinds = [kind for kind in kinds if not len(values) or _all_are(values, kind)]
-    return list(kinds)
-
-
-def n_given(texts: Any) -> int:
-    """Return the number of strings that are not missing."""
-    return len(texts) - int(_without_missing(texts).null_count)
-
-
-def _all_are(values: Any, kind: str) -> bool:
-    into, pattern = KINDS[kind]
-    if not pc.all(pc.match_substring_regex(values, pattern)).as_py():
-        return False
-    try:
-        values.cast(into)
-    except pa.ArrowInvalid:  # such as February 30
-        return False
-    return True
-
-
-def kind_of_type(kind: Any) -> str | None:
-    """Return which of ``KINDS`` an Arrow type holds, or None."""
-    wide = pa.int64() if pa.types.is_integer(kind) else pa.float64() if pa.types.is_floating(kind) else kind
-    return next((name for name, (into, _) in KINDS.items() if into == wide), None)
-
-
-def as_kind(texts: Any, kind: str) -> Any:
-    """Convert an Arrow array of strings to one of ``KINDS``; missing values are null."""
-    return _without_missing(texts).cast(KINDS[kind][0])
-
-
-def _without_missing(texts: Any) -> Any:
-    texts = decoded(texts)
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
-
-
-def as_texts(values: Sequence[Any]) -> tuple[Any, list[str] | None]:
-    """Return Python values as an Arrow array of strings (JSON for lists and mappings), and their kinds.
-
-    The kinds are None if they have to be found by ``kinds_of``, as for strings.
-    """
-    types = set(map(type, values)) - {type(None)}
-    kinds = None
-    if types == {bool}:
-        kinds = ["booleans"]
-    elif (
-        types
-        and types <= {int, float}
-        and all(-_PAST_INT64 <= value < _PAST_INT64 for value in values if type(value) is int)
-    ):
-        kinds = ["integers", "numbers"] if types == {int} else ["numbers"]
-    if not types <= {str}:
-        values = [None if value is None else _as_text(value) for value in values]
-    return pa.array(values, pa.string()), kinds
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def as_bytes(texts: Any) -> Any:
     return decoded(texts).cast(pa.large_binary())
 
@@ -200,13 +118,6 @@ def invalid_rows(values: Any) -> list[int]:
         raw = enumerate(as_bytes(values).to_pylist())
         return [i for i, data in raw if data is not None and data.decode("utf-8", "replace").encode() != data]
     return [i for i in range(len(values)) if not is_valid(values.take([i]))]
-
-
-def utf8_faults(batch: Any, texts: Iterable[str], others: Iterable[str]) -> dict[int, str]:
-    """Return why rows hold bytes that are not UTF-8, by row; ``others`` may hold them if they are binary columns."""
-    names = [*texts, *(name for name in others if not pa.types.is_binary(batch.column(name).type))]
-    found = [(row, name) for name in names for row in invalid_rows(batch.column(name))]
-    return {row: f"{name} holds bytes that are not UTF-8" for row, name in reversed(found)}
 
 
 def is_valid(values: Any) -> bool:
@@ -271,3 +182,198 @@ def _python(values: Any) -> list[Any]:
         return list(values.to_pylist())
     except UnicodeDecodeError:
         return ["not UTF-8"] * len(values)
+
+
+def is_number(of: Any) -> bool:
+    return bool(pa.types.is_integer(of) or pa.types.is_floating(of))
+
+
+def plain(values: Any) -> Any:
+    """Return an Arrow array without dictionary encoding and views, with times of the types that a corpus has."""
+    values = decoded(values)
+    if pa.types.is_timestamp(values.type):
+        return values.cast(UTC if values.type.tz else TIME, safe=False)
+    if pa.types.is_float16(values.type):
+        return values.cast(pa.float32())
+    return values.cast(DAY) if pa.types.is_date(values.type) else values
+
+
+def as_text(values: Any) -> Any:
+    """Strings as JSON and Python write the values."""
+    if pa.types.is_floating(values.type):
+        return _strings([None if value is None else str(value) for value in values.to_pylist()])
+    texts = values.cast(TEXT)
+    return (
+        pc.replace_substring_regex(texts, "[.]0+(Z?)$", r"\1") if pa.types.is_temporal(values.type) else texts
+    )
+
+
+def from_python(values: Sequence[Any]) -> Any:
+    """Return Python values as an Arrow array: strings if they are of several types (JSON for lists and mappings).
+
+    Lists of strings stay lists. Lone surrogates become bytes that are not UTF-8, which ``storable`` replaces.
+    """
+    types = set(map(type, values)) - {type(None)}
+    if types <= {str}:
+        return _strings(values)
+    if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
+        sizes = [None if value is None else len(value) for value in values]
+        return _lists(sizes, _strings([item for value in values for item in value or ()]))
+    as_arrow = types == {int, float} or (len(types) == 1 and not types & {list, tuple, dict})
+    if as_arrow or any(map(_has_bytes, values)):
+        try:
+            return pa.array(values)
+        except (pa.ArrowException, OverflowError, ValueError, TypeError):
+            pass
+    return _strings([None if value is None else _json_text(value) for value in values])
+
+
+def _has_bytes(value: Any) -> bool:
+    """Whether an object has bytes, as images of Hugging Face."""
+    return isinstance(value, dict) and any(isinstance(item, bytes) for item in value.values())
+
+
+def _lists(sizes: Sequence[int | None], items: Any) -> Any:
+    """An Arrow array of lists of these sizes; None for null."""
+    ends = np.cumsum([0, *(size or 0 for size in sizes)], dtype=np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(ends, mask=np.array([*(n is None for n in sizes), False])), items
+    )
+
+
+def _strings(values: Sequence[str | None]) -> Any:
+    try:
+        return pa.array(values, TEXT)
+    except UnicodeEncodeError:
+        raw = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+        return pa.array(raw, pa.binary()).view(TEXT)
+
+
+def _json_text(value: Any) -> str:
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def storable(name: str, values: Any) -> tuple[Any, str]:
+    """Return an Arrow array as a corpus can hold it, or None if it cannot, and a line if that changed values.
+
+    What becomes of a value does not depend on the others. Bytes that are not UTF-8 are replaced by U+FFFD in strings,
+    lists, objects and mappings become JSON, durations seconds, decimals numbers, and times of day strings.
+    """
+    values = values.cast(without_views(values.type))
+    of, types = values.type, pa.types
+    if isinstance(of, pa.BaseExtensionType):
+        if of.extension_name != "arrow.uuid":
+            return storable(name, values.storage)
+        values = _strings([None if value is None else str(value) for value in values.to_pylist()])
+    elif types.is_run_end_encoded(of):
+        values = pc.run_end_decode(values)
+    elif types.is_dictionary(of):
+        values = values.dictionary_decode()
+    store = next((store for is_of, store in _STORES if is_of(values.type)), _left_out)
+    kept, note = store(values)
+    return kept, f"{name}: {note}" if note else ""
+
+
+def storable_tokens(name: str, values: Any) -> tuple[Any, str]:
+    """Like ``storable``, for lists of strings that stay lists."""
+    items, note = _characters(values.flatten())
+    values = _lists(pc.list_value_length(values).to_pylist(), items) if note else values
+    return values, f"{name}: {note}" if note else ""
+
+
+def _characters(values: Any) -> tuple[Any, str]:
+    """Strings without bytes that are not UTF-8."""
+    raw = values.cast(pa.large_binary())
+    try:
+        raw.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        texts = [None if value is None else as_characters(value) for value in raw.to_pylist()]
+        return _strings(texts), "bytes that are not UTF-8 are replaced by U+FFFD"
+    return values, ""
+
+
+def as_characters(raw: bytes) -> str:
+    """Decode UTF-8, with U+FFFD for lone surrogates and other bytes that are no characters."""
+    return re.sub(b"\xed[\xa0-\xbf][\x80-\xbf]", "\ufffd".encode(), raw).decode("utf-8", "replace")
+
+
+def _bytes(values: Any) -> tuple[Any, str]:
+    """Bytes that are strings."""
+    texts = [None if raw is None else raw.decode("utf-8", "ignore") for raw in values.to_pylist()]
+    same = pc.equal(_strings(texts).cast(values.type), values)
+    kept = pc.if_else(same, _strings(texts), pa.scalar(None, TEXT))
+    lost = kept.null_count > values.null_count
+    return (None if lost and kept.null_count == len(kept) else kept), _left_out(values)[1] * lost
+
+
+def _dates(values: Any) -> tuple[Any, str]:
+    """Dates and times without those that no library shows."""
+    of = values.type
+    per_day = {DAY: 1, pa.date64(): 86_400_000}.get(of) or 86_400 * _TICKS[of.unit]
+    days = (
+        np.asarray(values.cast(pa.int32() if of == DAY else pa.int64()).cast(pa.float64(), safe=False))
+        / per_day
+    )
+    lost = (days < _DAYS[0]) | (days >= _DAYS[1])
+    kept = plain(pc.if_else(pa.array(lost), pa.scalar(None, of), values))
+    return kept, "dates before year 1 or after 9999 are left out" if lost.any() else ""
+
+
+def _durations(values: Any) -> tuple[Any, str]:
+    return pc.divide(values.cast(pa.int64()).cast(pa.float64(), safe=False), _TICKS[values.type.unit]), ""
+
+
+def _nested(values: Any) -> tuple[Any, str]:
+    """Lists, objects and mappings as JSON; null if Python has no such value or JSON no such key."""
+    if _holds_bytes(values.type):
+        return _left_out(values)
+    if is_list_of_strings(values.type):
+        values, _ = storable_tokens("", values)
+    note = "lists and objects are kept as JSON, if they can be"
+    try:
+        rows = values.to_pylist(maps_as_pydicts="lossy")
+        return _strings([None if value is None else _json_text(value) for value in rows]), note
+    except (ValueError, OverflowError, TypeError):
+        if len(values) == 1:
+            return pa.nulls(1, TEXT), note
+    return pa.concat_arrays([_nested(values[row : row + 1])[0] for row in range(len(values))]), note
+
+
+def is_list_of_strings(of: Any) -> bool:
+    types = pa.types
+    lists = types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of)
+    return bool(lists and is_string(of.value_type))
+
+
+def _holds_bytes(of: Any) -> bool:
+    types = pa.types
+    fields = [of.field(i).type for i in range(of.num_fields)] if types.is_nested(of) else []
+    binary = types.is_binary(of) or types.is_large_binary(of) or types.is_fixed_size_binary(of)
+    return bool(binary or any(map(_holds_bytes, fields)))
+
+
+def _left_out(values: Any) -> tuple[Any, str]:
+    return None, f"{_LEFT_OUT} {'images and other bytes' if _holds_bytes(values.type) else values.type}"
+
+
+def _unchanged(values: Any) -> tuple[Any, str]:
+    return values, ""
+
+
+#: What becomes of the values of a type, by functions that recognise it.
+_STORES: tuple[tuple[Any, Any], ...] = (
+    (is_string, _characters),
+    (pa.types.is_binary, _bytes),
+    (pa.types.is_large_binary, _bytes),
+    (pa.types.is_date, _dates),
+    (pa.types.is_timestamp, _dates),
+    (pa.types.is_duration, _durations),
+    (pa.types.is_time, lambda values: (as_text(values), "")),
+    (pa.types.is_decimal, lambda values: (values.cast(pa.float64() if values.type.scale > 0 else TEXT), "")),
+    (pa.types.is_nested, _nested),
+    (pa.types.is_boolean, _unchanged),
+    (pa.types.is_null, _unchanged),
+    (is_number, _unchanged),
+)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -218,16 +218,27 @@ def _guess(bags: Any, evidence: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.where(known, best, -1)
 
 
-def _bags(batch: Any, rows: Any = slice(None)) -> tuple[Any, Any]:
+class Bags(NamedTuple):
+    """Bags of words, as ``Batch`` has them."""
+
+    indptr: NDArray[Any]
+    codes: NDArray[Any]
+    counts: NDArray[Any]
+    dictionary: Any
+
+
+def _bags(batch: Any) -> tuple[Any, Any]:
     """Counts of documents by used words, and these words."""
-    counts = getattr(batch, "counts", None)
-    counts = np.ones(len(batch.codes), np.float32) if counts is None else counts
-    shape = (len(batch.indptr) - 1, len(batch.dictionary))
-    bags = csr_array((counts, batch.codes, batch.indptr), shape)[rows]
-    used = np.zeros(shape[1], bool)
-    used[bags.indices] = True
+    used = np.zeros(len(batch.dictionary), bool)
+    used[batch.codes] = True
     words, codes = batch.dictionary.filter(pa.array(used)).cast(pa.string()), np.cumsum(used) - 1
-    return csr_array((bags.data, codes[bags.indices], bags.indptr), (bags.shape[0], len(words))), words
+    shape = (len(batch.indptr) - 1, len(words))
+    return csr_array((_counts(batch), codes[batch.codes], batch.indptr), shape), words
+
+
+def _counts(batch: Any) -> NDArray[Any]:
+    counts = getattr(batch, "counts", None)
+    return np.ones(len(batch.codes), np.float32) if counts is None else np.asarray(counts)
 
 
 def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
@@ -236,8 +247,13 @@ def sample(number: int, tokens: int = 0) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, number - 1, min(number, SAMPLE, fewer)).astype(np.int64))
 
 
-def _sampled(batch: Any) -> tuple[Any, Any]:
-    return _bags(batch, sample(len(batch.indptr) - 1, len(batch.codes)))
+def sampled(batch: Any, share: float = 1) -> Bags:
+    """Return a share of the ``sample`` of a batch (see ``languages_of``)."""
+    rows, indptr = sample(len(batch.indptr) - 1, len(batch.codes)), batch.indptr
+    rows = rows[:: round(1 / share)]
+    held = np.concatenate([np.arange(indptr[row], indptr[row + 1]) for row in rows.tolist()])
+    ends = np.append(0, np.cumsum(indptr[rows + 1] - indptr[rows]))
+    return Bags(ends, batch.codes[held], _counts(batch)[held], batch.dictionary)
 
 
 def languages_of(batch: Any) -> Any:
@@ -252,12 +268,12 @@ def languages_of(batch: Any) -> Any:
 
 
 def count_languages(batch: Any) -> Counter[str]:
-    """Count the documents of a sample of a batch by language; see ``languages_of``.
+    """Count the documents of a batch by language; see ``languages_of``.
 
     ``TOKENS`` counts their tokens, and ``ENGLISH_WORDS`` those in English lists only, in documents of other languages;
     documents that ``without_spaces`` counts are also counted by their script after ``RUNS``.
     """
-    bags, words = _sampled(batch)
+    bags, words = _bags(batch)
     evidence = _evidence(words)
     best = _guess(bags, evidence)
     found = Counter({TOKENS: int(bags.sum())})
@@ -274,7 +290,7 @@ def count_languages(batch: Any) -> Counter[str]:
 
 def without_spaces(batch: Any) -> Counter[str]:
     """Count the documents of a sample of a batch of which half the letters are runs, by the keys of ``_RUNS``."""
-    return _without_spaces(*_sampled(batch))
+    return _without_spaces(*_bags(sampled(batch)))
 
 
 def _without_spaces(bags: Any, words: Any) -> Counter[str]:
