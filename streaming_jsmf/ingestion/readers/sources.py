@@ -217,10 +217,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
     if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
-        kinds = [
-            found[path] if isinstance(found, dict) else contents_of(path)
-            for path in files[:: len(files) // _SAMPLED_FILES + 1]
-        ]
+        kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
         chosen = _by_contents(root, files, {*kinds} - {""})
         if chosen is not None:
             return chosen
@@ -275,6 +272,10 @@ def _shown(files: Sequence[str], suffix: str) -> str:
     """Return a suffix and the files that have it, for messages."""
     names = [file_name(path).name for path in files if bare_suffix(path) == suffix]
     return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
+
+
+def _some(files: Sequence[str]) -> Sequence[str]:
+    return files[:: len(files) // _SAMPLED_FILES + 1]
 
 
 def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
