@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.columns import ColumnSummary, Summaries
-from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, write_quarantined
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
 from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, parts_of, sampled
@@ -33,11 +32,6 @@ from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_file
 from streaming_jsmf.storage.tables import own_file, write_table
 
-QUARANTINE_SCHEMA = pa.schema(
-    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
-)
-
-_SAMPLE = 1000  # documents whose languages are counted together
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -232,10 +226,6 @@ def _save_bad(bad: BadRecords, ingest: Ingest, unit: Unit, path: Path) -> int:
         ],
     )
     return len(bad.records)
-
-
-def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
-    pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path)
 
 
 class PieceWriter:

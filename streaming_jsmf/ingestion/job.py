@@ -20,6 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.ingestion.readers.base import Unit
@@ -27,6 +30,10 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+
+QUARANTINE_SCHEMA = pa.schema(
+    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
+)
 
 #: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
@@ -176,3 +183,8 @@ class Ingest:
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)
         return job.records()
+
+
+def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write bad records as they are in the quarantine."""
+    pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path)

@@ -13,8 +13,8 @@ from streaming_jsmf.corpus.assemble import CORPUS
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
 from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
 from streaming_jsmf.errors import LAST, InputError, option
-from streaming_jsmf.ingestion.bags import QUARANTINE_SCHEMA, Contents
-from streaming_jsmf.ingestion.job import Ingest, IngestFolder
+from streaming_jsmf.ingestion.bags import Contents
+from streaming_jsmf.ingestion.job import QUARANTINE_SCHEMA, Ingest, IngestFolder
 from streaming_jsmf.ingestion.shards import QUARANTINED, STEPS, WRITE
 from streaming_jsmf.jobs.checkpoints import Record
 

@@ -25,9 +25,9 @@ from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shar
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.ingestion.bags import piece_batches, write_quarantined
+from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
-from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
+from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece, write_quarantined
 from streaming_jsmf.ingestion.readers.base import Batch
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
