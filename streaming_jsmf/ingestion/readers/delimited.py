@@ -49,7 +49,7 @@ from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, EMPTY, enc
 from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
-CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
 _SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header

@@ -39,7 +39,7 @@ _CONTENTS = {"text": ("parquet", "json"), "lines": ("lines", "text")}
 FORMATS = {
     **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".csv", ".tsv", ".tab"), "delimited"),
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "delimited"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
 }
 
@@ -101,7 +101,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     A source is a file, a directory (read recursively) or a glob; local or a URL.
 
-    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
+    Hidden files (see ``not_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalise(source)
     try:
@@ -123,7 +123,8 @@ def find_files(source: AnyPath) -> dict[str, str]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
+    shown = set(not_hidden(names.values()))
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if name in shown}
     if not kept:
         if not fs.exists(inner):
             raise missing_source(root)
@@ -139,6 +140,13 @@ def is_hidden(name: str) -> bool:
     return any(part[:1] in (".", "_") for part in name.split("/") if part)
 
 
+def not_hidden(names: Iterable[str]) -> list[str]:
+    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
+    names = list(names)
+    shown = [name for name in names if not is_hidden(name)]
+    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
+
+
 def is_about(path: str) -> bool:
     """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
     return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
@@ -151,11 +159,7 @@ def is_word_list(path: str) -> bool:
 def names_in_zip(path: str) -> list[str]:
     """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
     with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return [
-            member.filename
-            for member in archive.infolist()
-            if not (member.is_dir() or is_hidden(member.filename))
-        ]
+        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
     return []
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -31,7 +33,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
-from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable
+from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.formats import LINES, PARQUET
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
@@ -50,6 +52,8 @@ from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import is_utf8
+
+logger = logging.getLogger(__name__)
 
 _FORMATS: dict[str, Format] = {
     "parquet": PARQUET,
@@ -333,6 +337,15 @@ class TextSource(RecordFiles, TextReader):
 
         hint = f"give a file of texts, and name the column with {option.text('NAME')}"
         return of_first_readable(self.files, names_of, hint)
+
+    def units(self) -> Sequence[Unit]:
+        """As of ``Reader``, without empty files beside others, such as parts that Spark writes."""
+        with suppress(UnreadableError):
+            filled = tuple(path for path in self.files if size_of(path))
+            if 0 < len(filled) < len(self.files):
+                logger.info("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
+                return replace(self, files=filled).units()
+        return super().units()
 
     def _required(self) -> list[str]:
         return [*self.text_columns, *([self.options.id] if self.id_was_named else [])]

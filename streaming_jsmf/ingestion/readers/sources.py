@@ -183,7 +183,7 @@ def guess_source(
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
     known = [path for path in files if bare_suffix(path) in _RECORDS]
-    table = Table(known or [path for path in files[:1] if format_of(path)], given)
+    table = Table(known or [path for path in files[:1] if format_of(path) or "delimiter" in given], given)
     if not table.files:
         return Guess(chosen)
     if chosen == "text":
@@ -284,7 +284,7 @@ def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
     for reader in _OF_TABLES if keys else ():
         if keys <= declared(READER_OPTIONS[reader]).keys():
             return reader
-    found = format_of(files[0])
-    if not found:
+    found = next(filter(None, map(format_of, files[:_SAMPLED_FILES])), "")  # some of Spark's are empty
+    if not found and "delimiter" not in read:
         raise _unclear(files[0], "a text file for each document: give their folder")
     return "text" if found == "json" else reader_by_columns(Table(files, read))
