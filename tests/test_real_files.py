@@ -128,6 +128,7 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s", mails, (), ""),
     ("s.psv", table([[1, text] for text in TEXTS], ["n", "text"], delimiter="|"), (), ""),
     ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--read", "delimiter=~"), "body"),
+    ("s.csv", "sep=;\n" + table([[1, text] for text in TEXTS], ["n", "text"], delimiter=";"), (), ""),
     ("s.jsonl", lines(name="\ud800", tags=["a\udc00"]), (), "not UTF-8"),
     ("s.json", "".join(json.dumps({"text": text}, indent=1) for text in TEXTS), (), ""),
     ("s.json", f"[{','.join(json.dumps({'text': text, 'n': float('nan')}) for text in TEXTS)},]", (), ""),
@@ -257,7 +258,7 @@ def test_losses(tmp_path: Path) -> None:
     """Above a tenth, the last line has the reason; above a half, nothing is made."""
     put(tmp_path / "s.csv", table([[text, *"ab"[: i % 5 // 4]] for i, text in enumerate(TEXTS)], ["text"]))
     done = Done(tmp_path, "s.csv", "--on-bad-record", "quarantine")
-    assert (done.n_documents, done.said.splitlines()[-1][:4]) == (96, "20 %")
+    assert (done.n_documents, done.said.splitlines()[-1][:4]) == (96, "20% ")
     assert "24 in quarantine.parquet" in done.said.splitlines()[-1]
     put(tmp_path / "e.csv", table([[text * (i % 4 > 0), i] for i, text in enumerate(TEXTS)], ["text", "n"]))
     done = Done(tmp_path, "e.csv", "--overwrite")

@@ -45,7 +45,7 @@ from streaming_jsmf.ingestion.readers.files import (
     recoded,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
+from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
 from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
@@ -240,12 +240,15 @@ def layout_of(path: str, options: Any) -> Layout:
         data, damage = read_pieces(stream, _SAMPLE)
         if not whole_lines(data):
             data += read_pieces(stream, limits.LONGEST_LINE)[0]
-    start = len(BYTE_ORDER_MARK) * data.startswith(BYTE_ORDER_MARK)
+    start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
     dialect, note = _dialect(sample, path, encoding if _is_bytewise(encoding) else "utf-8", options)
-    return _with_names(Layout(dialect, encoding, start=start, notes=(note,) if note else ()), sample, options)
+    layout = Layout(
+        dialect, encoding, start=start, line=data[:start].count(b"\n"), notes=(note,) if note else ()
+    )
+    return _with_names(layout, sample, options)
 
 
 def _dialect(sample: bytes, path: str, codec: str, options: Any) -> tuple[Dialect, str]:
@@ -316,7 +319,7 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
         header == "auto" and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
     )
     if has_header:
-        start, line = layout.start + int(block.starts[first + 1]), int(block.lines[first + 1])
+        start, line = layout.start + int(block.starts[first + 1]), layout.line + int(block.lines[first + 1])
         layout = replace(layout, start=start, line=line)
         if not all(map(is_utf8, rows[0])):
             raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")

@@ -276,7 +276,9 @@ def _is_within(name: str, columns: Mapping[str, Any]) -> bool:
 def guess_separator(path: str) -> str | None:
     """Return the first separator that at least half of the first lines have, or None for white space."""
     with suppress(UnreadableError), open_stream(path) as stream:
-        lines = [line for line in stream.read(SAMPLE).decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line for line in stream.read(SAMPLE).decode("utf-8", "replace").splitlines() if line.strip()
+        ][:_SAMPLE]
         for separator in _SEPARATORS:
             if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
                 return separator

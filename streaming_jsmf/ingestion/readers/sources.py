@@ -217,10 +217,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
     if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
-        kinds = [
-            found[path] if isinstance(found, dict) else contents_of(path)
-            for path in files[:: len(files) // _SAMPLED_FILES + 1]
-        ]
+        kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
         chosen = _by_contents(root, files, {*kinds} - {""})
         if chosen is not None:
             return chosen
@@ -277,6 +274,10 @@ def _shown(files: Sequence[str], suffix: str) -> str:
     return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
 
 
+def _some(files: Sequence[str]) -> Sequence[str]:
+    return files[:: len(files) // _SAMPLED_FILES + 1]
+
+
 def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
     """Return the first reader that has all given options, or else one by the columns."""
     # Options of words, and of the layout of a table, do not tell what the table holds.
@@ -284,7 +285,7 @@ def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
     for reader in _OF_TABLES if keys else ():
         if keys <= declared(READER_OPTIONS[reader]).keys():
             return reader
-    found = next(filter(None, map(format_of, files[:_SAMPLED_FILES])), "")  # some of Spark's are empty
+    found = next(filter(None, map(format_of, _some(files))), "")  # files may be empty, as some of Spark's
     if not found and "delimiter" not in read:
         raise _unclear(files[0], "a text file for each document: give their folder")
     return "text" if found == "json" else reader_by_columns(Table(files, read))
