@@ -24,7 +24,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.format import read_manifest
 from tests.corpora import as_lists, planted, words
 from tests.doc_blocks import REAL_FILES, ROOT, Block, blocks, context, result_of, smaller
-from tests.real_files import write_real_files
+from tests.doc_files import write_real_files
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHELL = [block for block in blocks() if block.kind == "sh"]

@@ -251,7 +251,7 @@ def sampled(batch: Any, share: float = 1) -> Bags:
     """Return a share of the ``sample`` of a batch (see ``languages_of``)."""
     rows, indptr = sample(len(batch.indptr) - 1, len(batch.codes)), batch.indptr
     rows = rows[:: round(1 / share)]
-    held = np.concatenate([np.arange(indptr[row], indptr[row + 1]) for row in rows.tolist()])
+    held = np.concatenate([indptr[:0], *(np.arange(indptr[row], indptr[row + 1]) for row in rows.tolist())])
     ends = np.append(0, np.cumsum(indptr[rows + 1] - indptr[rows]))
     return Bags(ends, batch.codes[held], _counts(batch)[held], batch.dictionary)
 
