@@ -6,7 +6,7 @@ A piece is a file of bags over its own words, the counts of these words, and the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -25,13 +25,14 @@ from streaming_jsmf.ingestion.columns import ColumnSummary, Summaries
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, write_quarantined
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
-from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, parts_of, sampled
+from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.linalg.csr import count_columns
 from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory, remove_file
 from streaming_jsmf.storage.tables import own_file, write_table
 
+_SAMPLE = 1000  # documents whose languages are counted together
 _METADATA = "metadata "  # prefix that separates user columns from our own
 
 
@@ -72,7 +73,7 @@ class Contents:
                 self.id_faults += id_faults(ids)
         for name, values in held.items():
             columns.add(name, pa.nulls(len(values)) if name == EXCERPT else values)
-        self._join({}, batch.notes, batch.boilerplate)
+        self._note(batch)
 
     def join(self, other: Contents) -> None:
         """Add what the next group has."""
@@ -81,16 +82,15 @@ class Contents:
         self.id_types = sorted({*self.id_types, *other.id_types})
         self.id_faults += other.id_faults
         self.languages += other.languages
-        self._join(other.columns, other.notes, other.boilerplate)
-
-    def _join(
-        self, columns: Mapping[str, ColumnSummary], notes: Mapping[str, str], boilerplate: Sequence[int]
-    ) -> None:
-        for name, summary in columns.items():
+        for name, summary in other.columns.items():
             before = self.columns.get(name)
             self.columns[name] = summary if before is None else before.joined(summary)
-        self.notes = {**notes, **self.notes}
-        self.boilerplate = self.boilerplate[0] + boilerplate[0], self.boilerplate[1] + boilerplate[1]
+        self._note(other)
+
+    def _note(self, other: Batch | Contents) -> None:
+        self.notes = {**other.notes, **self.notes}
+        changed, removed = other.boilerplate
+        self.boilerplate = self.boilerplate[0] + changed, self.boilerplate[1] + removed
 
     def to_record(self) -> dict[str, Any]:
         """Return JSON values; see ``from_record``."""
@@ -299,11 +299,7 @@ class PieceWriter:
 
     def _count_languages(self) -> None:
         if self._sample:
-            sizes = np.concatenate([np.diff(bags.indptr) for bags in self._sample])
-            codes, counts = (np.concatenate(parts) for parts in list(zip(*self._sample, strict=True))[1:3])
-            self.languages += count_languages(
-                Bags(np.append(0, np.cumsum(sizes)), codes, counts, self._words)
-            )
+            self.languages += count_languages(joined(self._sample, self._words))
             self._sample.clear()
 
     def _codes(self, batch: Batch) -> NDArray[np.int32]:
@@ -381,11 +377,7 @@ def _read_bags(path: Path) -> Iterator[tuple[int, Batch]]:
                 np.asarray(record.column("counts").flatten()),
                 np.asarray(record.column("row")),
                 record.column("document_id") if "document_id" in names else None,
-                {
-                    name.removeprefix(_METADATA): record.column(name)
-                    for name in names
-                    if name.startswith(_METADATA)
-                },
+                {name[len(_METADATA) :]: record.column(name) for name in names if name.startswith(_METADATA)},
                 numbers=np.asarray(record.column("number")),
             )
             yield record.column("unit")[0].as_py(), batch

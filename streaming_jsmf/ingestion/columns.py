@@ -211,10 +211,7 @@ class ColumnSummary:
 
 
 class Summaries:
-    """Summaries of columns whose values come in arrays; small arrays of one type are summarized together.
-
-    ``finish`` returns them by name.
-    """
+    """Summaries of columns whose values come in arrays; small arrays of one type are summarized together."""
 
     def __init__(self, date_format: str | None = None) -> None:
         self._found: dict[str, ColumnSummary] = {}
@@ -231,9 +228,9 @@ class Summaries:
             self._summarize(name)
 
     def finish(self) -> dict[str, ColumnSummary]:
+        """Return the summaries by name, in the order in which the columns were first added."""
         for name in self._waiting:
             self._summarize(name)
-        # In the order in which the columns appeared.
         return {name: self._found[name] for name in self._waiting}
 
     def _summarize(self, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -254,6 +254,13 @@ def sampled(batch: Any, share: float = 1) -> Bags:
     held = np.concatenate([indptr[:0], *(np.arange(indptr[row], indptr[row + 1]) for row in rows.tolist())])
     ends = np.append(0, np.cumsum(indptr[rows + 1] - indptr[rows]))
     return Bags(ends, batch.codes[held], _counts(batch)[held], batch.dictionary)
+
+
+def joined(bags: Sequence[Bags], dictionary: Any) -> Bags:
+    """Return the documents of several bags with codes of one dictionary."""
+    sizes = np.concatenate([np.diff(each.indptr) for each in bags])
+    codes, counts = (np.concatenate([each[part] for each in bags]) for part in (1, 2))
+    return Bags(np.append(0, np.cumsum(sizes)), codes, counts, dictionary)
 
 
 def languages_of(batch: Any) -> Any:
