@@ -6,7 +6,6 @@ What every reader must say of bytes that are no text or number, and of files tha
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
