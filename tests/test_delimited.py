@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED, layout_of
+from streaming_jsmf.ingestion.readers.sources import guess_source
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from tests.sources import put, small
 
@@ -381,6 +382,11 @@ def test_sheets(tmp_path):
             Found(put(tmp_path / "c.xlsx", content), SPREADSHEET)
     with small(file=100), pytest.raises(UnreadableError, match="save its sheet as CSV"):
         Found(path, SPREADSHEET)
+
+
+def test_another_sheet_is_advised(tmp_path):
+    with pytest.raises(InputError, match=r"has the columns n .*'sheet': 'NAME'.* names another sheet"):
+        guess_source(xlsx(tmp_path / "a.xlsx", One=[[("A1", "n")]], Two=[[("A1", "text")]]))
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

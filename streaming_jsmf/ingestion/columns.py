@@ -213,11 +213,11 @@ class ColumnSummary:
 class Summaries:
     """Summaries of columns whose values come in arrays; small arrays of one type are summarized together.
 
-    ``found`` has the summaries by name, complete after ``finish``.
+    ``finish`` returns them by name.
     """
 
     def __init__(self, date_format: str | None = None) -> None:
-        self.found: dict[str, ColumnSummary] = {}
+        self._found: dict[str, ColumnSummary] = {}
         self._date_format = date_format
         self._waiting: dict[str, list[Any]] = {}
 
@@ -233,13 +233,14 @@ class Summaries:
     def finish(self) -> dict[str, ColumnSummary]:
         for name in self._waiting:
             self._summarize(name)
-        return self.found
+        # In the order in which the columns appeared.
+        return {name: self._found[name] for name in self._waiting}
 
     def _summarize(self, name: str) -> None:
         if waiting := self._waiting[name]:
-            before = self.found.get(name)
+            before = self._found.get(name)
             found = summarize(pa.concat_arrays(waiting), self._date_format, before)
-            self.found[name] = found if before is None else before.joined(found)
+            self._found[name] = found if before is None else before.joined(found)
             waiting.clear()
 
 

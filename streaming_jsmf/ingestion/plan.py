@@ -319,8 +319,8 @@ def _files_at(path: str) -> Sequence[str]:
         raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
     if is_chain(path):
         return _files_at(path.rpartition("::")[2])  # the archive
-    if not is_url(path) and Path(path).is_dir():
-        return list_files(path)
+    if not is_url(path) and not Path(path).is_file():
+        return list_files(path)  # a folder or a glob
     return (path,)
 
 

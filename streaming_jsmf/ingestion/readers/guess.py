@@ -161,8 +161,10 @@ def reader_by_columns(table: Table) -> ReaderName:
         return "baskets"
     if _longest_column(table.columns):
         return "text"
+    sheet = option.read({"sheet": "NAME"}) if format_of(table.files[0]) == "spreadsheet" else ""
+    others = f" ({sheet} names another sheet)" if sheet else ""
     raise InputError(
-        f"{table.files[0]} has the columns {listed(columns)}; {ask()} and which columns with {option.read}, "
+        f"{table.files[0]} has the columns {listed(columns)}{others}; {ask()} and which columns with {option.read}, "
         f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
     )
 
@@ -274,7 +276,9 @@ def _is_within(name: str, columns: Mapping[str, Any]) -> bool:
 def guess_separator(path: str) -> str | None:
     """Return the first separator that at least half of the first lines have, or None for white space."""
     with suppress(UnreadableError), open_stream(path) as stream:
-        lines = [line for line in stream.read(SAMPLE).decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line for line in stream.read(SAMPLE).decode("utf-8", "replace").splitlines() if line.strip()
+        ][:_SAMPLE]
         for separator in _SEPARATORS:
             if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
                 return separator

@@ -237,7 +237,7 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
     if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
         return "mail"
-    if kinds in ({"json"}, {"parquet"}) or not (is_archive(root) or _is_folder(root)):
+    if kinds in ({"json"}, {"parquet"}) or (is_file(root) and not is_archive(root)):
         return None
     if kinds == {"lines"} and len(files) < _FEW_FILES:
         raise _unclear(files[0], f"one document per file: {option.reader('text-files')}")
