@@ -6,7 +6,6 @@ What every reader must say of bytes that are no text or number, and of files tha
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,12 +58,6 @@ def docword(directory: Path, lines: str) -> Path:
     return path
 
 
-def empty_file(directory: Path) -> Path:
-    (directory / "a.jsonl").write_text(json.dumps({"id": 1, "text": "ant"}) + "\n")
-    (directory / "b.jsonl").write_text("")
-    return directory
-
-
 def missing_column(directory: Path) -> Path:
     (directory / "a.csv").write_text("id,text\n1,ant bee\n")
     (directory / "b.csv").write_text("id,body\n2,cat\n")
@@ -83,7 +76,6 @@ CASES = {
     "header that lies": Case(
         lambda d: docword(d, "2\n3\n9\n1 1 5\n2 2 2\n"), "docword.x.txt.gz, line 3", "9", 2, 2
     ),
-    "empty file": Case(empty_file, "b.jsonl", "empty", None, 1),
     "CSV with a missing column": Case(missing_column, "b.csv", "text", None, 1),
 }
 
