@@ -26,6 +26,9 @@ _RESULT = {
     "ingest": 1, "simulate": 0, "scan": 1, "infer": 1, "fit": 1, "polish": 2, "transform": 2, "report": 1,
 }  # fmt: skip
 
+#: Pages whose commands read the files of ``tests.real_files``, and not those of ``tests.test_docs``.
+REAL_FILES = ("recipes.md", "languages.md")
+
 #: Options that change an existing store.
 _CHANGES = {"--add", "--remove", "--merge", "--rebase"}
 

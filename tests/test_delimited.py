@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED, layout_of
+from streaming_jsmf.ingestion.readers.sources import guess_source
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from tests.sources import put, small
 
@@ -26,7 +27,7 @@ DEFAULTS = {
     "header": "auto",
     "columns": (),
     "quoting": "auto",
-    "quotechar": chr(34),
+    "quotechar": None,
     "sheet": None,
 }
 DEFAULTS |= {"escapechar": None, "delimiter": None, "encoding": "utf-8"}
@@ -51,7 +52,7 @@ class Found:
                 rows, columns = records.rows.tolist(), map(_python, records.columns.values())
                 self.good += [(first + row, *values) for row, *values in zip(rows, *columns, strict=True)]
                 self.places += [form.place(unit, row) for row in rows]
-                self.originals += list(records.originals or ())
+                self.originals += [records.original(i) for i in range(len(rows))] if records.original else []
             self.bad += [(first + record.row, record.record) for record in bad.records]
             self.reasons += [record.reason for record in bad.records]
 
@@ -223,11 +224,16 @@ def test_tab_separated_lines_hold_quotes_as_text(tmp_path):
         ("text|n\n漢字|é\n".encode("gb18030"), {"encoding": "gb18030"}, [["漢字", "é"]]),
         ("text,n\né,1\n".encode("utf-16"), {}, [["é", "1"]]),
         ("text¦n\né,¦1\n", {"delimiter": "¦"}, [["é,", "1"]]),
+        ("text;n\n'a; \"b\"';1\n", {}, [['a; "b"', "1"]]),
+        ("text;n\n'a';1\n", {"quotechar": '"'}, [["'a'", "1"]]),
+        ("text,n\n\"'a'\",1\n'b,2\n", {}, [["'a'", "1"], ["'b", "2"]]),
+        ("text,n\n'a, \\'b',1\n", {}, [["a, 'b", "1"]]),
     ],
 )
 def test_dialects_and_encodings(tmp_path, content, options, values):
     found = Found(put(tmp_path / "a.csv", content), **options)
     assert (found.values, found.bad) == (values, [])
+    assert len(found.notes) <= 1
 
 
 def test_records_of_other_encodings_keep_their_bytes(tmp_path):
@@ -376,6 +382,11 @@ def test_sheets(tmp_path):
             Found(put(tmp_path / "c.xlsx", content), SPREADSHEET)
     with small(file=100), pytest.raises(UnreadableError, match="save its sheet as CSV"):
         Found(path, SPREADSHEET)
+
+
+def test_another_sheet_is_advised(tmp_path):
+    with pytest.raises(InputError, match=r"has the columns n .*'sheet': 'NAME'.* names another sheet"):
+        guess_source(xlsx(tmp_path / "a.xlsx", One=[[("A1", "n")]], Two=[[("A1", "text")]]))
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):

@@ -21,15 +21,23 @@ import yaml
 
 import streaming_jsmf
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.corpus.format import read_manifest
 from tests.corpora import as_lists, planted, words
-from tests.doc_blocks import ROOT, Block, blocks, context, result_of, smaller
+from tests.doc_blocks import REAL_FILES, ROOT, Block, blocks, context, result_of, smaller
+from tests.real_files import write_real_files
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHELL = [block for block in blocks() if block.kind == "sh"]
-RUN = [block for block in SHELL if block.not_run is None]
-SNIPPETS = [block for block in blocks() if block.kind == "python" and block.not_run is None]
+RECIPES = [block for block in blocks() if block.name.startswith(REAL_FILES)]
+RUN = [block for block in SHELL if block.not_run is None and block not in RECIPES]
+SNIPPETS = [
+    block for block in blocks() if block.kind == "python" and block.not_run is None and block not in RECIPES
+]
 
 YEARS = (1990, 1995, 2003)
+
+#: Documents that the recipes keep of files of which they do not keep 120.
+KEPT = {"mail/inbox.mbox": 60, "mail/*.eml": 60, "half_broken.csv": 40, "speeches/*.txt": 30 * 17}
 
 #: Each notebook and part of its output.
 NOTEBOOKS = {
@@ -188,6 +196,28 @@ def test_every_snippet_runs(block: Block, prepared: Path, tmp_path: Path) -> Non
     matrix = planted(200, 40, 3, length=40, seed=0).counts
     with contextlib.chdir(folder):
         exec(compile(block.text.replace("n_topics=20", "n_topics=3"), block.name, "exec"), {"matrix": matrix})
+
+
+@pytest.fixture(scope="module")
+def real_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real")
+    write_real_files(folder)
+    return folder
+
+
+@pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.name)
+def test_every_recipe_keeps_the_documents_of_its_file(
+    block: Block, real_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(real_files)
+    monkeypatch.syspath_prepend(real_files)
+    if block.kind == "python":
+        exec(compile(block.text, block.name, "exec"), {})
+    for line in block.commands() if block.kind == "sh" else ():
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            assert run([*line, "--overwrite"]) == 0, f"streaming-jsmf {' '.join(line)}: {said.getvalue()}"
+        kept = read_manifest("CORPUS").totals.documents
+        assert kept == KEPT.get(line[1], 120), f"streaming-jsmf {' '.join(line)}: {said.getvalue()}"
 
 
 def readme_command(name: str) -> str:

@@ -40,6 +40,8 @@ def test_an_array_gives_the_same_corpus_as_lines(
     block: int, indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._BLOCK", block)
+    if block == 3:
+        monkeypatch.setattr(limits, "UNIT_BYTES", 1000)
     rows = ROWS[:30] if block == 3 else ROWS
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (tmp_path / "array.json").write_text(f"\ufeff {json.dumps(rows, indent=indent)}\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from streaming_jsmf import transform
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.ingestion.readers.guess import Guess, guess_source
+from streaming_jsmf.ingestion.readers.sources import Guess, guess_source
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.topics.fit import fit
 from tests.outcomes import Command, Outcome, refused

@@ -14,8 +14,8 @@ import pytest
 
 from streaming_jsmf import InputError, ingest, open_corpus
 from streaming_jsmf.ingestion.readers import files
-from streaming_jsmf.ingestion.readers.guess import guess_reader, guess_source
 from streaming_jsmf.ingestion.readers.listing import find_files, list_files
+from streaming_jsmf.ingestion.readers.sources import guess_reader, guess_source
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import KEEP_ALL
 from tests.sources import in_tar, in_zip, message, put, put_parquet
@@ -133,6 +133,27 @@ def test_guessed_readers(tmp_path: Path, name: str, reader: str, content: Any) -
         assert guess_reader(path.parent) == reader
     if reader == "mail":
         assert guess_reader(put(tmp_path / "t.tar", in_tar({name: content.encode()}, "w:"))) == reader
+
+
+LONG = "some words that make a text"
+
+
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [
+        ([{"said": {"text": LONG, "n": 1}, "labels": [{"slot": LONG}]}] * 3, "said.text"),
+        ([{"said": {"text": LONG}, "what": LONG}], "what"),
+        ([{"labels": [[LONG]], "tokens": ["ant", "bee"]}], "tokens"),
+        ([{"labels": [{"slot": LONG}], "said": {"short": "a"}}], "said.short; name it with text='said.short'"),
+        ([{"train": [[LONG, "a"]], "test": []}], "holds one object with the lists train, test, and no records"),
+    ],
+)  # fmt: skip
+def test_guessed_columns_of_json(tmp_path: Path, records: list[Any], text: str) -> None:
+    path = put(tmp_path / "a.json", json.dumps(records[0] if "train" in records[0] else records, indent=1))
+    if " " in text:
+        assert text in message(lambda: guess_source(path))
+    else:
+        assert guess_source(path).read == {"text": text}
 
 
 def test_guessed_readers_of_folders(tmp_path: Path) -> None:

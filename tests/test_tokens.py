@@ -29,7 +29,6 @@ from streaming_jsmf.ingestion.tokens import tokenizer as tokenizer_module
 from streaming_jsmf.ingestion.tokens.split import (
     TokenLists,
     count_codes,
-    split_passages,
     split_words,
     with_ngrams,
 )
@@ -179,7 +178,7 @@ PARTS = ("ab", "é", " ", "\n ", "中文。", "かな、", "ไทย", "\u3000"
 )
 def test_passages_are_the_texts_cut_at_spaces(texts, words, kind):
     array = pa.array(["skipped text", *texts], kind).slice(1)
-    passages, index = split_passages(array, words)
+    passages, index = boilerplate.split_passages(array, words)
     assert passages.type == kind
     passages.validate(full=True)
     pairs = [*zip(index.tolist(), passages.to_pylist(), strict=True)]
@@ -201,14 +200,14 @@ def test_passages_are_the_texts_cut_at_spaces(texts, words, kind):
     ],
 )
 def test_sizes_of_passages(text, sizes):
-    passages, index = split_passages(pa.array(["", text]), 100)
+    passages, index = boilerplate.split_passages(pa.array(["", text]), 100)
     assert [len(part.split()) for part in passages.to_pylist()] == [0, *sizes]
     assert index.tolist() == [0, *([1] * len(sizes))]
 
 
 def test_characters_of_scripts_without_spaces_count():
     texts = ["我们学习历史。" * 100, "ประเทศไทย " * 100, "word and 中文 " * 50]
-    passages, index = split_passages(pa.array(texts), 50)
+    passages, index = boilerplate.split_passages(pa.array(texts), 50)
     assert np.bincount(index).tolist() == [6, 4, 3]
     assert {len(part) for part, i in zip(passages.to_pylist(), index, strict=True) if i == 0} == {119, 105}
 

@@ -199,7 +199,7 @@ class Delimited(ReadOptions):
         (), absent="those of the header", metavar="NAMES", rare=True, added=True
     )
     quoting: Literal["auto", "none"] = reading("auto", rare=True, added=True)
-    quotechar: str = _character('"', added=True)
+    quotechar: str | None = _character(None, absent="detected")
     escapechar: str | None = _character(None, absent="none")
 
     def __post_init__(self) -> None:
@@ -211,16 +211,17 @@ class Delimited(ReadOptions):
             )
         if self.columns:
             object.__setattr__(self, "header", NONE)
-        if self.quotes and self.quotechar in (self.delimiter, self.escapechar):
+        if self.quotes and self.quotes in (self.delimiter, self.escapechar):
             raise InputError(
-                f"{self.quotechar!r} is the quotation mark and the delimiter or the escape character; "
+                f"{self.quotes!r} is the quotation mark and the delimiter or the escape character; "
                 "give different characters"
             )
 
     @property
     def quotes(self) -> str:
         """The quotation mark; empty for none. There are none beside a delimiter of several bytes."""
-        return "" if self.quoting == NONE or len((self.delimiter or "").encode()) > 1 else self.quotechar
+        none = self.quoting == NONE or len((self.delimiter or "").encode()) > 1
+        return "" if none else self.quotechar or '"'
 
 
 @dataclass(frozen=True)

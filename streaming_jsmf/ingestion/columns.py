@@ -75,10 +75,11 @@ def _by_parts(values: Any, kind: Kind) -> Any:
         texts = parts.get(name, pa.nulls(len(found), TEXT))
         return np.asarray(pc.if_else(pc.equal(texts, ""), None, texts).cast(pa.int64()).fill_null(absent))
 
-    month, hour = number("month"), number("hour")
+    month, hour, year = number("month"), number("hour"), number("year", 1970)
+    year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
     if "name" in parts:
         month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), _MONTHS).fill_null(-1)) + 1
-    first = (12 * (number("year", 1970) - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
+    first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
     good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
     good &= days < (first + 1).astype("datetime64[D]").astype(int)
@@ -114,14 +115,15 @@ def _by_format(values: Any, kind: Kind, pattern: str) -> Any:
 
 _ISO, _CLOCK = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?"
 _YEAR, _MONTH, _DAY = "(?P<year>1[0-9]{3}|20[0-9]{2})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-3]?[0-9])"
+_SHORT = "(?P<year>1[0-9]{3}|20[0-9]{2}|[0-9]{2})"
 _NAME, _WEEKDAY = "(?P<name>[A-Za-z]{3})[a-z]{0,6}[.]?", "[A-Z][a-z]{2}"
 _TIME = "(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]|60))?"
-_HALF = f"(?: {_TIME}(?: ?(?P<half>[AaPp])[Mm])?)?"
+_HALF = f"(?:,? {_TIME}(?: ?(?P<half>[AaPp])[Mm])?)?"
 _ZONE = f"(?P<zone>[+-][0-9]{{2}}:?[0-9]{{2}}|GMT|UTC?|Z|{'|'.join(_HOURS)})"
 _ORDERS = {  # dots are written between day, month and year, never after the month
     "year first": f"{_YEAR}[/.]{_MONTH}[/.]{_DAY}",
-    "month first": f"{_MONTH}[-/]{_DAY}[-/]{_YEAR}",
-    "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_YEAR}",
+    "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
+    "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
 }
 _NAMED = {"day month year": f"{_DAY} {_NAME},? {_YEAR}", "month day, year": f"{_NAME} {_DAY},? {_YEAR}"}
 _MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"

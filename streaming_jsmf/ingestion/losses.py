@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 LARGEST_LOSS = 0.1
 
 _BOILERPLATE, _BAD = "boilerplate", "bad_records"
+_NONE_KEPT, _EMPTY = "documents without kept words", "empty documents"
 
 
 def losses_of_reading(ingest: Ingest, contents: Contents) -> list[Dropped]:
@@ -48,7 +49,10 @@ def losses_of_writing(ingest: Ingest, written: Sequence[Record], n_unused: int) 
     tokens = {step: sum(record["tokens"][step] for record in written) for step in STEPS}
     curation = ingest.curation
     distinct, least = curation.min_distinct_words, curation.min_tokens
-    few = f"documents with fewer than {distinct} distinct kept words"
+    few = f"documents with fewer than {distinct} distinct kept words" if distinct > 1 else _NONE_KEPT
+    empty = sum(record["empty"] for record in written)
+    if empty:
+        few = _EMPTY if empty == documents["min_distinct_words"] else f"{few}, {empty:,} of them empty"
     reasons = [
         (
             ingest.on_bad_record == "quarantine",
@@ -56,7 +60,7 @@ def losses_of_writing(ingest: Ingest, written: Sequence[Record], n_unused: int) 
             "in quarantine.parquet: the id of an earlier document",
         ),
         (curation.duplicates == "drop", "duplicates", "documents with the words of another"),
-        (distinct > 0, "min_distinct_words", few if distinct > 1 else "documents without kept words"),
+        (distinct > 0, "min_distinct_words", few),
         (least > 0, "min_tokens", f"documents with fewer than {least} tokens of kept words"),
     ]
     return [
@@ -111,7 +115,7 @@ def _reasons(lost: Sequence[Dropped], dropped: Sequence[Dropped], n_tokens: Any 
     """Reasons for lost documents, the largest first, each with what changes it; and boilerplate, if it is much."""
     ordered = sorted((step for step in lost if step.documents), key=lambda step: -step.documents)
     texts = [
-        f"{step.documents:,} {step.reason.removeprefix('documents ')}{_remedy(step.step, dropped)}"
+        f"{step.documents:,} {step.reason.removeprefix('documents ')}{_remedy(step, dropped)}"
         for step in ordered
     ]
     removed = sum(step.tokens for step in dropped if step.step == _BOILERPLATE)
@@ -120,7 +124,7 @@ def _reasons(lost: Sequence[Dropped], dropped: Sequence[Dropped], n_tokens: Any 
     return ", ".join(texts)
 
 
-def _remedy(step: str, dropped: Sequence[Dropped]) -> str:
+def _remedy(lost: Dropped, dropped: Sequence[Dropped]) -> str:
     """The options that change how many documents a step drops, those of the rules with most tokens first."""
     words = {
         "min_document_frequency": option.min_df,
@@ -138,7 +142,8 @@ def _remedy(step: str, dropped: Sequence[Dropped]) -> str:
         "min_distinct_words": few,
         "min_tokens": [option.min_tokens, *few],
     }
-    return f" ({', '.join(map(str, remedies[step]))})" if step in remedies else ""
+    known = lost.step in remedies and lost.reason != _EMPTY
+    return f" ({', '.join(map(str, remedies[lost.step]))})" if known else ""
 
 
 def first_bad_record(folder: IngestFolder) -> str:

@@ -34,11 +34,11 @@ from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.ingestion.job import Ingest, IngestFolder
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
-from streaming_jsmf.ingestion.readers.guess import guess_source
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.sources import (
     PATH_OPTIONS,
     default_curation,
+    guess_source,
     open_source,
     reads_texts,
     source_settings,
@@ -319,8 +319,8 @@ def _files_at(path: str) -> Sequence[str]:
         raise InputError(f"{path!a}: the name of the file is not UTF-8; rename it") from error
     if is_chain(path):
         return _files_at(path.rpartition("::")[2])  # the archive
-    if not is_url(path) and Path(path).is_dir():
-        return list_files(path)
+    if not is_url(path) and not Path(path).is_file():
+        return list_files(path)  # a folder or a glob
     return (path,)
 
 

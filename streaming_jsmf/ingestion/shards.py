@@ -65,12 +65,12 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
     """Task: write the shards of a piece. Makes one pass over its bags."""
     new_ids, n_words = _new_ids(ingest, piece)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
-    repeats = left_out(ingest, piece)
+    repeats, empty = left_out(ingest, piece), 0
 
     repeated: list[dict[str, Any]] = []
 
     def fill(writer: ShardWriter) -> None:
-        nonlocal documents, tokens
+        nonlocal documents, tokens, empty
         ordinal = 0
         for unit, batch in piece_batches(ingest, piece):
             steps = repeats[ordinal : ordinal + batch.n_documents].copy()
@@ -78,6 +78,7 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
                 raise _changed(ingest, piece)
             ids, distinct, lengths = _renamed(batch.indptr, batch.codes, batch.counts, new_ids)
             steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
+            empty += int(np.sum((steps == DISTINCT) & (np.diff(batch.indptr) == 0)))
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
@@ -107,6 +108,7 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
         **record,
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
         "tokens": dict(zip(STEPS, tokens.tolist(), strict=True)),
+        "empty": empty,
     }
 
 

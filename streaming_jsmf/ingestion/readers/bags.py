@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,7 +28,14 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Source, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    Batch,
+    Source,
+    Unit,
+    UnreadableError,
+    group_units,
+)
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     compressed,
@@ -37,19 +44,18 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.lines import line_records, text_of
+from streaming_jsmf.ingestion.readers.formats import line_records, parquet_batches, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
-from streaming_jsmf.ingestion.readers.parquet_records import drop_bad_rows, group_units, parquet_batches
 from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
 from streaming_jsmf.ingestion.readers.values import (
+    as_json,
     invalid_rows,
     list_as_json,
     require_columns,
     storable,
-    utf8_faults,
     value_type,
 )
-from streaming_jsmf.ingestion.tokens.split import TokenLists
+from streaming_jsmf.ingestion.tokens.split import TokenLists, given_tokens
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
@@ -153,8 +159,10 @@ class BagSource(RecordFiles, Source):
     def _documents(self, batch: Any, first: int, n_words: int, bad: BadRecords) -> Batch:
         """Return the good documents of a record batch that starts at row ``first``; the others go to ``bad``."""
         ids = self._named_id
-        reasons = utf8_faults(batch, filter(None, [ids]), []) | dict(_bad_rows(batch, n_words, ids, 0))
-        batch, rows = drop_bad_rows(batch, reasons, first, bad)
+        invalid = [] if ids is None else invalid_rows(batch.column(ids))
+        reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
+        reasons |= dict(_bad_rows(batch, n_words, ids, 0))
+        batch, rows = _good_rows(batch, reasons, first, bad)
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
         metadata, notes = {}, {}
         for name in batch.schema.names:
@@ -229,6 +237,24 @@ def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any]
         raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
 
 
+def _good_rows(
+    batch: Any,
+    reasons: Mapping[int, str],
+    first: int,
+    bad: BadRecords,
+    as_record: Callable[[Any, int], bytes | None] = as_json,
+) -> tuple[Any, NDArray[np.int64]]:
+    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
+    rows = np.arange(first, first + batch.num_rows)
+    if not reasons:
+        return batch, rows
+    for row in sorted(reasons):
+        bad.refuse(first + row, reasons[row], as_record(batch, row))
+    keep = np.ones(batch.num_rows, bool)
+    keep[list(reasons)] = False
+    return batch.filter(pa.array(keep)), rows[keep]
+
+
 class BasketSource(RecordFiles, Source):
     """Reader "baskets": documents of items, such as playlists or click paths, which are counted as written.
 
@@ -240,25 +266,28 @@ class BasketSource(RecordFiles, Source):
     patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        if is_parquet(unit.path):
-            return _read_lists(unit, self.options.items, bad)
-        lines = line_records(unit, text_of, bad)
-        return numbered((bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad)
+        with bad.unreadable_file():
+            if is_parquet(unit.path):
+                yield from _read_lists(unit, self.options.items, bad)
+            else:
+                lines = line_records(unit, text_of, bad)
+                yield from numbered(
+                    (bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad
+                )
 
     def _split(self, lines: Any) -> TokenLists:
         separator = self.options.separator
         lists = pc.utf8_split_whitespace(lines) if separator is None else pc.split_pattern(lines, separator)
-        return _tokens(lists.offsets, pc.utf8_trim_whitespace(lists.flatten()))
+        return given_tokens(pa.ListArray.from_arrays(lists.offsets, pc.utf8_trim_whitespace(lists.flatten())))
 
 
 def _read_lists(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
-    with bad.unreadable_file(), open_parquet_source(unit.path) as file:
+    with open_parquet_source(unit.path) as file:
         _require_items(file.schema_arrow, column)
         for first, batch in parquet_batches(file, unit, [column]):
-            good, rows = drop_bad_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
+            good, rows = _good_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
             if len(rows):
-                lists = good.column(column)
-                yield bags_of(_tokens(lists.offsets, lists.flatten().cast(pa.string())), rows)
+                yield bags_of(given_tokens(good.column(column)), rows)
 
 
 def _require_items(schema: Any, column: str) -> None:
@@ -287,13 +316,3 @@ def _bad_lists(lists: Any) -> dict[int, str]:
         **dict.fromkeys(rows.filter(items.is_null()).to_pylist(), "the list holds a null"),
         **dict.fromkeys(np.flatnonzero(np.asarray(lists.is_null())).tolist(), "the list is null"),
     }
-
-
-def _tokens(offsets: Any, items: Any) -> TokenLists:
-    """Return lists of items without empty ones, such as those between two separators."""
-    encoded = items.dictionary_encode()
-    codes = np.asarray(encoded.indices)
-    kept = (np.asarray(pc.binary_length(encoded.dictionary)) > 0)[codes]
-    before = np.concatenate([[0], np.cumsum(kept)])
-    starts = np.asarray(offsets).astype(np.int64)
-    return TokenLists(before[starts - starts[0]], codes[kept], encoded.dictionary)

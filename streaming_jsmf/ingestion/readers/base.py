@@ -24,38 +24,29 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Limits:
-    """Limits on how much of a source is held in memory, read per unit, or accepted.
+    """Limits on how much of a source is held in memory, read per unit, or accepted; bytes unless stated otherwise."""
 
-    Attributes
-    ----------
-    BATCH_BYTES : Bytes of text held at once: enough for Arrow and numba to be fast, but small compared with the
-        vocabulary.
-    BATCH_VALUES : Rows (document, word, count) held at once.
-    UNIT_BYTES : Bytes per task of a file that can be split.
-    LONGEST_LINE : Bytes of a line or characters of a CSV field. The longest books are below 10 MB; longer lines lack
-        line ends.
-    LARGEST_FILE : Bytes of a file that is one document.
-    LARGEST_TAR_HEADER : Bytes of a tar header, which tarfile reads whole; real headers take a few KB.
-    LARGEST_NAMES : Bytes of a file of names, which is read whole.
-    LATE_COLUMNS : Columns of metadata that the first records of a source lack. Values as names would need one column
-        for each record.
-    LARGEST_SCALAR : Bytes of the small arrays of a matrix (shape and format), which are read whole.
-    LARGEST_PACKING : Maximum compression ratio; deflate reaches 1032 on zeros.
-    EMPTY_DOCUMENTS : Empty documents in a file of counts, so that a wrong digit in its header does not create billions.
-        The largest known file has 6.8 million; the largest UCI data set has 8.2 million documents.
-    EMPTY_DOCUMENTS_PER_BYTE : The same per byte of the file, which is about 600 per line of counts.
-    """
-
+    #: Of text held at once: enough for Arrow and numba to be fast, but small compared with the vocabulary.
     BATCH_BYTES: int = 8 << 20
+    #: Rows (document, word, count) held at once.
     BATCH_VALUES: int = 1_000_000
+    #: Per task of a file that can be split.
     UNIT_BYTES: int = 64 << 20
+    #: Of a line or a record. The longest books are below 10 MB; longer lines lack line ends.
     LONGEST_LINE: int = 64 << 20
+    #: Of a file that is one document, a tar header (tarfile reads it whole, and real ones take a few KB), and a file of
+    #: names, which is read whole.
     LARGEST_FILE: int = 256 << 20
     LARGEST_TAR_HEADER: int = 1 << 20
     LARGEST_NAMES: int = 64 << 20
+    #: Columns of metadata that the first records of a source lack. Values as names would need one for each record.
     LATE_COLUMNS: int = 200
+    #: Of the small arrays of a matrix (shape and format), which are read whole.
     LARGEST_SCALAR: int = 4096
+    #: Compression ratio; deflate reaches 1032 on zeros.
     LARGEST_PACKING: int = 1100
+    #: Empty documents in a file of counts, so that a wrong digit in its header does not create billions. The largest
+    #: known file has 6.8 million, about 600 per line of counts; the largest UCI data set has 8.2 million documents.
     EMPTY_DOCUMENTS: int = 10_000_000
     EMPTY_DOCUMENTS_PER_BYTE: int = 100
 
@@ -74,9 +65,6 @@ class UnreadableError(Exception):
         super().__init__(reason)
         self.line = line
         self.record = record
-
-
-DamagedError = UnreadableError  # until the other readers are converted
 
 
 class BadValue(Exception):
@@ -98,6 +86,18 @@ class Unit:
     notes: tuple[str, ...] = ()
 
 
+def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
+    """Group consecutive row groups until their weights reach ``target``; weights are bytes, or shares of ``size``."""
+    units, start, weight = [], 0, 0
+    for g, of_group in enumerate(weights):
+        weight += of_group
+        if weight >= target or g == len(weights) - 1:
+            held = weight if size is None else int(size * weight / max(sum(weights), 1))
+            units.append(Unit(path, start, g + 1, held))
+            start, weight = g + 1, 0
+    return units or [Unit(path)]
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """m records as a format reads them from a file.
@@ -107,12 +107,12 @@ class Records:
     rows : (m,) int64, ascending; the row or line of each record within its unit, from 0, for ``Format.place``.
     columns : Arrow arrays of length m by name, of any type; null where a record has no value. Columns and types may
         differ between batches and files.
-    originals : The bytes of each record as they are in the file, for the quarantine; None writes a row as JSON.
+    original : Returns the bytes of record i as they are in the file, for the quarantine; None writes it as JSON.
     """
 
     rows: NDArray[Any]
     columns: Mapping[str, Any]
-    originals: Sequence[bytes] | None = None
+    original: Callable[[int], bytes] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,6 @@ class Batch:
     document_id: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     dictionary: Any = None
-    kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
     numbers: NDArray[Any] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     boilerplate: tuple[int, int] = (0, 0)

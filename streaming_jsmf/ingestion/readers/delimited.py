@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -43,11 +45,11 @@ from streaming_jsmf.ingestion.readers.files import (
     recoded,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, encoding_of_file, too_long
+from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
 from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
-CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
 _SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header
@@ -63,6 +65,7 @@ _KINDS = (
 )
 _MISSING = {"", "-", "?", "na", "n/a", "nan", "null", "none"}
 _LONGEST_NAME = 60
+_SHOWN = 5  # names
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,9 @@ class DelimitedFormat(Format):
                     if len(block):
                         found = zip(columns, block.fields(list(columns.values())), strict=True)
                         strings = {name: from_python(values) for name, values in found}
-                        yield Records(first + block.lines[block.good], strings, _Originals(block, layout))
+                        yield Records(
+                            first + block.lines[block.good], strings, partial(_original, block, layout)
+                        )
         except UnreadableError as error:
             if error.line is None:
                 raise
@@ -186,18 +191,9 @@ def _skip(stream: Any, size: int) -> None:
         read_pieces(stream, size)
 
 
-@dataclass(frozen=True)
-class _Originals(Sequence[bytes]):
-    """The good records of a block as they are in the file."""
-
-    block: Block
-    layout: Layout
-
-    def __len__(self) -> int:
-        return len(self.block)
-
-    def __getitem__(self, i: Any) -> Any:
-        return _in_encoding(self.block[i], self.layout)
+def _original(block: Block, layout: Layout, i: int) -> bytes:
+    """Return a good record of a block as it is in the file."""
+    return _in_encoding(block[i], layout)
 
 
 def _in_encoding(data: bytes, layout: Layout) -> bytes:
@@ -244,27 +240,61 @@ def layout_of(path: str, options: Any) -> Layout:
         data, damage = read_pieces(stream, _SAMPLE)
         if not whole_lines(data):
             data += read_pieces(stream, limits.LONGEST_LINE)[0]
-    start = len(BYTE_ORDER_MARK) * data.startswith(BYTE_ORDER_MARK)
+    start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
-    quote = "" if options.quoting == "none" else options.quotechar or '"'
-    usual = options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ",")
-    codec = encoding if _is_bytewise(encoding) else "utf-8"
-    dialect, notes = Dialect(usual, quote, options.escapechar or "", codec), []
-    if not options.delimiter and (delimiter := _delimiter(sample, dialect)) != usual:
-        dialect = dialect._replace(delimiter=delimiter)
-        notes.append(
-            f"its fields are separated by {delimiter!r}; {option.read({'delimiter': usual})} changes that"
-        )
-    if (
-        options.escapechar is None
-        and quote
-        and _has_escapes(sample, dialect, len(data) if len(data) >= _SAMPLE else ENDLESS)
-    ):
-        dialect = dialect._replace(escapechar="\\")
-        notes.append(f"quotation marks in its fields are written \\{quote}")
-    return _with_names(Layout(dialect, encoding, start=start, notes=tuple(notes)), sample, options)
+    dialect, note = _dialect(sample, path, encoding if _is_bytewise(encoding) else "utf-8", options)
+    layout = Layout(
+        dialect, encoding, start=start, line=data[:start].count(b"\n"), notes=(note,) if note else ()
+    )
+    return _with_names(layout, sample, options)
+
+
+def _dialect(sample: bytes, path: str, codec: str, options: Any) -> tuple[Dialect, str]:
+    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
+
+    It splits the first records into equally many fields (2+), if any dialect does. The usual ones come first.
+    """
+    usual = Dialect(options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","), codec=codec)
+    delimiters = dict.fromkeys([usual.delimiter, *(() if options.delimiter else ";\t|,")])
+    best, fewest = usual, 2 * ENDLESS
+    for delimiter, (quote, escape) in product(delimiters, _quotes(sample, options)):
+        tried = Dialect(delimiter, quote, escape, codec)
+        width = _width(sample, tried)
+        splits = width > 1 and not (scan(sample, tried, width, most=_SNIFFED).kinds == BAD).any()
+        if splits or delimiter == usual.delimiter:
+            n_bad = int((scan(sample, tried, width).kinds == BAD).sum()) + ENDLESS * (not splits)
+            if n_bad < fewest:
+                best, fewest = tried, n_bad
+    return best, _unusual(best, usual, options)
+
+
+def _quotes(sample: bytes, options: Any) -> list[tuple[str, str]]:
+    """Return the quotes and escapes that the options allow, and of which the sample has signs."""
+    if options.quoting == "none":
+        return [("", options.escapechar or "")]
+    double, single = (len(re.findall(rb"(?m)(?:^|[,;\t|])" + quote, sample)) for quote in (b'"', b"'"))
+    detected = ['"', "'"] if single > double else ['"']
+    return [
+        (quote, escape)
+        for quote in ([options.quotechar] if options.quotechar else detected)
+        for escape in (("", "\\") if options.escapechar is None else (options.escapechar,))
+        if escape != "\\" or options.escapechar or f"\\{quote}".encode() in sample
+    ]
+
+
+def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
+    """Return a line that says what was detected, or ""."""
+    found, change = [], {}
+    if dialect.delimiter != usual.delimiter:
+        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
+    if dialect.quotechar == "'" and not options.quotechar:
+        found, change = [*found, "quoted with '"], {**change, "quotechar": usual.quotechar}
+    if dialect.escapechar and not options.escapechar:
+        found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
+    way_out = f"; {option.read(change)} changes that" * bool(change)
+    return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
 
 
 def _width(sample: bytes, dialect: Dialect) -> int:
@@ -274,26 +304,6 @@ def _width(sample: bytes, dialect: Dialect) -> int:
         return 1 + sample[: re.search(rb"[\r\n]|$", sample).start()].count(b"\t")  # type: ignore[union-attr]
     block = scan(sample, dialect, 0, most=1)
     return len(next(block.rows())) if block.kinds[0] == GOOD else 0
-
-
-def _delimiter(sample: bytes, dialect: Dialect) -> str:
-    """Return the first delimiter that splits all first records into equally many fields (2+), else the usual one."""
-    for delimiter in (dialect.delimiter, ";", "\t", "|", ","):
-        tried = dialect._replace(delimiter=delimiter)
-        width = _width(sample, tried)
-        if width > 1 and not (scan(sample, tried, width, most=_SNIFFED).kinds == BAD).any():
-            return delimiter
-    return dialect.delimiter
-
-
-def _has_escapes(sample: bytes, dialect: Dialect, known: int) -> bool:
-    """Whether a sample keeps the rule of quotes only if a backslash escapes them."""
-    keeps = []
-    for escape in ("", "\\") if b"\\" + dialect.quotechar.encode() in sample else ():
-        tried = dialect._replace(escapechar=escape)
-        block = scan(sample, tried, _width(sample, tried), known=known)
-        keeps.append(bool(np.isin(block.kinds, (GOOD, BLANK)).all()) and 2 * block.starts[-1] >= len(sample))
-    return keeps == [False, True]
 
 
 def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
@@ -309,7 +319,7 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
         header == "auto" and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
     )
     if has_header:
-        start, line = layout.start + int(block.starts[first + 1]), int(block.lines[first + 1])
+        start, line = layout.start + int(block.starts[first + 1]), layout.line + int(block.lines[first + 1])
         layout = replace(layout, start=start, line=line)
         if not all(map(is_utf8, rows[0])):
             raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
@@ -320,8 +330,9 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
             names = ("index", *rows[0])  # as R writes tables
     else:
         names = numbered(width)
+        some = listed(names[:_SHOWN]) + ", ..." * (width > _SHOWN)
         note = (
-            f"it has no header, and its columns are {listed(names)}; {option.columns('A,B')} names them, and "
+            f"it has no header, and its columns are {some}; {option.columns('A,B')} names them, and "
             f"{option.header('first')} takes its first record as the header"
         ) * (header == "auto")
     if given and len(given) != width:

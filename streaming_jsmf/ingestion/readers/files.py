@@ -40,7 +40,7 @@ T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
-_START = 18  # bytes that show the compression and the encoding
+_START = 6  # bytes that show the compression and the encoding
 
 
 @contextmanager
@@ -104,23 +104,24 @@ def _recoded(raw: Any, codec: str, errors: str) -> Iterator[bytes]:
 
 def _by_arrow(raw: Any, codec: str) -> Iterator[bytes]:
     stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
-    while data := stream.read(_PIECE):
-        yield data
+    try:
+        while data := stream.read(_PIECE):
+            yield data
+    except OSError as error:
+        if "too much memory" not in str(error):
+            raise
+        raise UnreadableError(
+            "it is compressed with zstd --long=31 or similar; pip install 'streaming-jsmf[zstd]', or decompress it "
+            "with zstd -d --long=31"
+        ) from error
 
 
 def _zstd(raw: Any) -> io.BufferedReader:
-    """Decompress zstd, with the package zstandard if the window is larger than Arrow allows."""
-    window = _zstd_window(_start(raw))
-    if window <= _ARROW_WINDOW:
-        return _stream(_by_arrow(raw, "zstd"))
+    """Decompress zstd; only the package zstandard allows windows of more than 128 MB."""
     try:
         import zstandard
     except ImportError:
-        bits = (window - 1).bit_length()
-        raise UnreadableError(
-            f"it is compressed with zstd --long={bits}; pip install 'streaming-jsmf[zstd]', or decompress it with "
-            f"zstd -d --long={bits}"
-        ) from None
+        return _stream(_by_arrow(raw, "zstd"))
     return _stream(_by_zstandard(raw, zstandard))
 
 
@@ -139,27 +140,11 @@ def _by_zstandard(raw: Any, zstandard: Any) -> Iterator[bytes]:
         raise EOFError("the compressed stream is cut short")
 
 
-def _zstd_window(start: bytes) -> int:
-    """Return the bytes that decompressing needs, from the header of a frame (RFC 8878, section 3.1.1.1)."""
-    if len(start) < 6 or not start.startswith(_ZSTD):
-        return 0
-    flags, window = start[4:6]
-    if not flags & 0x20:
-        exponent, eighths = divmod(window, 8)
-        return (1 << (10 + exponent)) * (8 + eighths) // 8
-    # A single segment has its size instead, after the id of a dictionary.
-    at = 5 + (0, 1, 2, 4)[flags & 3]
-    return int.from_bytes(start[at : at + (1 << (flags >> 6))], "little")
-
-
 def _no_members(raw: Any) -> IO[bytes]:
     """Raise the reason why ``with_members`` finds no files in an archive."""
     with zipfile.ZipFile(raw):
         raise zipfile.BadZipFile("the archive holds no file")
 
-
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_ARROW_WINDOW = 128 << 20
 
 #: Decompressors by suffix; all read ahead by a bounded amount.
 _CODECS: dict[str, Callable[[Any], Any]] = {
@@ -177,7 +162,7 @@ _MAGIC = {
     b"\x1f\x8b\x08": ".gz",
     b"BZh": ".bz2",
     b"\xfd7zXZ\0": ".xz",
-    _ZSTD: ".zst",
+    b"\x28\xb5\x2f\xfd": ".zst",
     b"\x04\x22\x4d\x18": ".lz4",
 }
 #: Errors that a damaged or truncated stream raises with any codec; Arrow's errors are OSErrors.

@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 
-from streaming_jsmf.errors import first_line, pass_on_machine
+from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -22,8 +23,8 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe, open_stream
-from streaming_jsmf.ingestion.readers.lines import (
+from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, open_stream
+from streaming_jsmf.ingestion.readers.formats import (
     BYTE_ORDER_MARK,
     EMPTY,
     encoding_of,
@@ -33,7 +34,7 @@ from streaming_jsmf.ingestion.readers.lines import (
     original_line,
     text_of,
 )
-from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, require_few
+from streaming_jsmf.ingestion.readers.values import encoding_hint, from_python, require_few
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
@@ -50,13 +51,12 @@ _GAP = re.compile(r"[\s,]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
 _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 
-Layout = Literal["lines", "array", "objects"]
-_WHAT: dict[Layout, str] = {"lines": "line", "array": "element", "objects": "object"}
+Layout = Literal["line", "element", "object"]  # what a record of a file is
 
-#: A record, why it cannot be used, or None for a blank line; and its text.
-_Parsed = tuple[dict[str, Any] | BadValue | None, "bytes | _Part"]
-#: A text, and the start and end of a record in it.
-_Part = tuple[str, int, int]
+#: A record, or why it cannot be used.
+_Value = dict[str, Any] | BadValue
+#: The line of a record, or a text with the start and end of the record in it.
+_Source = bytes | tuple[str, int, int]
 
 
 class JsonFormat(Format):
@@ -85,42 +85,35 @@ class JsonFormat(Format):
         return list(found)
 
     def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
-        return line_units(path, splittable=lambda: _layout(path) == "lines")
+        return line_units(path, splittable=lambda: _layout(Unit(path)) == "line")
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
     ) -> Iterator[Records]:
-        layout: Layout = "lines" if unit.stop else _layout(unit.path)
-        row, empty = -1, not unit.stop  # a range may lie within a long line
-        held, damage = _Held(options, wanted), None
+        held, row, empty = _Held(options, wanted), -1, not unit.stop  # a range may lie within a long line
         try:
-            for row, (value, text) in enumerate(_parsed(unit, layout, options.encoding)):
+            for row, (value, source) in enumerate(_parsed(unit, options.encoding)):
+                if value is None:
+                    continue
+                empty = False
                 try:
-                    if value is None:
-                        continue
-                    empty = False
-                    if isinstance(value, BadValue):
-                        raise value
                     record = held.prepared(value)
-                    if held.rows and (held.size >= limits.BATCH_BYTES or not held.fits(record)):
-                        yield held.taken()
-                    held.add(row, record, text)
+                    if held.is_full(record):
+                        yield from held.taken()
+                    held.add(row, record, source)
                 except BadValue as error:
-                    bad.refuse(row, str(error), _original(text))
+                    bad.refuse(row, str(error), _original([source], 0))
         except UnreadableError as error:
-            damage = error
-        if held.rows:
-            yield held.taken()
-        if damage is not None:
-            raise UnreadableError(str(damage), row + 1 if row >= 0 else None)
+            yield from held.taken()
+            raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error
+        yield from held.taken()
         if empty:
             raise UnreadableError(EMPTY)
 
     def place(self, unit: Unit, row: int) -> str:
-        layout: Layout = "lines" if unit.stop else _layout(unit.path)
-        if layout == "array":
-            return f"{unit.path}, element {row + 1} of the array"
-        return f"{unit.path}, {_WHAT[layout]} {self.first_row(unit) + row + 1}"
+        what = _layout(unit)
+        suffix = " of the array" if what == "element" else ""
+        return f"{unit.path}, {what} {self.first_row(unit) + row + 1}{suffix}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)
@@ -129,80 +122,72 @@ class JsonFormat(Format):
 JSON = JsonFormat()
 
 
-def _layout(path: str) -> Layout:
+def first_objects(path: str, encoding: str) -> Iterator[_Value | None]:
+    """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
+    return (value for value, _ in islice(_parsed(Unit(path), encoding), SAMPLE_RECORDS))
+
+
+def _layout(unit: Unit) -> Layout:
     """How the records of a file are written; as lines if it cannot be read."""
+    if unit.stop:
+        return "line"
     head = b""
-    with suppress(UnreadableError), open_stream(path) as stream:
+    with suppress(UnreadableError), open_stream(unit.path) as stream:
         head = stream.read(_HEAD).removeprefix(BYTE_ORDER_MARK)
     if re.match(rb"\s*\[\s*[{\]]", head):
-        return "array"
+        return "element"
     first, _, rest = head.strip().partition(b"\n")
     if not first.startswith(b"{") or rest.strip()[:1] in (b"", b"{"):
-        return "lines"
+        return "line"
     try:
         json.loads(text := first.decode("utf-8", "replace").rstrip())
     except json.JSONDecodeError as error:
         # An object that goes on in the next line, rather than one that is wrong.
-        return "objects" if error.pos >= len(text) else "lines"
+        return "object" if error.pos >= len(text) else "line"
     except (ValueError, RecursionError):
         pass
-    return "lines"
+    return "line"
 
 
-def first_objects(path: str, encoding: str) -> Iterator[dict[str, Any] | BadValue | None]:
-    """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
-    return (value for value, _ in islice(_parsed(Unit(path), _layout(path), encoding), SAMPLE_RECORDS))
-
-
-def _parsed(unit: Unit, layout: Layout, encoding: str) -> Iterator[_Parsed]:
-    encoding = encoding_of(unit.path, encoding)
+def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[_Value | None, _Source]]:
+    """Yield the records of a unit, None for a blank line."""
+    what, encoding = _layout(unit), encoding_of(unit.path, encoding)
     with open_stream(unit.path) as stream:
-        if layout == "lines":
-            yield from (_of_line(line, encoding) for line in lines_of(stream, unit))
-        else:
-            yield from _elements(stream, layout, encoding)
+        if what != "line":
+            yield from _elements(_Text(stream, encoding, what))
+            return
+        for line in lines_of(stream, unit):
+            is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip()
+            yield None if is_blank else _loaded(line, encoding, what), line
 
 
-def _of_line(line: bytes, encoding: str) -> _Parsed:
-    if not line.removeprefix(BYTE_ORDER_MARK).strip():
-        return None, line
+def _loaded(data: bytes, encoding: str, what: Layout) -> _Value:
     try:
-        return _loaded(text_of(line, encoding, encoding_hint), "line"), line
+        value = json.loads(text_of(data, encoding, what, encoding_hint))
     except BadValue as error:
-        return error, line
-
-
-def _loaded(text: str, what: str) -> Any:
-    try:
-        return _object(json.loads(text), what)
+        return error
     except (ValueError, RecursionError) as error:
-        raise BadValue(f"the {what} is not JSON ({first_line(error)})") from error
+        return BadValue(f"the {what} is not JSON ({first_line(error)})")
+    return value if isinstance(value, dict) else BadValue(f"the {what} is not a JSON object")
 
 
-def _object(value: Any, what: str) -> Any:
-    if not isinstance(value, dict):
-        raise BadValue(f"the {what} is not a JSON object")
-    return value
-
-
-def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
-    """Yield the elements of an array, or objects that follow each other; UnreadableError if they break off."""
-    what, is_array = _WHAT[layout], layout == "array"
-    source = _Text(stream, encoding)
+def _elements(source: _Text) -> Iterator[tuple[_Value, _Source]]:
+    """Yield the elements of an array, or objects that follow each other. UnreadableError if they break off."""
+    is_array = source.what == "element"
     while is_array and "[" not in source.text and source.read(0):
         pass
     at = source.text.find("[") + 1 if is_array else 0
     while True:
         at = _GAP.match(source.text, at).end()  # type: ignore[union-attr]
         if is_array and source.text.startswith("]", at):
-            _require_end(source, at + 1)
+            source.require_end(at + 1)
             return
-        value, end = source.parsed(at, what)
+        value, end = source.parsed(at)
         if end >= 0:
             yield value, (source.text, at, end)
             at = end
         elif len(source.text) - at > limits.LONGEST_LINE:
-            raise UnreadableError(f"an {what} of the JSON has more than {limits.LONGEST_LINE:,} bytes")
+            raise UnreadableError(f"an {source.what} of the JSON has more than {limits.LONGEST_LINE:,} bytes")
         elif source.read(at):
             at = 0
         elif is_array or at < len(source.text):
@@ -211,13 +196,65 @@ def _elements(stream: Any, layout: Layout, encoding: str) -> Iterator[_Parsed]:
             return
 
 
-def _fault(text: str, what: str) -> BadValue:
-    """Return why a text is no JSON object, with places from its start."""
-    try:
-        _loaded(text, what)
-    except BadValue as error:
-        return error
-    return BadValue(f"the {what} is not JSON")
+class _Text:
+    """The part of a stream that is held, decoded with the first encoding.
+
+    Bytes that are none of its characters become lone surrogates; ``doubtful`` says that there are some.
+    """
+
+    def __init__(self, stream: Any, encoding: str, what: Layout) -> None:
+        # A decompressor returns the data before the damage only if it is read piece by piece.
+        self._read = getattr(stream, "read1", stream.read)
+        self._encoding, self._codec, self.what = encoding, encoding.split(",")[0], what
+        self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
+        self._damage: Exception | None = None
+        self.text, self.doubtful = "", False
+        self.read(0)
+        self.text = self.text.removeprefix("\ufeff")
+
+    def read(self, at: int) -> bool:
+        """Drop what is before ``at``, and read as much as is left; False at the end. Raises ``STREAM_ERRORS``."""
+        size, pieces = max(_BLOCK, len(self.text) - at), [b""]
+        try:
+            while size > 0 and self._damage is None and (piece := self._read(size)):
+                pieces.append(piece)
+                size -= len(piece)
+        except STREAM_ERRORS as error:
+            self._damage = error
+        data = b"".join(pieces)
+        added = self._decoder.decode(data, not data)
+        if not added:
+            if self._damage is not None:
+                raise self._damage
+            return False
+        self.text = self.text[at:] + added
+        self.doubtful = not is_utf8(self.text)
+        return True
+
+    def parsed(self, at: int) -> tuple[Any, int]:
+        """Return the record at a place and its end, which is -1 if it goes on beyond the text."""
+        value = None
+        try:
+            value, end = _scan(self.text, at)
+            if end == len(self.text) and not isinstance(value, dict):
+                return None, -1  # a number may go on
+        except (ValueError, RecursionError):
+            end = _end_of(self.text, at)
+        if end >= 0 and not (isinstance(value, dict) and self._is_sure(at, end)):
+            data = self.text[at:end].encode(self._codec, "surrogateescape")
+            value = _loaded(data, self._encoding, self.what)
+        return value, end
+
+    def _is_sure(self, at: int, end: int) -> bool:
+        is_short = end - at <= limits.LONGEST_LINE
+        return is_short and (not self.doubtful or is_utf8(self.text[at:end]))
+
+    def require_end(self, at: int) -> None:
+        while not self.text[at:].strip():
+            if not self.read(len(self.text)):
+                return
+            at = 0
+        raise UnreadableError("there is data after the JSON array; give one array, or one object per line")
 
 
 def _end_of(text: str, at: int) -> int:
@@ -235,86 +272,12 @@ def _end_of(text: str, at: int) -> int:
     return -1
 
 
-def _require_end(source: _Text, at: int) -> None:
-    while not source.text[at:].strip():
-        if not source.read(len(source.text)):
-            return
-        at = 0
-    raise UnreadableError("there is data after the JSON array; give one array, or one object per line")
-
-
-class _Text:
-    """The part of a stream that is held, decoded with the first encoding.
-
-    ``doubtful`` says that it has bytes that are none of its characters, which become lone surrogates.
-    """
-
-    def __init__(self, stream: Any, encoding: str) -> None:
-        # A decompressor returns the data before the damage only if it is read piece by piece.
-        self._read = getattr(stream, "read1", stream.read)
-        self._encoding, self._codec = encoding, encoding.split(",")[0]
-        self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
-        self._damage = ""
-        self.text, self.doubtful = "", False
-        self.read(0)
-        self.text = self.text.removeprefix("\ufeff")
-
-    def read(self, at: int) -> bool:
-        """Drop what is before ``at``, and read as much as is left; False at the end. Raises UnreadableError."""
-        if self._damage:
-            raise UnreadableError(self._damage)
-        size, pieces = max(_BLOCK, len(self.text) - at), [b""]
-        try:
-            while size > 0 and (piece := self._read(size)):
-                pieces.append(piece)
-                size -= len(piece)
-        except STREAM_ERRORS as error:
-            pass_on_machine(error)
-            self._damage = describe(error)
-        data = b"".join(pieces)
-        added = self._decoder.decode(data, not data)
-        if not added:
-            return bool(self._damage) and self.read(at)
-        self.text = self.text[at:] + added
-        self.doubtful = not is_utf8(self.text)
-        return True
-
-    def parsed(self, at: int, what: str) -> tuple[Any, int]:
-        """Return the object at a place, or a BadValue, and its end; -1 if it goes on beyond the text."""
-        end = -1
-        try:
-            value, end = _scan(self.text, at)
-            if end == len(self.text) and not isinstance(value, dict):
-                return None, -1  # a number may go on
-            if self.doubtful and not is_utf8(part := self.text[at:end]):
-                data = part.encode(self._codec, "surrogateescape")
-                return _loaded(decode(data, self._encoding, what, encoding_hint), what), end
-            return _object(value, what), end
-        except BadValue as error:
-            return error, end
-        except (ValueError, RecursionError):
-            end = _end_of(self.text, at)
-            return (_fault(self.text[at:end], what) if end >= 0 else None), end
-
-
-class _Originals(Sequence[bytes]):
-    """The bytes of records, which are made only for bad ones."""
-
-    def __init__(self, texts: Sequence[bytes | _Part]) -> None:
-        self._texts = texts
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, i: Any) -> Any:
-        return _original(self._texts[i])
-
-
-def _original(text: bytes | _Part) -> bytes:
-    if isinstance(text, bytes):
-        return original_line(text)
-    whole, at, end = text
-    return whole[at:end].encode("utf-8", "surrogateescape")
+def _original(sources: Sequence[_Source], i: int) -> bytes:
+    source = sources[i]
+    if isinstance(source, bytes):
+        return original_line(source)
+    text, at, end = source
+    return text[at:end].encode("utf-8", "surrogateescape")
 
 
 def _nested(options: Any, wanted: Collection[str] | None) -> list[str]:
@@ -326,87 +289,90 @@ def _flattened(record: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
     """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
     if not nested:
         return record
-    found: dict[str, Any] = {}
-    for name in nested:
-        value: Any = record
-        for key in name.split(".") if name not in record else ():
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None and value is not record:
-            found[name] = value
     parents = {name.partition(".")[0] for name in nested}
-    return {**{key: value for key, value in record.items() if key not in parents}, **found}
+    found = {key: value for key, value in record.items() if key not in parents}
+    for name in nested:
+        value: Any = None if name in record else record
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            found[name] = value
+    return found
 
 
 class _Held:
     """The records of a batch, by column, because a list of many records slows the garbage collector."""
 
     def __init__(self, options: Any, wanted: Collection[str] | None) -> None:
-        self._text, self._wanted = options.text, wanted
+        self._text, self._wanted, self._nested = options.text, wanted, _nested(options, wanted)
         self._id = [] if options.id in (None, NONE) else [options.id]
-        self._nested = _nested(options, wanted)
-        self._known: dict[str, None] = {}
-        self._late: dict[str, None] = {}
+        self._known: set[str] = set()
+        self._late: list[str] = []
         self._seen = 0
         self._clear()
 
     def _clear(self) -> None:
-        self.rows: list[int] = []
-        self.size = 0
-        self._lists = False
-        self._texts: list[bytes | _Part] = []
+        self._rows: list[int] = []
+        self._size = 0
+        self._lists = False  # whether the texts are lists of tokens
+        self._sources: list[_Source] = []
         self._columns: dict[str, list[Any]] = {}
 
-    def prepared(self, record: dict[str, Any]) -> dict[str, Any]:
+    def prepared(self, value: _Value) -> dict[str, Any]:
         """Return the wanted values of a record. Raises BadValue if its texts are no strings or lists of strings."""
-        record = _flattened(record, self._nested)
+        if isinstance(value, BadValue):
+            raise value
+        record = _flattened(value, self._nested)
         for name in self._text:
-            value = record.get(name)
-            if not isinstance(value, str | None) and not _is_tokens(value):
-                raise BadValue(f"{name} is of type {type(value).__name__}, not a string")
+            text = record.get(name)
+            items = text if isinstance(text, list) else [text or ""]
+            if not all(isinstance(item, str) for item in items):
+                raise BadValue(f"{name} is of type {type(text).__name__}, not a string")
         wanted = self._wanted
         return record if wanted is None else {name: v for name, v in record.items() if name in wanted}
 
-    def fits(self, record: Mapping[str, Any]) -> bool:
-        """Whether the texts of the record and of those before are all strings, or all lists."""
-        return self._lists == _has_lists(record, self._text)
+    def is_full(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record needs another batch, because texts of a batch are all strings or all lists."""
+        return self._size >= limits.BATCH_BYTES or self._lists != self._has_lists(record)
 
-    def add(self, row: int, record: dict[str, Any], text: bytes | _Part) -> None:
-        n, columns = len(self.rows), self._columns
+    def _has_lists(self, record: Mapping[str, Any]) -> bool:
+        return any(isinstance(record.get(name), list) for name in self._text)
+
+    def add(self, row: int, record: dict[str, Any], source: _Source) -> None:
+        n = len(self._rows)
         for name, value in record.items():
-            column = columns.get(name)
+            column = self._columns.get(name)
             if column is None:
-                column = columns[name] = self._new(name)
+                column = self._columns[name] = self._new(name)
             if len(column) < n:
                 column += [None] * (n - len(column))
             column.append(value)
         if not n:
-            self._lists = _has_lists(record, self._text)
-        self.rows.append(row)
-        self._texts.append(text)
+            self._lists = self._has_lists(record)
+        self._rows.append(row)
+        self._sources.append(source)
         self._seen += 1
-        length = len(text) if isinstance(text, bytes) else text[2] - text[1]
-        self.size += length + _RECORD_BYTES + _VALUE_BYTES * len(columns)
+        length = len(source) if isinstance(source, bytes) else source[2] - source[1]
+        self._size += length + _RECORD_BYTES + _VALUE_BYTES * len(self._columns)
 
     def _new(self, name: str) -> list[Any]:
-        if name not in self._known:
-            self._known[name] = None
-            if self._seen >= SAMPLE_RECORDS:
-                self._late[name] = None
-                require_few([*self._late])
+        if name not in self._known and self._seen >= SAMPLE_RECORDS:
+            self._late.append(name)
+            require_few(self._late)
+        self._known.add(name)
         return []
 
-    def taken(self) -> Records:
-        """Return the batch, and start another."""
-        n = len(self.rows)
+    def taken(self) -> Iterator[Records]:
+        """Yield the batch, if there are records, and start another."""
+        n, columns = len(self._rows), self._columns
+        if not n:
+            return
         for name in (*self._text, *self._id):
-            self._columns.setdefault(name, [])
-        columns = {
-            name: self._array(name, values + [None] * (n - len(values)))
-            for name, values in self._columns.items()
-        }
-        records = Records(np.array(self.rows, np.int64), columns, _Originals(self._texts))
+            columns.setdefault(name, [])
+        arrays = {name: self._array(name, [*vs, *[None] * (n - len(vs))]) for name, vs in columns.items()}
+        records = Records(np.array(self._rows, np.int64), arrays, partial(_original, self._sources))
         self._clear()
-        return records
+        yield records
 
     def _array(self, name: str, values: list[Any]) -> Any:
         types = {*map(type, values)} - {type(None)}
@@ -415,11 +381,3 @@ class _Held:
         elif name in self._id and not types <= {int}:
             values = [v if isinstance(v, str | None) else json.dumps(v) for v in values]
         return from_python(values)
-
-
-def _has_lists(record: Mapping[str, Any], names: Sequence[str]) -> bool:
-    return any(isinstance(record.get(name), list) for name in names)
-
-
-def _is_tokens(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import fnmatch
 import json
+import logging
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
@@ -13,24 +15,31 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
-from streaming_jsmf.errors import InputError, first_line, pass_on_machine
+from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, open_raw, open_stream
-from streaming_jsmf.ingestion.readers.values import is_binary
+from streaming_jsmf.ingestion.readers.values import is_binary, listed
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_system,
     is_chain,
+    is_file,
     is_url,
+    join,
     normalise,
 )
 from streaming_jsmf.storage.regular import require_regular
+
+logger = logging.getLogger(__name__)
+
+#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
+_CONTENTS = {"text": ("parquet", "json"), "lines": ("lines", "text")}
 
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
 FORMATS = {
     **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".csv", ".tsv", ".tab"), "delimited"),
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "delimited"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
 }
 
@@ -92,7 +101,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     A source is a file, a directory (read recursively) or a glob; local or a URL.
 
-    Hidden files (``is_hidden``) below the source are skipped. Raises InputError if no file is found.
+    Hidden files (see ``not_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalise(source)
     try:
@@ -114,7 +123,8 @@ def find_files(source: AnyPath) -> dict[str, str]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
+    shown = set(not_hidden(names.values()))
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if name in shown}
     if not kept:
         if not fs.exists(inner):
             raise missing_source(root)
@@ -130,6 +140,13 @@ def is_hidden(name: str) -> bool:
     return any(part[:1] in (".", "_") for part in name.split("/") if part)
 
 
+def not_hidden(names: Iterable[str]) -> list[str]:
+    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
+    names = list(names)
+    shown = [name for name in names if not is_hidden(name)]
+    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
+
+
 def is_about(path: str) -> bool:
     """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
     return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
@@ -142,11 +159,7 @@ def is_word_list(path: str) -> bool:
 def names_in_zip(path: str) -> list[str]:
     """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
     with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return [
-            member.filename
-            for member in archive.infolist()
-            if not (member.is_dir() or is_hidden(member.filename))
-        ]
+        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
     return []
 
 
@@ -221,3 +234,47 @@ def _is_object(line: bytes) -> bool:
         return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
     except (ValueError, RecursionError):
         return len(line) >= SAMPLE and re.match(rb'\s*\{\s*"', line) is not None
+
+
+def files_for(
+    reader: str, patterns: Sequence[str], root: str, path: str | None, names: Sequence[str] | None,
+    beside: Sequence[str],
+) -> tuple[str, tuple[str, ...]]:  # fmt: skip
+    """Return the root and the files that a reader reads there, except those in ``beside``, such as word lists.
+
+    ``path`` and ``names`` choose among the files. Raises InputError if there are none.
+    """
+    if path is not None:
+        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
+    if not patterns:
+        # The files of a spec may be a single archive.
+        archives = [name for name in names or () if is_archive(name)]
+        only_archive = len(archives) == 1 and not is_archive(root)
+        return join(root, archives[0]) if only_archive else root, tuple(join(root, n) for n in names or ())
+    if path is not None:
+        return root, (root,)
+    if names is not None:
+        found = with_members(join(root, name) for name in sorted(names))
+    else:
+        found = list_files(root)
+        if not is_chain(root) and is_file(root) and len(found) == 1:
+            return root, found  # of any name, as the user named it
+    excluded = tuple(f"/{name}" for name in beside)
+    found = tuple(
+        path for path in found if not (is_word_list(path) or is_about(path) or path.endswith(excluded))
+    )
+    taken = tuple(
+        path for path in found if any(fnmatch.fnmatch(file_name(path).name, pattern) for pattern in patterns)
+    )
+    if not taken:
+        holding = _CONTENTS.get(reader, ())
+        taken = tuple(path for path in found if holding and contents_of(path) in holding)
+    if not taken:
+        raise InputError(
+            f"none of the {len(found)} files at {root} is {' or '.join(patterns[:4])}; "
+            f"name the files or choose another reader with {option.reader('NAME')}"
+        )
+    if others := sorted({*found} - {*taken}):
+        shown = listed(file_name(path).name for path in others)
+        logger.info("not read, because the reader %s takes other files: %s", reader, shown)
+    return root, taken

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -31,11 +33,10 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
 )
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
-from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable
+from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable, size_of
+from streaming_jsmf.ingestion.readers.formats import LINES, PARQUET
 from streaming_jsmf.ingestion.readers.json_records import JSON
-from streaming_jsmf.ingestion.readers.lines import LINES, line_units
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.parquet_records import PARQUET
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
@@ -51,6 +52,8 @@ from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import is_utf8
+
+logger = logging.getLogger(__name__)
 
 _FORMATS: dict[str, Format] = {
     "parquet": PARQUET,
@@ -110,8 +113,9 @@ class TextReader(Source):
             return records
         for i in sorted(faults):
             batch = pa.record_batch(dict(records.columns))
-            original = as_json(batch, i) if records.originals is None else records.originals[i]
-            hint = encoding_hint() if records.originals is not None and not _is_utf8(original) else ""
+            original = as_json(batch, i) if records.original is None else records.original(i)
+            given = "" if records.original is None else original.decode("utf-8", "surrogateescape")
+            hint = "" if is_utf8(given) else encoding_hint()
             bad.refuse(int(records.rows[i]), f"{faults[i]}{hint}", original)
         good = np.ones(len(records.rows), bool)
         good[list(faults)] = False
@@ -255,15 +259,8 @@ class RecordFiles(Reader):
         """Return the format of a file: Parquet by suffix, else lines. Raises UnreadableError if it is unknown."""
         return PARQUET if is_parquet(path) else LINES
 
-    def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """Return whether each line of a file of lines is a record, so that the file can be split at any line."""
-        return True
-
     def parts(self, path: str) -> Sequence[Unit]:
-        form = self.format(path)
-        if form is LINES:
-            return line_units(path, lambda: self.splittable(path))
-        return form.units(path, self.options)
+        return self.format(path).units(path, self.options)
 
     def place(self, unit: Unit, row: int) -> str:
         return self.format(unit.path).place(unit, row)
@@ -341,6 +338,15 @@ class TextSource(RecordFiles, TextReader):
         hint = f"give a file of texts, and name the column with {option.text('NAME')}"
         return of_first_readable(self.files, names_of, hint)
 
+    def units(self) -> Sequence[Unit]:
+        """As of ``Reader``, without empty files beside others, such as parts that Spark writes."""
+        with suppress(UnreadableError):
+            filled = tuple(path for path in self.files if size_of(path))
+            if 0 < len(filled) < len(self.files):
+                logger.info("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
+                return replace(self, files=filled).units()
+        return super().units()
+
     def _required(self) -> list[str]:
         return [*self.text_columns, *([self.options.id] if self.id_was_named else [])]
 
@@ -370,11 +376,3 @@ def _below(root: str, path: str) -> str:
         member, _, archive = path.partition("::")
         return f"{archive.removeprefix(source)}/{member.partition('://')[2]}"
     return path.removeprefix(source) if path.startswith(source) else ""
-
-
-def _is_utf8(data: bytes | None) -> bool:
-    try:
-        (data or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -27,7 +27,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_raw,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.lines import BYTE_ORDER_MARK, EMPTY, too_long
+from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, EMPTY, too_long
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,

@@ -27,6 +27,7 @@ from streaming_jsmf.ingestion.readers.files import (
     find_beside,
     is_compressed,
     open_parquet_source,
+    size_of,
 )
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
@@ -91,12 +92,12 @@ class TriplesSource(RecordFiles):
                 faults[i] = f"{written} is not in (0, {LARGEST_COUNT}], as every count must be"
         return np.where(good, numbers, 0).astype(np.int32 if whole else np.float32), faults
 
-    def splittable(self, path: str) -> bool:  # noqa: ARG002
-        """Return False: each file starts with a header."""
-        return False
+    def parts(self, path: str) -> Sequence[Unit]:
+        """Return runs of row groups, or a whole text file, because it starts with a header."""
+        return super().parts(path) if is_parquet(path) else [Unit(path, size=size_of(path))]
 
     def units(self) -> Sequence[Unit]:
-        """Return runs of row groups, or whole text files. Raises InputError if there is no file or types differ."""
+        """Return the units of all files. Raises InputError if there is no file or types differ."""
         kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
         for path, kind in kinds[1:]:
             if kind != kinds[0][1]:

@@ -16,7 +16,6 @@ from streaming_jsmf.corpus.footer import is_string
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
-from streaming_jsmf.validation import is_utf8
 
 
 def name_encoding() -> str:
@@ -82,13 +81,6 @@ def encoding_name(encoding: str) -> str:
     return " or ".join(encoding.upper().split(","))
 
 
-def require_utf8(name: str, text: str) -> str:
-    """Return the text. Raises BadValue for lone surrogates, from JSON escapes or undecodable bytes of CSV."""
-    if not is_utf8(text):
-        raise BadValue(f"{name} holds a byte or an escape that is not a character")
-    return text
-
-
 def is_text(kind: Any) -> bool:
     """Return whether an Arrow type holds strings, or bytes that may be strings."""
     types = pa.types
@@ -126,13 +118,6 @@ def invalid_rows(values: Any) -> list[int]:
         raw = enumerate(as_bytes(values).to_pylist())
         return [i for i, data in raw if data is not None and data.decode("utf-8", "replace").encode() != data]
     return [i for i in range(len(values)) if not is_valid(values.take([i]))]
-
-
-def utf8_faults(batch: Any, texts: Iterable[str], others: Iterable[str]) -> dict[int, str]:
-    """Return why rows hold bytes that are not UTF-8, by row; ``others`` may hold them if they are binary columns."""
-    names = [*texts, *(name for name in others if not pa.types.is_binary(batch.column(name).type))]
-    found = [(row, name) for name in names for row in invalid_rows(batch.column(name))]
-    return {row: f"{name} holds bytes that are not UTF-8" for row, name in reversed(found)}
 
 
 def is_valid(values: Any) -> bool:

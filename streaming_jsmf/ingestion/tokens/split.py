@@ -1,4 +1,4 @@
-"""From texts to passages, words, n-grams and phrases, in flat arrays.
+"""From texts to words, n-grams and phrases, in flat arrays.
 
 Words take one compiled pass over the bytes for ASCII, and Unicode rules once per distinct non-ASCII piece.
 Nearly all bytes of most texts are ASCII, and most words are repeated.
@@ -355,61 +355,3 @@ def _hits(tokens: TokenLists, phrases: Sequence[str]) -> tuple[NDArray[np.int64]
     keys = pa.array(first[known] * size + second[known])
     found = pc.index_in(pa.array(codes[at] * size + codes[at + 1]), value_set=keys)
     return at[np.asarray(found.is_valid())], known[np.asarray(found.drop_null())]
-
-
-@compiled(nogil=True)
-def _weight(data: Any, i: int) -> int:
-    """Quarters of a word that a character stands for where it does not continue one; 0 for the rest of its bytes.
-
-    -1 for white space, -2 for the punctuation that separates Chinese and Japanese phrases.
-    """
-    lead = data[i]
-    if lead < 0xE0:
-        return -1 if lead == 32 or 9 <= lead <= 13 else 0 if 0x80 <= lead < 0xC0 else 4
-    second, third = data[i + 1], data[i + 2]
-    if lead == 0xE3 and second == 0x80 and third <= 0x82:
-        return -1 if third == 0x80 else -2
-    if lead == 0xEF and second == 0xBC and (third in (0x81, 0x8C, 0x9B, 0x9F)):
-        return -2
-    # Han and Kana, then Thai and Lao, Burmese, Khmer.
-    if 0xE3 <= lead <= 0xE9 or (lead == 0xE2 and second >= 0xBA) or (lead == 0xF0 and second >= 0xA0):
-        return 2
-    spaceless = second in (0x80, 0x81, 0x82, 0x9E, 0x9F) if lead == 0xE1 else lead == 0xE0 and second >= 0xB8
-    return 1 if spaceless and (lead == 0xE1 or second <= 0xBB) else 4
-
-
-@compiled(nogil=True)
-def _cuts(offsets: Any, data: Any, words: int) -> Any:
-    """Offsets of the passages of all texts, and numbers of their texts."""
-    starts = np.empty((offsets[-1] - offsets[0]) // words + 2 * len(offsets), np.int64)
-    index, n = np.empty(len(starts), np.int64), 0
-    for m in range(len(offsets) - 1):
-        starts[n], index[n], first, used, apart, ended = offsets[m], m, n, 0, True, False
-        n += 1
-        for i in range(offsets[m], offsets[m + 1]):
-            weight = _weight(data, i)
-            if weight > 0 and (apart or ended) and used >= 4 * words:
-                starts[n], index[n], used = i, m, 0
-                n += 1
-            if weight != 0:
-                used += weight if 0 < weight < 4 or (weight == 4 and apart) else 0
-                apart, ended = weight == -1, weight < 0
-        if used < 2 * words and n - first > 1:
-            n -= 1
-    starts[n] = offsets[-1]
-    return starts[: n + 1].copy(), index[:n].copy()
-
-
-def split_passages(texts: Any, words: int) -> tuple[Any, NDArray[np.int64]]:
-    """Cut texts (an Arrow array of strings without nulls) into passages of about ``words`` words, at white space.
-
-    Returns the passages, which share the bytes of the texts, and (passages,) the number of the text of each. The last
-    passage of a text has half to one and a half times as many words. A character of Han or Kana counts as half a word,
-    one of Thai, Lao, Khmer or Burmese as a quarter; Chinese and Japanese are also cut after punctuation.
-    """
-    if not len(texts):
-        return texts, np.zeros(0, np.int64)
-    starts, index = _cuts(*string_buffers(texts), words)
-    starts = starts.astype(np.int64 if pa.types.is_large_string(texts.type) else np.int32)
-    buffers = [None, pa.py_buffer(starts), texts.buffers()[2]]
-    return pa.Array.from_buffers(texts.type, len(index), buffers), index

@@ -53,9 +53,9 @@ _LETTERS = {
 
 #: Scripts without spaces, by the tokenizer for them if there is one, and runs of letters that are more than a word.
 _RUNS = {
-    "japanese": r"^[\p{Han}ー]*[\p{Hiragana}\p{Katakana}][\p{Hiragana}\p{Katakana}\p{Han}ー]{7,}$",
-    "chinese": r"^\p{Han}{7,}$",
-    **{script: rf"^[\p{{{script}}}]{{16,}}$" for script in ("Thai", "Lao", "Khmer", "Myanmar")},
+    "japanese": r"[\p{Hiragana}\p{Katakana}][\p{Hiragana}\p{Katakana}\p{Han}ー]{7,}",
+    "chinese": r"\p{Han}{7,}",
+    **{script: rf"\p{{{script}}}{{16,}}" for script in ("Thai", "Lao", "Khmer", "Myanmar")},
 }
 
 #: Minimum share of stop words among the tokens for guessing a language; other documents are names and numbers.

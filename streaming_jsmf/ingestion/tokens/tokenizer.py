@@ -22,12 +22,11 @@ from streaming_jsmf.config.functions import is_local, local_function
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.tokens.boilerplate import without_boilerplate
+from streaming_jsmf.ingestion.tokens.boilerplate import split_passages, without_boilerplate
 from streaming_jsmf.ingestion.tokens.split import (
     Form,
     TokenLists,
     given_tokens,
-    split_passages,
     split_words,
     string_buffers,
     strings_of,

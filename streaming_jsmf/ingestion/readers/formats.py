@@ -1,0 +1,281 @@
+"""Lines and Parquet as formats of records, lines within a byte range, and the encodings of files."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    BadValue,
+    Format,
+    Records,
+    Unit,
+    UnreadableError,
+    distinct_names,
+    group_units,
+    limits,
+)
+from streaming_jsmf.ingestion.readers.files import (
+    is_divisible,
+    open_parquet_source,
+    open_stream,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.values import (
+    decode,
+    decoded,
+    encoding_hint,
+    from_python,
+    marked_encoding,
+)
+
+EMPTY = "the file is empty"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_BYTES = 64  # estimated overhead of a line in memory
+_MOST_ROWS = 100_000  # of Parquet at once
+_KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
+
+
+def too_long(what: str = "line") -> str:
+    return f"the {what} is longer than {limits.LONGEST_LINE >> 20} MB, too long for a record"
+
+
+def lines_of(stream: Any, unit: Unit) -> Iterator[bytes]:
+    """Yield the lines that start within the unit, even if the last one ends beyond it. Long lines are cut."""
+    position = 0
+    if unit.start:
+        stream.seek(unit.start - 1)
+        position = unit.start - 1 + _skip_line(stream)
+    while not unit.stop or position < unit.stop:
+        line = stream.readline(limits.LONGEST_LINE + 1)
+        if not line:
+            return
+        position += len(line)
+        if _was_cut(line):
+            position += _skip_line(stream)
+        yield line
+
+
+def text_of(line: bytes, encoding: str = "utf-8", what: str = "line", hint: Callable[[], str] = str) -> str:
+    """Decode a line of ``lines_of`` without a byte order mark. Raises BadValue if it was cut or is not text."""
+    if _was_cut(line):
+        raise BadValue(too_long(what))
+    return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, what, hint)
+
+
+def original_line(line: bytes) -> bytes:
+    """Return a line of ``lines_of`` for the quarantine: without its end, or the start of one that is too long."""
+    return line[:_KEPT] if _was_cut(line) else line.rstrip(b"\r\n")
+
+
+def line_units(path: str, splittable: Callable[[], bool] = lambda: True) -> list[Unit]:
+    """Return byte ranges of a file of lines, or the file as a whole if it is small or cannot be split.
+
+    ``splittable`` tells whether each line is a record; it is called for a large file only.
+    """
+    size, step = size_of(path), limits.UNIT_BYTES
+    if size <= step or not is_divisible(path) or not splittable():
+        return [Unit(path, size=size)]
+    return [
+        Unit(path, start, min(start + step, size), min(step, size - start)) for start in range(0, size, step)
+    ]
+
+
+def first_line_of(unit: Unit) -> int:
+    """Return the number of the line at which a unit starts, from 0; reads the lines before it."""
+    if not unit.start:
+        return 0
+    lines, left = 1, unit.start - 1
+    with open_stream(unit.path) as stream:
+        while left and (block := stream.read(min(left, 1 << 20))):
+            lines += block.count(b"\n")
+            left -= len(block)
+    return lines
+
+
+def line_records(unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecords) -> Iterator[Records]:
+    """Yield the lines of a unit as a column ``text``, without those that ``parse`` maps to None.
+
+    Lines for which ``parse`` raises ``BadValue`` go to ``bad``. Raises UnreadableError if the file is empty or damaged.
+    """
+    held: dict[int, str] = {}
+    row, size, empty = -1, 0, not unit.stop  # a range may lie within a long line
+    try:
+        with open_stream(unit.path) as stream:
+            for row, line in enumerate(lines_of(stream, unit)):
+                try:
+                    text = parse(line)
+                except BadValue as error:
+                    empty = False
+                    bad.refuse(row, str(error), original_line(line))
+                    continue
+                if text is None:
+                    continue
+                empty = False
+                held[row] = text
+                size += len(text) + _LINE_BYTES
+                if size >= limits.BATCH_BYTES:
+                    yield from _taken(held)
+                    held, size = {}, 0
+    except UnreadableError as error:
+        yield from _taken(held)
+        raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error
+    yield from _taken(held)
+    if empty:
+        raise UnreadableError(EMPTY)
+
+
+def _taken(held: Mapping[int, str]) -> Iterator[Records]:
+    if held:
+        yield Records(np.array([*held], np.int64), {"text": from_python([*held.values()])})
+
+
+class LineFormat(Format):
+    """Lines of text. The column ``text`` has those that are not blank, without white space around them."""
+
+    def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
+        return ["text"]
+
+    def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
+        return line_units(path)
+
+    def records(
+        self,
+        unit: Unit,
+        options: Any,
+        bad: BadRecords,
+        wanted: Collection[str] | None = None,  # noqa: ARG002
+    ) -> Iterator[Records]:
+        encoding = encoding_of(unit.path, options.encoding)
+
+        def text(line: bytes) -> str | None:
+            return text_of(line, encoding, hint=encoding_hint).strip() or None
+
+        return line_records(unit, text, bad)
+
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
+
+    def first_row(self, unit: Unit) -> int:
+        return first_line_of(unit)
+
+
+LINES = LineFormat()
+
+
+def _was_cut(line: bytes) -> bool:
+    return len(line) > limits.LONGEST_LINE and not line.endswith(b"\n")
+
+
+def _skip_line(stream: Any) -> int:
+    """Read up to the start of the next line; return the number of bytes read."""
+    length = 0
+    while block := stream.readline(1 << 20):
+        length += len(block)
+        if block.endswith(b"\n"):
+            break
+    return length
+
+
+def encoding_of(path: str, encoding: str) -> str:
+    """Return the encoding of the lines of ``open_stream``: UTF-8 if the file has a byte order mark, else the given one.
+
+    A file that cannot be read has the given one.
+    """
+    if encoding != "utf-8":
+        with suppress(UnreadableError), open_stream(path) as stream:
+            if marked_encoding(stream.read(4)):
+                return "utf-8"
+    return encoding
+
+
+def encoding_of_file(path: str, encoding: str) -> str:
+    """Return the encoding of a byte order mark, the first of a comma-separated list that decodes the file, or the last.
+
+    A list costs one more pass. Raises as ``open_stream``.
+    """
+    with open_stream(path) as stream:
+        marked = marked_encoding(stream.read(4))
+    *tried, last = encoding.split(",")
+    return marked or next((codec for codec in tried if _decodes(path, codec)), last)
+
+
+def _decodes(path: str, codec: str) -> bool:
+    decoder = codecs.getincrementaldecoder(codec)()
+    with open_stream(path) as stream:
+        try:
+            while data := stream.read(1 << 20):
+                decoder.decode(data)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+class ParquetFormat(Format):
+    """Rows of Parquet. A unit is a range of row groups; columns have no dictionaries and views."""
+
+    def names(self, path: str, options: Any = None) -> list[str]:  # noqa: ARG002
+        with open_parquet_source(path) as file:
+            return list(file.schema_arrow.names)
+
+    def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
+        with open_parquet_source(path) as file:
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
+
+    def records(
+        self,
+        unit: Unit,
+        options: Any,  # noqa: ARG002
+        bad: BadRecords,  # noqa: ARG002
+        wanted: Collection[str] | None = None,
+    ) -> Iterator[Records]:
+        with open_parquet_source(unit.path) as file:
+            names = file.schema_arrow.names
+            kept = {
+                name: place
+                for place, name in enumerate(distinct_names(names))
+                if wanted is None or name in wanted
+            }
+            # A name cannot select one of several columns that have it.
+            unique = [*kept] if len({*names}) == len(names) else None
+            for first, batch in parquet_batches(file, unit, unique):
+                columns = {name: batch.column(name if unique else place) for name, place in kept.items()}
+                rows = np.arange(first, first + batch.num_rows)
+                yield Records(rows, {name: decoded(values) for name, values in columns.items()})
+
+    def place(self, unit: Unit, row: int) -> str:
+        with open_parquet_source(unit.path) as file:
+            for g in range(unit.start, unit.stop):
+                rows = file.metadata.row_group(g).num_rows
+                if row < rows:
+                    return f"{unit.path}, row group {g}, row {row} from 0"
+                row -= rows
+        return unit.path
+
+    def first_row(self, unit: Unit) -> int:
+        with open_parquet_source(unit.path) as file:
+            return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))
+
+
+PARQUET = ParquetFormat()
+
+
+def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Iterator[tuple[int, Any]]:
+    """Yield non-empty record batches of about ``BATCH_BYTES`` of a unit, with the number of their first row."""
+    row = 0
+    for g in range(unit.start, unit.stop):
+        group = file.metadata.row_group(g)
+        # The footer counts encoded bytes, in which repeated values are stored once; hence the upper bound on rows.
+        share = limits.BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)
+        size = max(1, min(_MOST_ROWS, int(share)))
+        for batch in file.iter_batches(size, row_groups=[g], columns=columns, use_threads=False):
+            if batch.num_rows:
+                yield row, batch
+                row += batch.num_rows

@@ -1,0 +1,285 @@
+"""Kinds of files and tables that people reported as unreadable, each through the command line or ``ingest``."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+import random
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_jsmf import ingest
+from streaming_jsmf.corpus import open_corpus
+from tests.outcomes import called
+from tests.sources import put, put_parquet
+from tests.test_own_texts import words_of
+
+ENGLISH = "the of and to in is that it was for on with as at by this"
+SPANISH = "el la de que y en un una los las por con para su al lo como más pero sus"
+HINDI = "के का में है की से को और यह पर भी था नहीं कि ने तो हो एक इस वह"
+ARABIC = "في من على إلى أن أنه التي الذي هذا هذه كان لا ما مع عن هو هي كل أو ثم"
+SUBJECTS = [
+    [f"{name}{a}{b}" for a in "bdgkm" for b in ("ora", "iru")]
+    for name in ["sea", "kit", "law", "med", "bio", "fin", "art", "geo"]
+]
+
+
+def texts(n: int = 120, function_words: str = ENGLISH, length: int = 40) -> list[str]:
+    """Texts of one subject each, in a language that its function words tell."""
+    draw, common = random.Random(5), function_words.split()
+    return [
+        " ".join(draw.choice(common if draw.random() < 0.4 else SUBJECTS[i % 8]) for _ in range(length))
+        for i in range(n)
+    ]
+
+
+TEXTS = texts()
+
+
+def table(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), **options: Any) -> str:
+    stream = io.StringIO()
+    csv.writer(stream, **options).writerows([header, *rows] if header else rows)
+    return stream.getvalue()
+
+
+def lines(**more: Any) -> str:
+    return "".join(json.dumps({"text": text, **more}) + "\n" for text in TEXTS)
+
+
+class Done:
+    """A command in a folder, and the corpus that it made."""
+
+    def __init__(self, root: Path, source: object, *options: object) -> None:
+        self.corpus = root / "corpus"
+        ended = called("ingest", root / str(source), self.corpus, "--scheduler", "synchronous", *options)
+        self.code, self.said = ended.code, ended.out + ended.err
+
+    @property
+    def n_documents(self) -> int:
+        assert self.code == 0, self.said
+        return open_corpus(self.corpus).n_documents
+
+    def column(self, name: str) -> Any:
+        assert self.code == 0, self.said
+        return pq.read_table(self.corpus / "documents").column(name)
+
+    def refused(self, *parts: str) -> None:
+        assert self.code == 2, self.said
+        assert all(part in self.said.splitlines()[-1] for part in parts), self.said
+        assert not self.corpus.exists()
+
+
+def quoted(root: Path) -> None:
+    rows = [f"{i}\t{'' if i % 7 else chr(34)}{text}" for i, text in enumerate(TEXTS)]
+    put(root / "s.tsv", "label\ttext\n" + "\n".join(rows) + "\n")
+
+
+def mails(root: Path) -> None:
+    for i, text in enumerate(TEXTS):
+        body = f"Content-Transfer-Encoding: quoted-printable\n\n{text[:60]}=\n{text[60:]} caf=C3=A9\n"
+        head = 'Subject: a\nMIME-Version: 1.0\nContent-Type: multipart/alternative; boundary="xx"\n\n'
+        kinds = f"--xx\nContent-Type: text/plain; charset=utf-8\n{body}--xx\nContent-Type: text/html\n\n<p>{text}</p>"
+        put(root / f"s/{i}.eml", f"From: A <a@b.example>\nTo: c@d.example\n{head}{kinds}\n--xx--\n")
+
+
+def parts(root: Path) -> None:
+    for name, content in (("_SUCCESS", ""), ("part-00000", ""), ("part-00001", lines())):
+        put(root / "s" / name, content)
+
+
+def empty_beside(root: Path) -> None:
+    put(root / "s/a.csv", "")
+    put(root / "s/b.csv", "text\n")
+    put(root / "s/c.csv", table([[text] for text in TEXTS], ["text"]))
+
+
+def tokens(root: Path) -> None:
+    put_parquet(root / "s.parquet", {"text": [text.split() for text in TEXTS]})
+
+
+def images(root: Path) -> None:
+    n = len(TEXTS)
+    columns = {"text": TEXTS, "image": [{"bytes": b"\x89PNG\0", "path": None}] * n, "user": [{"id": 1}] * n}
+    put_parquet(root / "s.parquet", columns)
+
+
+ESCAPED: dict[str, Any] = {"doublequote": False, "escapechar": "\\"}
+
+KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
+    ("s.tsv", quoted, (), ""),
+    ("s.csv", table([[i % 4, text[:9], text] for i, text in enumerate(TEXTS)], quoting=csv.QUOTE_ALL), (), "header"),
+    ("s.csv", table([["ham", text, "", ""] for text in TEXTS], ["v1", "v2", "", ""]), (), "without a name"),
+    ("s.csv", table([[i // 2, text] for i, text in enumerate(TEXTS)], ["id", "text"]), (), "id: 60 values are rep"),
+    ("s.csv", table([[i / 2, text] for i, text in enumerate(TEXTS)], ["id", "text"]), ("--id", "none"), ""),
+    ("s.jsonl", lines(id=12345678901234567890), (), "id: "),
+    ("s/wiki_00", lines(url="https://en.example.org"), (), ""),
+    ("s", parts, (), ""),
+    ("s", empty_beside, (), "1 of 3 files are empty"),
+    ("s", mails, (), ""),
+    ("s.psv", table([[1, text] for text in TEXTS], ["n", "text"], delimiter="|"), (), ""),
+    ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--read", "delimiter=~"), "body"),
+    ("s.csv", "sep=;\n" + table([[1, text] for text in TEXTS], ["n", "text"], delimiter=";"), (), ""),
+    ("s.jsonl", lines(name="\ud800", tags=["a\udc00"]), (), "not UTF-8"),
+    ("s.json", "".join(json.dumps({"text": text}, indent=1) for text in TEXTS), (), ""),
+    ("s.json", f"[{','.join(json.dumps({'text': text, 'n': float('nan')}) for text in TEXTS)},]", (), ""),
+    ("s.parquet", tokens, (), ""),
+    ("s.parquet", images, (), "image: values are left out"),
+    ("s.csv", table([["a,b", f'x "{text}"'] for text in TEXTS], ["n", "text"], **ESCAPED), (), ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "options", "said"), KINDS)
+def test_every_document_is_read(
+    tmp_path: Path, name: str, content: str | Callable[[Path], None], options: tuple[str, ...], said: str
+) -> None:
+    if callable(content):
+        content(tmp_path)
+    else:
+        put(tmp_path / name, content)
+    done = Done(tmp_path, name, *options, "--min-df", 1, "--max-df", "100%", "--duplicates", "keep")
+    assert done.n_documents == len(TEXTS)
+    assert said in done.said
+    words = words_of(done.corpus)
+    assert {word for subject in SUBJECTS for word in subject} <= words
+    assert not words & {"caf", "charset", "example", "https", "plain", "png", "text", "url"}
+
+
+@pytest.mark.parametrize("quote", ['"', '"x" '])
+def test_an_unclosed_quote_is_one_bad_record(tmp_path: Path, quote: str) -> None:
+    rows = [f"{i},{text},1999" for i, text in enumerate(texts(2000))]
+    bad = rows[300] = rows[300].replace(",", f",{quote[0]}", 1)
+    put(tmp_path / "s.csv", "\n".join(["id,text,year", *rows]) + "\n")
+    Done(tmp_path, "s.csv").refused("line 302", "quote")
+    done = Done(tmp_path, "s.csv", "--on-bad-record", "quarantine")
+    [record] = pq.read_table(done.corpus / "quarantine.parquet").to_pylist()
+    assert (done.n_documents, record["row"], record["record"]) == (1999, 301, bad.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("chat.txt", "1/3/20, 10:15 - Bob: {}"),
+        ("_chat.txt", "[1/3/20, 10:15:00] Bob: {}"),
+        ("app.log", "2020-01-01 00:00:01 INFO {}"),
+        ("my.txt", "doc\tsea\t{}"),
+    ],
+)
+def test_a_folder_of_one_file_is_as_the_file(tmp_path: Path, name: str, line: str) -> None:
+    put(tmp_path / "s" / name, "".join(f"{line.format(text)}\n" for text in TEXTS))
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        archive.write(tmp_path / "s" / name, name)
+    for source in ("s", "s.zip", f"s/{name}"):
+        Done(tmp_path, source).refused(name, "--reader lines")
+    assert Done(tmp_path, "s", "--reader", "lines").n_documents == len(TEXTS)
+
+
+DATES = [dt.datetime(2015, 1, 3, 10, 11, 12) + dt.timedelta(days=9 * i) for i in range(len(TEXTS))]
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "options", "first"),
+    [
+        ("created_utc", lambda time: f"{time.timestamp():.0f}", (), "2015-01-03 10:11:12+00:00"),
+        ("ts", lambda time: f"{time.timestamp():.6f}", (), "2015-01-03 10:11:12+00:00"),
+        ("day", "%Y%m%d", (), "2015-01-03"),
+        ("month", "%Y-%m", (), "2015-01-01"),
+        ("when", "%d/%m/%Y", (), "2015-01-03"),
+        ("when", "%m/%d/%y %H:%M", (), "2015-01-03 10:11:00"),
+        ("when", "%d.%m.%y, %H:%M:%S", (), "2015-01-03 10:11:12"),
+        ("when", "%a, %d %b %Y %H:%M:%S +0100", (), "2015-01-03 09:11:12+00:00"),
+        ("when", "%a %b %d %H:%M:%S +0000 %Y", (), "2015-01-03 10:11:12+00:00"),
+        ("when", "%Y-%m-%dT%H:%M:%S+02:00", (), "2015-01-03 08:11:12+00:00"),
+        ("when", "%d|%m|%Y", ("--date-format", "%d|%m|%Y"), "2015-01-03"),
+        ("when", "%m/%d/%Y", ("--date-format", "none"), "01/03/2015"),
+    ],
+)
+def test_dates(tmp_path: Path, name: str, form: Any, options: tuple[str, ...], first: str) -> None:
+    given = [form(time.replace(tzinfo=dt.UTC)) if callable(form) else time.strftime(form) for time in DATES]
+    put(tmp_path / "s.csv", table([*zip(TEXTS, given, strict=True)], ["text", name]))
+    assert str(Done(tmp_path, "s.csv", *options).column(name)[0]) == first
+
+
+@pytest.mark.parametrize("function_words", [HINDI, ARABIC, SPANISH, f"{ENGLISH} {SPANISH}"])
+def test_function_words_are_removed(tmp_path: Path, function_words: str) -> None:
+    put(tmp_path / "s.csv", table([[text] for text in texts(function_words=function_words)], ["text"]))
+    done = Done(tmp_path, "s.csv", "--max-df", "100%")
+    assert done.n_documents == len(TEXTS)
+    assert words_of(done.corpus) == {word for subject in SUBJECTS for word in subject}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2015年に東京大学で機械学習を勉強していました。100匹の魚はとても減っています", "Japanese"),
+        ("在2015年我们在北京大学学习人工智能和机器学习的方法3次", "Chinese"),
+        ("ในปี2015วันนี้อากาศดีมากฉันไปโรงเรียนกับเพื่อน3คน", "Thai"),
+    ],
+)
+def test_texts_without_spaces(tmp_path: Path, text: str, found: str) -> None:
+    put(tmp_path / "s.csv", table([[f"{text}{i}"] for i in range(60)], ["text"]))
+    assert f"100% of the texts are in {found} without spaces" in Done(tmp_path, "s.csv").said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if p<q then every harbor and vessel and cargo sails until r>s and the tide turns",
+        "Bob> the vessel with cargo left the harbor",
+        'Speaking of the harbor, the captain said:\n"We sail."',
+        "First the harbor.\n--\nThen the vessel with all its cargo, its anchor, its captain and the tide.",
+    ],
+)
+def test_boilerplate_is_of_mail_and_html_only(tmp_path: Path, text: str) -> None:
+    for boilerplate in ("drop", "keep"):
+        ingest([text, "other words"], tmp_path / boilerplate, boilerplate=boilerplate, min_df=1, max_df=1.0)
+    assert words_of(tmp_path / "drop") == words_of(tmp_path / "keep")
+
+
+def test_few_long_documents(tmp_path: Path) -> None:
+    for i, text in enumerate(texts(5, length=8000)):
+        put(tmp_path / f"s/{i}.txt", text)
+    Done(tmp_path, "s").refused("5 documents of 8,000 words", "--split 200")
+    done = Done(tmp_path, "s", "--split", 200, "--max-df", "100%")
+    assert done.n_documents == 200
+    assert str(done.column("document_id")[0]) == "0.txt/1"
+
+
+def test_losses(tmp_path: Path) -> None:
+    """Above a tenth, the last line has the reason; above a half, nothing is made."""
+    put(tmp_path / "s.csv", table([[text, *"ab"[: i % 5 // 4]] for i, text in enumerate(TEXTS)], ["text"]))
+    done = Done(tmp_path, "s.csv", "--on-bad-record", "quarantine")
+    assert (done.n_documents, done.said.splitlines()[-1][:4]) == (96, "20% ")
+    assert "24 in quarantine.parquet" in done.said.splitlines()[-1]
+    put(tmp_path / "e.csv", table([[text * (i % 4 > 0), i] for i, text in enumerate(TEXTS)], ["text", "n"]))
+    done = Done(tmp_path, "e.csv", "--overwrite")
+    assert (done.n_documents, done.said.splitlines()[-1][-20:]) == (90, ": 30 empty documents")
+    put(tmp_path / "t/t.csv", table([[text, *"ab"[: i % 5 // 2]] for i, text in enumerate(TEXTS)], ["text"]))
+    Done(tmp_path / "t", "t.csv", "--on-bad-record", "quarantine").refused("72 of 120", "--max-dropped")
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ([text.split() for text in TEXTS], {}),
+        (iter([tuple(text.split()) for text in TEXTS]), {}),
+        (np.array(TEXTS), {"tokenizer": lambda text: text.split()}),
+        (pd.DataFrame({"words": [text.split() for text in TEXTS]}), {"text": "words"}),
+        (pd.DataFrame({"title": [None] * len(TEXTS), "body": TEXTS}), {"text": ["title", "body"]}),
+        (pd.DataFrame({"text": TEXTS, "span": pd.interval_range(0, len(TEXTS)), "of": ["\ud800"] * len(TEXTS)}), {}),
+        (pa.table({"text": pa.array(TEXTS, pa.string_view())}), {"stop_words": ["english", {"foo"}]}),
+    ],
+)  # fmt: skip
+def test_objects_in_python(tmp_path: Path, source: Any, options: dict[str, Any]) -> None:
+    corpus = ingest(source, tmp_path / "c", scheduler="synchronous", max_df=1.0, **options)
+    assert corpus.n_documents == len(TEXTS)
+    assert words_of(tmp_path / "c") == {word for subject in SUBJECTS for word in subject}
