@@ -355,7 +355,7 @@ def test_functions_are_given_by_name_or_as_they_are(own, tmp_path):
     assert UNIDENTIFIED in read_manifest(tmp_path / "ABAB").request
     with pytest.raises(InputError, match=r"lambda.*into a module, or use scheduler='threads'"):
         sj.ingest(texts, tmp_path / "c", tokenizer=upper, scheduler="processes", workers=1, **options)
-    with pytest.raises(InputError, match="tokenizer is 7; give a name or a function"):
+    with pytest.raises(InputError, match="tokenizer is 7; give a string"):
         sj.ingest(texts, tmp_path / "c", tokenizer=7)
 
 

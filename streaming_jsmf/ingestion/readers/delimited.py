@@ -324,10 +324,6 @@ def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
         if not all(map(is_utf8, rows[0])):
             raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
         names, note = named(rows[0])
-        sample = sample[block.starts[first + 1] :]
-        wider = scan(sample, layout.dialect, width + 1, most=_COMPARED).kinds
-        if width > 1 and len(wider) > 1 and not (wider == BAD).any():
-            names = ("index", *rows[0])  # as R writes tables
     else:
         names = numbered(width)
         some = listed(names[:_SHOWN]) + ", ..." * (width > _SHOWN)
