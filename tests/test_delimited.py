@@ -293,7 +293,6 @@ def test_names(tmp_path):
     assert (found.names, found.values) == (["v1", "v2"], [["ham", "a"]])
     assert found.notes == ["3 columns without a name are ignored"]
     assert Found(put(tmp_path / "c.csv", ",text\n0,a\n")).names == ["index", "text"]
-    assert Found(put(tmp_path / "d.csv", "text,n\n1,a,2\n3,b,4\n")).good[1] == (2, "3", "b", "4")
     twice = put(tmp_path / "e.csv", "text,m,m\na,b,c\n")
     assert Found(twice).names == ["text", "m", "m (2)"]
     assert Found(twice, wanted=["m (2)"]).values == [["c"]]

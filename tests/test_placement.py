@@ -291,7 +291,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "score": (perplexity._score, _scored),
     "marks of boilerplate": (boilerplate._marks, lambda _: _texts()),
     "lost words": (boilerplate._n_words, lambda _: _texts()),
-    "passages": (split._cuts, lambda _: (*_texts(), 2)),
+    "passages": (boilerplate._cuts, lambda _: (*_texts(), 2)),
     "records of fields": (csv_scan._scan, _scanned),
     "heads": (tokenizer._heads, lambda _: (*_texts(), 20)),
     "pieces of texts": (split._fill, _split),

@@ -339,9 +339,9 @@ class TextSource(RecordFiles, TextReader):
         return of_first_readable(self.files, names_of, hint)
 
     def units(self) -> Sequence[Unit]:
-        """As of ``Reader``, without empty files beside others, such as parts that Spark writes."""
+        """As of ``Reader``, without empty files of lines beside others, such as parts that Spark writes."""
         with suppress(UnreadableError):
-            filled = tuple(path for path in self.files if size_of(path))
+            filled = tuple(path for path in self.files if size_of(path) or is_parquet(path))
             if 0 < len(filled) < len(self.files):
                 logger.info("%d of %d files are empty", len(self.files) - len(filled), len(self.files))
                 return replace(self, files=filled).units()
