@@ -337,8 +337,8 @@ def test_tasks_do_not_contain_the_words(kind: Format, tmp_path: Path) -> None:
     assert pickle.loads(data) == opened
 
 
-# An AnnData file contains its words, which must be compared with those of the other files. Empty files of lines of texts
-# are left out.
+# An AnnData file contains its words, which must be compared with those of the other files. Empty files of texts are
+# left out.
 @named([f for f in FORMATS if f.reader not in ("text-files", "h5ad") and not re.match("text-[^p]", f.name)])
 def test_unreadable_files_among_others_are_quarantined(kind: Format, ingest: Command, tmp_path: Path) -> None:
     docs = documents()
