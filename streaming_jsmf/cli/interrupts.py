@@ -101,12 +101,12 @@ def _handle(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Interrupt the main thread as soon as no module is being imported; a second signal makes it urgent."""
+    """Interrupt the main thread as soon as it is not loading code; a second signal makes it urgent."""
     global _received, _raised, _is_urgent
     _received = _received or number
     if _raised is not None:
         _is_urgent = time.monotonic() - _raised > _ONE
-    elif not _is_import(frame):
+    elif not _loads_code(frame):
         _raised = time.monotonic()
         # Discarding unfinished objects may raise further errors, which are not worth reporting.
         sys.unraisablehook = _lost
@@ -116,9 +116,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def _is_import(frame: FrameType | None) -> bool:
+def _loads_code(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported, or a compiled function loaded, which an exception can make crash."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        if frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "llvmlite"):
             return True
         frame = frame.f_back
     return False
