@@ -219,7 +219,7 @@ class Delimited(ReadOptions):
 
     @property
     def quotes(self) -> str:
-        """The quotation mark; empty for none. There are none beside a delimiter of several bytes."""
+        """The quotation mark; empty if quotes are text, as with a delimiter of several bytes."""
         none = self.quoting == NONE or len((self.delimiter or "").encode()) > 1
         return "" if none else self.quotechar or '"'
 

@@ -154,7 +154,7 @@ class Ingest:
     @property
     def guessed_id(self) -> str | None:
         """The column that holds the ids if it was only guessed."""
-        return None if getattr(self.source, "id_was_named", True) else self.source.id_column
+        return None if self.source.id_was_named else self.source.id_column
 
     @property
     def rereads(self) -> bool:

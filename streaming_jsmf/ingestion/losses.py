@@ -147,7 +147,7 @@ def _remedy(lost: Dropped, dropped: Sequence[Dropped]) -> str:
 
 
 def first_bad_record(folder: IngestFolder) -> str:
-    """The place of the first bad record, and why it is bad, for a message; empty if there is none."""
+    """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
     for path in _quarantined(folder):
         row = pq.read_table(path).slice(0, 1).to_pylist()[0]
         place = "" if row["row"] is None else f", row {row['row']} from 0"

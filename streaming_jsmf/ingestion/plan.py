@@ -36,8 +36,8 @@ from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.ingestion.readers.sources import (
-    PATH_OPTIONS,
     default_curation,
+    files_named,
     guess_source,
     open_source,
     reads_texts,
@@ -301,7 +301,7 @@ def _identity_of_input(ingest: Ingest, source: Location) -> dict[str, Any]:
     """The identity of the files of a source, or of data in memory, and of a user's tokenizer."""
     if source.sha256 is None:
         files = [file for unit in ingest.units for file in _files_at(unit.path)]
-        named = [str(getattr(ingest.source.options, key, None) or "") for key in PATH_OPTIONS]
+        named = files_named(ingest.source.options)
         beside = {find_beside(unit.path, [name]) for unit in ingest.units for name in named if name}
         found = identity_of_files([*files, *filter(None, beside)])
     else:

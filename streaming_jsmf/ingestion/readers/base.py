@@ -284,7 +284,7 @@ class Reader(ABC):
 
     @property
     def id_column(self) -> str | None:
-        """The column of the ids; None if there is none."""
+        """The column of the ids; None if the documents have no such column."""
         return None
 
     @property

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, describe
+from streaming_jsmf.ingestion.readers.files import read_pieces
 from streaming_jsmf.linalg.compiled import compiled
 
 #: Kinds of records; a literal one is a line whose quotes are text.
@@ -127,20 +126,6 @@ class Block(Sequence[bytes]):
             for values, column in zip(found, columns, strict=True):
                 values += fields[column]
         return found
-
-
-def read_pieces(stream: Any, size: int) -> tuple[bytes, str]:
-    """Return ``size`` bytes, or less at the end, and the damage ("" for none) before which they are."""
-    # A decompressor returns the data before the damage only if it is read piece by piece.
-    read, pieces, damage = getattr(stream, "read1", stream.read), [], ""
-    try:
-        while size and (piece := read(size)):
-            pieces.append(piece)
-            size -= len(piece)
-    except STREAM_ERRORS as error:
-        pass_on_machine(error)
-        damage = describe(error)
-    return b"".join(pieces), damage
 
 
 def whole_lines(data: bytes) -> int:

@@ -33,7 +33,6 @@ from streaming_jsmf.ingestion.readers.csv_scan import (
     Block,
     Dialect,
     blocks,
-    read_pieces,
     scan,
     whole_lines,
 )
@@ -42,6 +41,7 @@ from streaming_jsmf.ingestion.readers.files import (
     is_divisible,
     open_raw,
     open_stream,
+    read_pieces,
     recoded,
     size_of,
 )

@@ -322,6 +322,20 @@ def open_parquet_source(path: str) -> Iterator[Any]:
             raise UnreadableError(describe(error)) from error
 
 
+def read_pieces(stream: Any, size: int) -> tuple[bytes, str]:
+    """Return ``size`` bytes, or less at the end, and the damage ("" for none) before which they are."""
+    # A decompressor returns the data before the damage only if it is read piece by piece.
+    read, pieces, damage = getattr(stream, "read1", stream.read), [], ""
+    try:
+        while size and (piece := read(size)):
+            pieces.append(piece)
+            size -= len(piece)
+    except STREAM_ERRORS as error:
+        pass_on_machine(error)
+        damage = describe(error)
+    return b"".join(pieces), damage
+
+
 def of_first_readable(files: Sequence[str], read: Callable[[str], T], hint: str) -> T:
     """Return what ``read`` returns for the first file that it can read; reading reports errors of the others.
 

@@ -67,7 +67,7 @@ class JsonFormat(Format):
     """
 
     def names(self, path: str, options: Any) -> list[str]:
-        """Return the names in the first records of a file. Raises UnreadableError if there is none."""
+        """Return the names in the first records of a file. Raises UnreadableError if it has no records."""
         found: dict[str, None] = {}
         reason = ""
         nested = _nested(options, None if options.metadata == "all" else options.metadata)
@@ -199,7 +199,7 @@ def _elements(source: _Text) -> Iterator[tuple[_Value, _Source]]:
 class _Text:
     """The part of a stream that is held, decoded with the first encoding.
 
-    Bytes that are none of its characters become lone surrogates; ``doubtful`` says that there are some.
+    Undecodable bytes become lone surrogates; ``doubtful`` says whether the text has any.
     """
 
     def __init__(self, stream: Any, encoding: str, what: Layout) -> None:

@@ -242,7 +242,7 @@ def files_for(
 ) -> tuple[str, tuple[str, ...]]:  # fmt: skip
     """Return the root and the files that a reader reads there, except those in ``beside``, such as word lists.
 
-    ``path`` and ``names`` choose among the files. Raises InputError if there are none.
+    ``path`` and ``names`` choose among the files. Raises InputError if no file is left.
     """
     if path is not None:
         root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)

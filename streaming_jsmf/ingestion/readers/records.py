@@ -70,9 +70,6 @@ DOCUMENT = "document"
 _LARGEST_ID = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
-#: Index of a row of a batch, and why it cannot be used.
-Faults = Mapping[int, str]
-
 
 class TextReader(Source):
     """Base of the readers of texts: a subclass yields records, and says which columns hold the text and the id.

@@ -100,6 +100,11 @@ def default_curation(reader: ReaderName, preset: Preset | None = None) -> Curati
     return Curation(stop_words=READERS[reader].stop_words)
 
 
+def files_named(options: ReadOptions) -> list[str]:
+    """Return the files beside those of a source that the options name."""
+    return [str(name) for key in PATH_OPTIONS if (name := getattr(options, key, None)) is not None]
+
+
 def open_source(
     location: AnyPath,
     reader: ReaderName,
@@ -116,9 +121,8 @@ def open_source(
     files : Names of the files that may be read from the directory; None for all.
     stop_words : Words that the stemmer leaves unchanged.
     """
-    beside = [str(getattr(options, key)) for key in PATH_OPTIONS if getattr(options, key, None) is not None]
     root, found = files_for(
-        reader, READERS[reader].patterns, normalise(location), options.path, files, beside
+        reader, READERS[reader].patterns, normalise(location), options.path, files, files_named(options)
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):

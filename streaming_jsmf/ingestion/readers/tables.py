@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import Delimited, RatingsOptions
 from streaming_jsmf.errors import InputError, first_line
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.files import (
-    STREAM_ERRORS,
-    describe,
-    open_parquet_source,
-    open_raw,
-    open_stream,
-)
+from streaming_jsmf.ingestion.readers.files import open_parquet_source, open_raw, open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, EMPTY, too_long
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.values import (
@@ -52,22 +46,13 @@ def line_blocks(stream: Any, first: int = 0) -> Iterator[tuple[int, bytes]]:
 
     Raises UnreadableError after the lines before the damage, with the part of the line at which the stream breaks off.
     """
-    # A decompressor returns the data before the damage only if it is read piece by piece.
-    read = getattr(stream, "read1", stream.read)
     rest, damage, ended = b"", "", False
     while not ended:
-        pieces, size = [rest], 0
-        try:
-            while size < limits.BATCH_BYTES and not ended:
-                pieces.append(read(limits.BATCH_BYTES - size))
-                size += len(pieces[-1])
-                ended = not pieces[-1]
-        except STREAM_ERRORS as error:
-            damage = describe(error)
-        data = b"".join(pieces)
+        read, damage = read_pieces(stream, limits.BATCH_BYTES)
+        data = rest + read
         if len(data) > limits.LONGEST_LINE and b"\n" not in data:
             damage = too_long()
-        ended = ended or bool(damage)
+        ended = bool(damage) or len(read) < limits.BATCH_BYTES
         cut = len(data) if ended and not damage else data.rfind(b"\n") + 1
         block, rest = data[:cut], data[cut:]
         if block:
