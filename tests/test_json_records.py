@@ -136,6 +136,18 @@ def test_unclear_layouts_are_refused(
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus")
 
 
+def test_channels_of_slack(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    files: dict[str, Any] = {"users.json": [{"id": "U1"}], "channels.json": [{"id": "C1", "name": "a"}]}
+    files |= {f"{name}/2020-01-31.json": [{"text": one, "user": "U1"} for one in TEXTS] for name in "ab"}
+    for name, rows in files.items():
+        (tmp_path / "export" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "export" / name).write_text(json.dumps(rows), encoding="utf-8")
+    found = table_of(tmp_path / "export", tmp_path / "corpus").column("channel").to_pylist()
+    assert found == ["a"] * len(TEXTS) + ["b"] * len(TEXTS)
+    assert "no messages: channels.json, users.json" in caplog.text
+
+
 def test_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
     names = table_of(tmp_path / "a.json", tmp_path / "corpus", text="content.body").column_names

@@ -203,7 +203,10 @@ class Grouping:
         if not column or period not in PERIODS or by in shares.columns:
             column, period = by, ""
         if column not in shares.columns:
-            raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
+            within = f"; values within objects are columns if {option.metadata(column)} names them when texts are read"
+            raise InputError(
+                f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}{within * ('.' in column)}"
+            )
         first = next(iter(shares.tables([column])), None)
         if first is None:
             return cls(column, pa.null())

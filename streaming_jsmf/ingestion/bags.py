@@ -167,7 +167,7 @@ def _batches(
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         for batch in _documents(ingest, number, unit, bad):
-            n_records += batch.n_documents
+            n_records += batch.n_records
             contents.add(batch, ingest.guessed_id, columns)
             yield number, batch
         if ingest.source.refuses_documents:

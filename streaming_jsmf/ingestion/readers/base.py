@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
@@ -132,7 +133,7 @@ class Batch:
         at the end, when all values are known.
     dictionary : Arrow array of distinct strings, or None.
     numbers : (m,) int64; the number of each record within its unit, from 0, counting bad records: added over the units,
-        it is the id of a document without one. None if they are the same as ``rows``.
+        it is the id of a document without one, and passages of a document share it. None if it is the same as ``rows``.
     notes : By metadata column, what was repaired or left out.
     boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
     """
@@ -151,6 +152,11 @@ class Batch:
     @property
     def n_documents(self) -> int:
         return len(self.rows)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, of which documents may be passages."""
+        return self.n_documents if self.numbers is None else len(np.unique(self.numbers))
 
 
 @dataclass(frozen=True)

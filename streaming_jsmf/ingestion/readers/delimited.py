@@ -142,7 +142,7 @@ class DelimitedFormat(Format):
                         bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
                     if len(block):
                         found = zip(columns, block.fields(list(columns.values())), strict=True)
-                        strings = {name: from_python(values) for name, values in found}
+                        strings = {name: from_python(values, "surrogateescape") for name, values in found}
                         yield Records(
                             first + block.lines[block.good], strings, partial(_original, block, layout)
                         )

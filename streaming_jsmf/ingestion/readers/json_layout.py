@@ -59,19 +59,21 @@ def layout_of(path: str) -> Layout:
         return ELEMENT if re.match(r'\[\s*[{"\]]', text) and not is_list_of_each_line else LINE
     if not text.startswith("{"):
         return LINE
-    with suppress(RecursionError):
-        try:
-            _, end = json.JSONDecoder().raw_decode(first)
-            if end < len(first):
-                return OBJECT if first[end:].lstrip()[0] in "{," else LINE
-            if rest.strip():
-                return LINE
-        except json.JSONDecodeError as error:
-            # An object that goes on in the next line, rather than one that is wrong.
-            if more and error.pos < len(first):
-                return LINE
-        return _of_object(text) or (OBJECT if more else LINE)
-    return LINE
+    other = LINE
+    try:
+        _, end = json.JSONDecoder().raw_decode(first)
+        if end < len(first):
+            return OBJECT if first[end:].lstrip()[0] in "{," else LINE
+        if rest.strip():
+            return LINE
+    except json.JSONDecodeError as error:
+        # An object that goes on in the next line, rather than one that is wrong.
+        if more and error.pos < len(first):
+            return LINE
+        other = LINE if not more or rest.lstrip().startswith("{") else OBJECT
+    except (ValueError, RecursionError):
+        return LINE
+    return _of_object(text) or other
 
 
 def _of_object(text: str) -> Layout | None:

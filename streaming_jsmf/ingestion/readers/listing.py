@@ -62,8 +62,22 @@ _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
 def list_files(source: AnyPath) -> tuple[str, ...]:
-    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``."""
-    return with_members(find_files(source))
+    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``.
+
+    An export of Slack has folders of messages; the files beside them are left out.
+    """
+    found = with_members(find_files(source))
+    beside = _beside_messages(found)
+    return tuple(path for path in found if path not in beside)
+
+
+def _beside_messages(paths: Sequence[str]) -> set[str]:
+    """Return the files of an export of Slack that have no messages: those beside users.json and channels.json."""
+    folders = [path.replace(file_name(path).name, "", 1) for path in paths]
+    pairs = {*zip(folders, (file_name(path).name for path in paths), strict=True)}
+    roots = {folder for folder in folders if {(folder, "users.json"), (folder, "channels.json")} <= pairs}
+    beside = {path for path, folder in zip(paths, folders, strict=True) if folder in roots}
+    return beside if len(beside) < len(paths) else set()
 
 
 def with_members(paths: Iterable[str]) -> tuple[str, ...]:
@@ -257,6 +271,11 @@ def files_for(
         found = with_members(join(root, name) for name in sorted(names))
     else:
         found = list_files(root)
+        if about := {*with_members(find_files(root))} - {*found}:
+            logger.info(
+                "not read, because they are no messages: %s",
+                listed(file_name(path).name for path in sorted(about)),
+            )
         if not is_chain(root) and is_file(root) and len(found) == 1:
             return root, found  # of any name, as the user named it
     excluded = tuple(f"/{name}" for name in beside)

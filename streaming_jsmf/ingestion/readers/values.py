@@ -42,6 +42,7 @@ _BYTE_ORDER_MARKS = (
 #: Types of strings, dates and times in a corpus.
 TEXT, DAY, TIME, UTC = pa.string(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 
+_SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]")
 _LEFT_OUT = "values are left out, because a corpus cannot hold"
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAYS = (-719_162, 2_932_897)  # years 1 to 9999, which Python can show, as days since 1970
@@ -118,6 +119,15 @@ def invalid_rows(values: Any) -> list[int]:
         raw = enumerate(as_bytes(values).to_pylist())
         return [i for i, data in raw if data is not None and data.decode("utf-8", "replace").encode() != data]
     return [i for i in range(len(values)) if not is_valid(values.take([i]))]
+
+
+def without_surrogates(texts: Any) -> Any:
+    """Return strings, or lists of them, with U+FFFD for lone surrogates, which JSON and Python can have."""
+    if not is_text(texts.type):
+        return _lists(pc.list_value_length(texts).to_pylist(), without_surrogates(texts.flatten()))
+    raw = as_bytes(texts).to_pylist()
+    mended = [None if each is None else _SURROGATE.sub("\ufffd".encode(), each) for each in raw]
+    return pa.array(mended, pa.binary()).view(TEXT)
 
 
 def is_valid(values: Any) -> bool:
@@ -208,14 +218,15 @@ def as_text(values: Any) -> Any:
     )
 
 
-def from_python(values: Sequence[Any]) -> Any:
+def from_python(values: Sequence[Any], errors: str = "surrogatepass") -> Any:
     """Return Python values as an Arrow array: strings if they are of several types (JSON for lists and mappings).
 
-    Lists of strings stay lists. Lone surrogates become bytes that are not UTF-8, which ``storable`` replaces.
+    Lists of strings stay lists. Lone surrogates become bytes that are not UTF-8, which ``storable`` replaces:
+    three, or the one that a surrogate stands for if ``errors`` is "surrogateescape".
     """
     types = set(map(type, values)) - {type(None)}
     if types <= {str}:
-        return _strings(values)
+        return _strings(values, errors)
     if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
         sizes = [None if value is None else len(value) for value in values]
         return _lists(sizes, _strings([item for value in values for item in value or ()]))
@@ -241,11 +252,11 @@ def _lists(sizes: Sequence[int | None], items: Any) -> Any:
     )
 
 
-def _strings(values: Sequence[str | None]) -> Any:
+def _strings(values: Sequence[str | None], errors: str = "surrogatepass") -> Any:
     try:
         return pa.array(values, TEXT)
     except UnicodeEncodeError:
-        raw = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+        raw = [None if value is None else value.encode("utf-8", errors) for value in values]
         return pa.array(raw, pa.binary()).view(TEXT)
 
 
@@ -296,7 +307,7 @@ def _characters(values: Any) -> tuple[Any, str]:
 
 def as_characters(raw: bytes) -> str:
     """Decode UTF-8, with U+FFFD for lone surrogates and other bytes that are no characters."""
-    return re.sub(b"\xed[\xa0-\xbf][\x80-\xbf]", "\ufffd".encode(), raw).decode("utf-8", "replace")
+    return _SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
 
 
 def _bytes(values: Any) -> tuple[Any, str]:
