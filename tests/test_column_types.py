@@ -223,7 +223,7 @@ def test_a_format_of_dates_overrules(date_format: str, values: list[Any], first:
     array = from_python(values)
     for n in range(len(values) + 1):
         parts = [summarize(part, date_format) for part in (array[n:], array[:n])]
-        restored = [ColumnSummary.from_list(json.loads(json.dumps(part.to_list()))) for part in parts]
+        restored = [ColumnSummary(*json.loads(json.dumps(part))) for part in parts]
         chosen, lines = choose_types({"date": restored[0].joined(restored[1])}, {}, date_format)
         found = as_type(array, chosen["date"])[0].as_py()
         assert (str(found), type(found)) == (str(first), type(first))

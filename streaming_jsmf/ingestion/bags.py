@@ -95,11 +95,11 @@ class Contents:
     def to_record(self) -> dict[str, Any]:
         """Return JSON values; see ``from_record``."""
         # Not a dictionary, because records are sorted by key.
-        return {**vars(self), "columns": [[name, each.to_list()] for name, each in self.columns.items()]}
+        return {**vars(self), "columns": [*self.columns.items()]}
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Contents:
-        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
+        columns = {name: ColumnSummary(*each) for name, each in fields["columns"]}
         counted = {name: Counter(fields[name]) for name in ("id_faults", "languages")}
         return cls(**{**fields, **counted, "columns": columns})
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -180,34 +180,22 @@ _OF_TIMES = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ColumnSummary:
+class ColumnSummary(NamedTuple):
     """What is known of a column: its ``kinds`` are those that all values are, in order of preference.
 
     ``values`` of them are not missing, ``strings`` of these are strings, and ``documents`` is the number of documents
     that have the column, with or without a value.
     """
 
-    kinds: tuple[str, ...]
+    kinds: Sequence[str]
     values: int
     documents: int
     strings: int = 0
 
     def joined(self, other: ColumnSummary) -> ColumnSummary:
         """Return the summary of the values of both."""
-        return ColumnSummary(
-            tuple(kind for kind in self.kinds if kind in other.kinds),
-            self.values + other.values,
-            self.documents + other.documents,
-            self.strings + other.strings,
-        )
-
-    def to_list(self) -> list[Any]:
-        return list(vars(self).values())
-
-    @classmethod
-    def from_list(cls, fields: Sequence[Any]) -> ColumnSummary:
-        return cls(tuple(fields[0]), *fields[1:])
+        kinds = [kind for kind in self.kinds if kind in other.kinds]
+        return ColumnSummary(kinds, *(mine + its for mine, its in zip(self[1:], other[1:], strict=True)))
 
 
 class Summaries:
@@ -252,7 +240,7 @@ def summarize(
     names = names if before is None else list(before.kinds)
     if len(given):
         names = _kinds_of(given, names)
-    return ColumnSummary(tuple(names), len(given), len(values), len(given) * is_text)
+    return ColumnSummary(names, len(given), len(values), len(given) * is_text)
 
 
 def _kinds_of(values: Any, names: Sequence[str]) -> list[str]:

@@ -28,7 +28,6 @@ from streaming_jsmf.ingestion.readers.values import (
     from_python,
     is_list_of_strings,
     storable,
-    storable_tokens,
 )
 from streaming_jsmf.storage.paths import sha256_of
 
@@ -105,8 +104,8 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
         for given, value in columns.items():
             values = value.cast(without_views(value.type))
             name = as_characters(str(given).encode("utf-8", "surrogatepass"))
-            store = storable_tokens if is_list_of_strings(values.type) else storable
-            stored, line = store(name, values)
+            # Lists of tokens stay lists, and readers repair them.
+            stored, line = (values, "") if is_list_of_strings(values.type) else storable(name, values)
             if line and name not in noted:
                 logger.info("%s", line)
                 noted.add(name)

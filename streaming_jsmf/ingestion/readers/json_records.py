@@ -199,14 +199,23 @@ def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source,
 
 
 def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
-    if not path and not cursor.layout.key:
-        for _ in cursor.items("]"):
-            yield *cursor.take(), ""
-        return
-    if path and cursor.peek() == "[":
+    in_object = bool(path or cursor.layout.key)
+    mark = cursor.peek()
+    if path and mark == "[":
         for _ in cursor.items("]"):
             yield from _inside(cursor, path)
-        return
+    elif mark != "[{"[in_object]:
+        value, source = cursor.take()
+        if value is not None:
+            yield BadValue(f"it is not {'an object' if in_object else 'a list'}"), source, ""
+    elif not in_object:
+        for _ in cursor.items("]"):
+            yield *cursor.take(), ""
+    else:
+        yield from _members(cursor, path)
+
+
+def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
     done = False
     for name in cursor.members():
         if not path:
@@ -246,7 +255,6 @@ class _Cursor:
 
     def items(self, closing: str) -> Iterator[None]:
         """Stop at each item of the array or object at the cursor, which must be taken, and after it."""
-        self.peek()
         self._at += 1
         while (mark := self.peek()) != closing:
             if not mark:

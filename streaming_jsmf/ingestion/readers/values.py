@@ -123,11 +123,15 @@ def invalid_rows(values: Any) -> list[int]:
 
 def without_surrogates(texts: Any) -> Any:
     """Return strings, or lists of them, with U+FFFD for lone surrogates, which JSON and Python can have."""
+    return _mended(texts, lambda raw: _SURROGATE.sub("\ufffd".encode(), raw))
+
+
+def _mended(texts: Any, mend: Callable[[bytes], bytes]) -> Any:
+    """Strings, or lists of them, whose bytes are replaced."""
     if not is_text(texts.type):
-        return _lists(pc.list_value_length(texts).to_pylist(), without_surrogates(texts.flatten()))
-    raw = as_bytes(texts).to_pylist()
-    mended = [None if each is None else _SURROGATE.sub("\ufffd".encode(), each) for each in raw]
-    return pa.array(mended, pa.binary()).view(TEXT)
+        return _lists(pc.list_value_length(texts).to_pylist(), _mended(texts.flatten(), mend))
+    raw = [None if each is None else mend(each) for each in as_bytes(texts).to_pylist()]
+    return pa.array(raw, pa.binary()).view(TEXT)
 
 
 def is_valid(values: Any) -> bool:
@@ -287,22 +291,12 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     return kept, f"{name}: {note}" if note else ""
 
 
-def storable_tokens(name: str, values: Any) -> tuple[Any, str]:
-    """Like ``storable``, for lists of strings that stay lists."""
-    items, note = _characters(values.flatten())
-    values = _lists(pc.list_value_length(values).to_pylist(), items) if note else values
-    return values, f"{name}: {note}" if note else ""
-
-
 def _characters(values: Any) -> tuple[Any, str]:
-    """Strings without bytes that are not UTF-8."""
-    raw = values.cast(pa.large_binary())
-    try:
-        raw.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        texts = [None if value is None else as_characters(value) for value in raw.to_pylist()]
-        return _strings(texts), "bytes that are not UTF-8 are replaced by U+FFFD"
-    return values, ""
+    """Strings, or lists of them, without bytes that are not UTF-8."""
+    if is_valid(values):
+        return values, ""
+    mended = _mended(values, lambda raw: as_characters(raw).encode())
+    return mended, "bytes that are not UTF-8 are replaced by U+FFFD"
 
 
 def as_characters(raw: bytes) -> str:
@@ -341,7 +335,7 @@ def _nested(values: Any) -> tuple[Any, str]:
     if _holds_bytes(values.type):
         return _left_out(values)
     if is_list_of_strings(values.type):
-        values, _ = storable_tokens("", values)
+        values, _ = _characters(values)
     note = "lists and objects are kept as JSON, if they can be"
     try:
         rows = values.to_pylist(maps_as_pydicts="lossy")
