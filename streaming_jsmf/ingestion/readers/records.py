@@ -39,6 +39,7 @@ from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import (
+    as_characters,
     as_json,
     encoding_hint,
     holds_strings,
@@ -159,7 +160,7 @@ class TextReader(Source):
                 given == self.id_column or asked == "all" or given in asked
             ):
                 continue
-            name = given if is_utf8(given) else given.encode("utf-8", "replace").decode()
+            name = as_characters(given.encode("utf-8", "surrogatepass"))
             stored, note = storable(name, values)
             if name != given:
                 note = f"{name}: its name had characters that are not UTF-8"
