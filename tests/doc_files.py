@@ -94,7 +94,8 @@ def _write_messages(folder: Path, numbered: Sequence[tuple[int, str]]) -> None:
     )
     _write(folder / "mail" / "inbox.mbox", mbox)
 
-    _write(folder / "slack" / "users.json", [json.dumps([{"id": "U1", "name": "ann"}])])
+    for name in ("users", "channels"):
+        _write(folder / "slack" / f"{name}.json", [json.dumps([{"id": "U1", "name": "ann"}])])
     for day in range(1, 5):
         said = [
             {"user": "U1", "text": t, "ts": f"{1700000000 + i}.000200"} for i, t in numbered[day - 1 :: 4]
