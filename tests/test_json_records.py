@@ -139,12 +139,13 @@ def test_unclear_layouts_are_refused(
 def test_channels_of_slack(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     files: dict[str, Any] = {"users.json": [{"id": "U1"}], "channels.json": [{"id": "C1", "name": "a"}]}
-    files |= {f"{name}/2020-01-31.json": [{"text": one, "user": "U1"} for one in TEXTS] for name in "ab"}
+    of_channels = {"a": TEXTS[:_HALF], "b": TEXTS[_HALF:]}
+    files |= {f"{name}/2020-01-31.json": [{"text": one} for one in of_channels[name]] for name in of_channels}
     for name, rows in files.items():
         (tmp_path / "export" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "export" / name).write_text(json.dumps(rows), encoding="utf-8")
     found = table_of(tmp_path / "export", tmp_path / "corpus").column("channel").to_pylist()
-    assert found == ["a"] * len(TEXTS) + ["b"] * len(TEXTS)
+    assert found == ["a"] * _HALF + ["b"] * (len(TEXTS) - _HALF)
     assert "no messages: channels.json, users.json" in caplog.text
 
 
