@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
+from streaming_jsmf.config import TextOptions
 from streaming_jsmf.errors import first_line, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -53,6 +54,7 @@ CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
 _SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header
+_HEAD, TITLES = 1 << 16, 20  # bytes, and lines, of a file in which its header is searched
 
 #: Encodings whose bytes below 128 are always characters of ASCII. Files in others are recoded.
 _BYTEWISE = re.compile("utf-8|ascii|iso8859|cp125|koi8|mac")
@@ -64,6 +66,8 @@ _KINDS = (
     re.compile(r"\w+://\S+|[^\s@]+@[^\s@]+"),
 )
 _MISSING = {"", "-", "?", "na", "n/a", "nan", "null", "none"}
+_NAME = re.compile(r"[^\W\d][^.!,;]{,39}")
+_USUAL_NAMES = {*"id text title name label category date body content message comment review url author".split()}
 _LONGEST_NAME = 60
 _SHOWN = 5  # names
 
@@ -221,7 +225,9 @@ def _fault(block: Block, record: int, layout: Layout) -> str:
         if "unexpected end" in str(error):
             return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
         return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
-    return f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
+    reason = f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
+    is_early = layout.has_header and n_fields > len(layout.names) and block.lines[record] < TITLES
+    return f"{reason} ({skipping('N')} skips lines before the header)" if is_early else reason
 
 
 DELIMITED = DelimitedFormat()
@@ -242,13 +248,61 @@ def layout_of(path: str, options: Any) -> Layout:
             data += read_pieces(stream, limits.LONGEST_LINE)[0]
     start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
+    codec, skipped = encoding if _is_bytewise(encoding) else "utf-8", options.skip_lines
+    if skipped is None:
+        skipped = 0 if options.header == "none" else _n_titles(sample, path, codec, options)
+    before = sum(map(len, islice(sample.splitlines(keepends=True), skipped)))
+    sample = sample[before:]
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
-    dialect, note = _dialect(sample, path, encoding if _is_bytewise(encoding) else "utf-8", options)
-    layout = Layout(
-        dialect, encoding, start=start, line=data[:start].count(b"\n"), notes=(note,) if note else ()
-    )
-    return _with_names(layout, sample, options)
+    dialect, note = _dialect(sample, path, codec, options)
+    told = f"its header is line {skipped + 1}; {skipping(0)} reads what is above, too"
+    notes = [told] * (skipped > 0 and options.skip_lines is None) + [note] * bool(note)
+    line = data[:start].count(b"\n") + skipped
+    return _with_names(Layout(dialect, encoding, (), True, start + before, line, tuple(notes)), sample, options)
+
+
+def skipping(lines: object) -> str:
+    """The option that skips lines before the header."""
+    return option.read({"skip_lines": lines})
+
+
+def is_table(head: bytes) -> bool:
+    """Whether the first bytes of a file of any name surely are a header and records."""
+    return bool(_table(head, "", "utf-8", TextOptions()))
+
+
+def _n_titles(sample: bytes, path: str, codec: str, options: Any) -> int:
+    """Return the number of lines before the header, such as a title, if what follows surely is a table."""
+    head = sample[: whole_lines(sample[:_HEAD])] if len(sample) > _HEAD else sample
+    lines = head.splitlines(keepends=True)
+    if head.strip() and _are_titles(lines[:1], _dialect(head, path, codec, options)[0]):
+        for n in range(1, min(TITLES, len(lines) - 1)):
+            if lines[n].strip() and (dialect := _table(b"".join(lines[n:]), path, codec, options)):
+                titles = b"".join(lines[:n]).strip()
+                return n if titles and _are_titles(lines[:n], dialect) else 0
+    return 0
+
+
+def _are_titles(lines: Sequence[bytes], dialect: Dialect) -> bool:
+    """Whether lines are blank, comments, or have at most the first field."""
+    block = scan(b"".join(line for line in lines if not line.startswith(b"#")), dialect, 0)
+    return not (block.kinds == BAD).any() and not any(any(row[1:]) for row in block.rows())
+
+
+def _table(data: bytes, path: str, codec: str, options: Any) -> Dialect | None:
+    """Return the dialect of data that surely are a header and records: short names over values that differ in kind."""
+    if not data.strip():
+        return None
+    dialect = _dialect(data, path, codec, options)[0]
+    block = scan(data, dialect, _width(data, dialect), known=len(data), most=_SNIFFED)
+    if (block.kinds == BAD).any() or len(block) < 2:
+        return None
+    names, *rows = ([field.strip() for field in row] for row in block.rows())
+    signs = [_likeness(name, [row[i] for row in rows if row[i]]) for i, name in enumerate(names) if name]
+    are_names = len({*names}) == len(names) > 1 and all(map(_NAME.fullmatch, filter(None, names)))
+    known = not _USUAL_NAMES.isdisjoint(name.lower() for name in names) or {*options.text} <= {*names}
+    return dialect if are_names and (known or -1 in signs) and max(signs) <= 0 else None
 
 
 def _dialect(sample: bytes, path: str, codec: str, options: Any) -> tuple[Dialect, str]:

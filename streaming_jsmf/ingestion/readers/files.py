@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.values import marked_encoding
+from streaming_jsmf.ingestion.readers.values import START, marked_encoding
 from streaming_jsmf.storage.names import local_name
 from streaming_jsmf.storage.paths import (
     file_size,
@@ -40,7 +40,6 @@ T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
-_START = 6  # bytes that show the compression and the encoding
 
 
 @contextmanager
@@ -218,7 +217,7 @@ def size_of(path: str) -> int:
 def open_stream(path: str) -> Iterator[IO[bytes]]:
     """Open a binary stream on a file or URL, decompressed by its suffix or its first bytes.
 
-    A file with a byte order mark of UTF-16 or UTF-32 is read as UTF-8. Raises UnreadableError if it cannot be opened
+    A file in UTF-16 or UTF-32, with a byte order mark or starting with some ASCII, is read as UTF-8. Raises UnreadableError if it cannot be opened
     or, while the caller reads, ends early or is damaged. ``read1`` returns all data before
     the damage; ``read`` may not.
     """
@@ -245,8 +244,8 @@ def _wide_encoding(stream: Any) -> str | None:
 def _start(stream: Any) -> bytes:
     """Return the first bytes of a stream that stands at its start, and stays there."""
     if hasattr(stream, "peek"):
-        return bytes(stream.peek(_START)[:_START])
-    start: bytes = stream.read(_START)
+        return bytes(stream.peek(START)[:START])
+    start: bytes = stream.read(START)
     stream.seek(0)
     return start
 

@@ -16,7 +16,7 @@ from streaming_jsmf.config import Delimited, ReaderName, check_options, declared
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part, layout_of
+from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part, layout_of, skipping
 from streaming_jsmf.ingestion.readers.files import (
     file_name,
     of_first_readable,
@@ -83,7 +83,7 @@ class Table:
         self.files = files
         delimiter = str(given.get("delimiter", "")).replace("\\t", "\t")
         self._long = delimiter if len(delimiter) > 1 else None
-        keys = {"encoding", "sheet", *declared(Delimited)} - {"path", "delimiter" if self._long else ""}
+        keys = {"encoding", "sheet", "skip_lines", *declared(Delimited)} - {"path", "delimiter" if self._long else ""}
         self._options: Any = check_options("text", {key: given[key] for key in keys & given.keys()})
         self.is_delimited = bool(files) and format_of(files[0]) not in ("parquet", "json", "spreadsheet")
 
@@ -161,12 +161,19 @@ def reader_by_columns(table: Table) -> ReaderName:
         return "baskets"
     if _longest_column(table.columns):
         return "text"
-    sheet = option.read({"sheet": "NAME"}) if format_of(table.files[0]) == "spreadsheet" else ""
-    others = f" ({sheet} names another sheet)" if sheet else ""
     raise InputError(
-        f"{table.files[0]} has the columns {listed(columns)}{others}; {ask()} and which columns with {option.read}, "
+        f"{table.files[0]} has the columns {_listed(table)}; {ask()} and which columns with {option.read}, "
         f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
     )
+
+
+def _listed(table: Table) -> str:
+    """Return the columns of a table, and what to do if they are wrong."""
+    form = format_of(table.files[0])
+    ways_out = [f"{option.read({'sheet': 'NAME'})} names another sheet"] * (form == "spreadsheet")
+    if form not in ("parquet", "json"):
+        ways_out.append(f"{skipping('N')} skips lines above the header")
+    return f"{listed(table.columns)} ({', and '.join(ways_out)})" if ways_out else listed(table.columns)
 
 
 def guess_text(table: Table) -> Guess:
@@ -188,7 +195,7 @@ def guess_text(table: Table) -> Guess:
         )
     strings = [name for name, values in columns.items() if is_text(values.type)]
     raise InputError(
-        f"{table.files[0]} has no column of texts among {listed(columns)}; name it with "
+        f"{table.files[0]} has no column of texts among {_listed(table)}; name it with "
         f"{option.text((*strings, 'NAME')[0])}"
     )
 

@@ -17,6 +17,8 @@ from typing import Any
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
+from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
+from streaming_jsmf.ingestion.readers.delimited import is_table
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, open_raw, open_stream
 from streaming_jsmf.ingestion.readers.values import is_binary, listed
 from streaming_jsmf.storage.paths import (
@@ -33,7 +35,7 @@ from streaming_jsmf.storage.regular import require_regular
 logger = logging.getLogger(__name__)
 
 #: What files of other names must hold to be read if a folder has no file whose name suits the reader.
-_CONTENTS = {"text": ("parquet", "json"), "lines": ("lines", "text")}
+_CONTENTS = {"text": ("parquet", "json", "delimited"), "lines": ("lines", "text")}
 
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
 FORMATS = {
@@ -183,7 +185,7 @@ def is_parquet(path: str) -> bool:
 def format_of(path: str) -> str:
     """Return the format of a file of records: parquet, json, delimited, spreadsheet, or "" for others.
 
-    Files whose suffix is not one of ``FORMATS`` are recognized by their contents, but not those with delimiters.
+    Files whose suffix is not one of ``FORMATS`` are recognized by their contents.
     """
     known = FORMATS.get(bare_suffix(path))
     if known is None:
@@ -201,9 +203,10 @@ def contents_of(path: str) -> str:
 
 
 def contents(head: bytes) -> str:
-    """Return what the first bytes of a file show: parquet, json, mbox, mail, binary, lines or text; "" without any.
+    """Return what the first bytes of a file show; "" for none.
 
-    json means an array of objects, or one object per line; lines are of a log, a chat or a table.
+    That is parquet, json (an array of objects, or one object per line), mbox, mail, delimited (surely a table with a
+    header), lines (of a log, a chat or another table), binary or text.
     """
     head = head.removeprefix(codecs.BOM_UTF8)
     lines = head.splitlines()[: _SAMPLE_LINES + 1]
@@ -219,6 +222,8 @@ def contents(head: bytes) -> str:
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
     if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
         return "mail"
+    if is_table(head if len(head) <= SAMPLE - 4 else head[: whole_lines(head)]):
+        return "delimited"
     tabs = lines[0].count(b"\t")
     if len(lines) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, lines):
         return "lines"

@@ -241,7 +241,7 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
     if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
         return "mail"
-    if kinds in ({"json"}, {"parquet"}) or (is_file(root) and not is_archive(root)):
+    if kinds in ({"json"}, {"parquet"}, {"delimited"}) or (is_file(root) and not is_archive(root)):
         return None
     if kinds == {"lines"} and len(files) < _FEW_FILES:
         raise _unclear(files[0], f"one document per file: {option.reader('text-files')}")
@@ -250,7 +250,8 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
 
 def _unclear(path: str, advice: str) -> InputError:
     return InputError(
-        f"{path} could be one text per line, baskets or a table; {ask()}, such as {option.reader('lines')} ({advice})"
+        f"{path} could be one text per line, baskets or a table; {ask()}, such as {option.reader('lines')}, or how "
+        f"fields are separated with {option.read({'delimiter': 'CHARACTER'})} ({advice})"
     )
 
 
