@@ -131,7 +131,8 @@ def test_delimited_texts_of_any_name(name: str, encoding: str, ingested: Command
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
 @pytest.mark.parametrize(
-    "before", ["Report generated 2020-01-01\n\n", "# one, two, it's\n#\n", '"Report, of",,\r\n,,\r\n', "ant\nbee\n"]
+    "before",
+    ["Report generated 2020-01-01\n\n", "# one, two, it's\n#\n", '"Report, of",,\r\n,,\r\n', "ant\nbee\n"],
 )
 def test_lines_before_the_header(before: str, encoding: str, ingested: Command, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv")
@@ -142,7 +143,9 @@ def test_lines_before_the_header(before: str, encoding: str, ingested: Command, 
     require_documents(tmp_path / "c")
     # Without numbers, the header is not certain.
     before = before.replace(", two,", "")
-    path.write_text(f"{before}what,of\n" + "".join(f"{text},{'abc'[i % 3]}\n" for i, text in enumerate(DOCUMENTS)))
+    path.write_text(
+        f"{before}what,of\n" + "".join(f"{text},{'abc'[i % 3]}\n" for i, text in enumerate(DOCUMENTS))
+    )
     refused(ingested(path), 2, "t.csv", "--read skip_lines=N")
     for options in (("--read", "skip_lines=2"), ("--text", "what")):
         assert ingested(path, "--overwrite", *options).code == 0

@@ -269,8 +269,8 @@ class TokenOptions(ReadOptions):
         metavar="NAME,NAME",
         rare=True,
         parse=encodings,
-        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252 (UTF-16 "
-        "is detected)",
+        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252; "
+        "UTF-16 is detected",
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
     language_column: bool = reading(False, rare=True, added=True)

@@ -217,9 +217,9 @@ def size_of(path: str) -> int:
 def open_stream(path: str) -> Iterator[IO[bytes]]:
     """Open a binary stream on a file or URL, decompressed by its suffix or its first bytes.
 
-    A file in UTF-16 or UTF-32, with a byte order mark or starting with some ASCII, is read as UTF-8. Raises UnreadableError if it cannot be opened
-    or, while the caller reads, ends early or is damaged. ``read1`` returns all data before
-    the damage; ``read`` may not.
+    A file in UTF-16 or UTF-32, with a byte order mark or starting with some ASCII, is read as UTF-8. Raises
+    UnreadableError if it cannot be opened or, while the caller reads, ends early or is damaged. ``read1`` returns all
+    data before the damage; ``read`` may not.
     """
     with open_raw(path) as raw:
         decompress = _CODECS.get(_codec(path, raw), nullcontext)

@@ -1,4 +1,4 @@
-"""Find the files of a source, local or remote, and of its zip archives, and recognize what they hold."""
+"""Find the files of a source, local or remote, and of its zip archives, what they hold, and their first records."""
 
 from __future__ import annotations
 
@@ -8,19 +8,41 @@ import json
 import logging
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from functools import cached_property, partial
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.readers.base import UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
-from streaming_jsmf.ingestion.readers.delimited import is_table
-from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, open_raw, open_stream
-from streaming_jsmf.ingestion.readers.values import is_binary, listed
+from streaming_jsmf.ingestion.readers.delimited import (
+    CSV_SUFFIXES,
+    DELIMITED,
+    Part,
+    is_table,
+    layout_of,
+    skipping,
+)
+from streaming_jsmf.ingestion.readers.files import (
+    bare_suffix,
+    file_name,
+    is_archive,
+    of_first_readable,
+    open_parquet_source,
+    open_raw,
+    open_stream,
+)
+from streaming_jsmf.ingestion.readers.formats import PARQUET
+from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
+from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
+from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_system,
@@ -34,16 +56,21 @@ from streaming_jsmf.storage.regular import require_regular
 
 logger = logging.getLogger(__name__)
 
-#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
-_CONTENTS = {"text": ("parquet", "json", "delimited"), "lines": ("lines", "text")}
+_SAMPLE_RECORDS = 100  # of the first file
+_SEPARATORS = "\t;,|"  # of the items of a basket, other than white space
+_NO_VALUES = pa.array([], pa.string())
 
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
-FORMATS = {
-    **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "delimited"),
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
+FORMATS: dict[str, Format] = {
+    **dict.fromkeys(PARQUET_SUFFIXES, PARQUET),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON),
+    **dict.fromkeys(CSV_SUFFIXES, DELIMITED),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), SPREADSHEET),
 }
+_BY_CONTENTS: dict[str, Format] = {"parquet": PARQUET, "json": JSON, "delimited": DELIMITED}
+
+#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
+_CONTENTS = {"text": (*_BY_CONTENTS,), "lines": ("lines", "text")}
 
 SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
@@ -61,6 +88,10 @@ _WILDCARDS = "*?["
 #: How the names of files begin that describe a data set, and their suffixes.
 _ABOUT = ("readme", "license", "licence", "citation")
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
+
+
+def ask() -> str:
+    return f"say which reader with {option.reader('NAME')}"
 
 
 def list_files(source: AnyPath) -> tuple[str, ...]:
@@ -179,18 +210,12 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
 
 
 def is_parquet(path: str) -> bool:
-    return format_of(path) == "parquet"
+    return format_of(path) is PARQUET
 
 
-def format_of(path: str) -> str:
-    """Return the format of a file of records: parquet, json, delimited, spreadsheet, or "" for others.
-
-    Files whose suffix is not one of ``FORMATS`` are recognized by their contents.
-    """
-    known = FORMATS.get(bare_suffix(path))
-    if known is None:
-        known = found if (found := contents_of(path)) in FORMATS.values() else ""
-    return known
+def format_of(path: str) -> Format | None:
+    """Return the format of a file of records, by its suffix or else by its contents; None for other files."""
+    return FORMATS.get(bare_suffix(path)) or _BY_CONTENTS.get(contents_of(path))
 
 
 def contents_of(path: str) -> str:
@@ -283,3 +308,94 @@ def files_for(
         shown = listed(file_name(path).name for path in others)
         logger.info("not read, because the reader %s takes other files: %s", reader, shown)
     return root, taken
+
+
+# First records
+
+
+class Table:
+    """The files of a source of records, and what the first one that can be read holds."""
+
+    def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
+        self.files = files
+        self.form = format_of(files[0]) or DELIMITED if files else None
+        delimiter = str(given.get("delimiter", "")).replace("\\t", "\t")
+        self._long = delimiter if len(delimiter) > 1 else None
+        keys = {"encoding", "sheet", "skip_lines", *declared(Delimited)} - {"path"}
+        keys -= {"delimiter"} if self._long else set()
+        self._options: Any = check_options("text", {key: given[key] for key in keys & given.keys()})
+
+    @property
+    def delimiter(self) -> str:
+        """The delimiter of the first file that can be read."""
+        with suppress(InputError):
+            return of_first_readable(
+                self.files, partial(layout_of, options=self._options), ""
+            ).dialect.delimiter
+        return ","
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """Arrow arrays of the first records by column. Raises InputError if no file can be read."""
+        return of_first_readable(self.files, self._first_records, f"give a file with a header, or {ask()}")
+
+    def listed(self) -> str:
+        """Return the columns, and what to do if they are wrong."""
+        ways_out = [f"{option.read({'sheet': 'NAME'})} names another sheet"] * (self.form is SPREADSHEET)
+        if self.form in (DELIMITED, SPREADSHEET):
+            ways_out.append(f"{skipping('N')} skips lines above the header")
+        return listed(self.columns) + f" ({', and '.join(ways_out)})" * bool(ways_out)
+
+    def separator(self) -> str | None:
+        """Return the first separator that at least half of the first lines have, or None for white space."""
+        with suppress(UnreadableError), open_stream(self.files[0]) as stream:
+            text = stream.read(SAMPLE).decode("utf-8", "replace")
+            lines = [line for line in text.splitlines() if line.strip()][:_SAMPLE_RECORDS]
+            for separator in _SEPARATORS:
+                if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
+                    return separator
+        return None
+
+    def _first_records(self, path: str) -> dict[str, Any]:
+        form, options, part = format_of(path) or DELIMITED, self._options, Unit(path)
+        if form is PARQUET:
+            with open_parquet_source(path) as file:
+                batches = file.iter_batches(_SAMPLE_RECORDS, use_threads=False)
+                rows = next(batches, file.schema_arrow.empty_table())
+                return {name: decoded(rows.column(i)) for i, name in enumerate(rows.schema.names)}
+        if form is JSON:
+            return _of_objects(path, options.encoding)
+        if self._long:
+            with open_stream(path) as stream:
+                header = stream.readline(SAMPLE).decode("utf-8", "replace").strip("\ufeff\r\n")
+            return dict.fromkeys(options.columns or header.split(self._long), _NO_VALUES)
+        if form is DELIMITED:
+            layout = layout_of(path, options)
+            part, names = Part(path, layout.start, layout.start + SAMPLE, layout=layout), layout.names
+        else:
+            names = tuple(form.names(path, options))
+        first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
+        return {name: first.columns[name] if first else _NO_VALUES for name in names if name}
+
+
+def _of_objects(path: str, encoding: str) -> dict[str, Any]:
+    """Return the first values of JSON by name, also those within objects; others than texts and tokens are null."""
+    columns: dict[str, list[Any]] = {}
+    try:
+        for record in islice(first_objects(path, encoding), _SAMPLE_RECORDS):
+            for name, value in record.items() if isinstance(record, dict) else ():
+                inner = value.items() if isinstance(value, dict) else ()
+                for key, each in ((name, value), *((f"{name}.{key}", each) for key, each in inner)):
+                    columns.setdefault(key, []).append(each)
+    except UnreadableError:
+        if not columns:
+            raise
+    return {name: _of_texts(values) for name, values in columns.items()}
+
+
+def _of_texts(values: Sequence[Any]) -> Any:
+    given = [value for value in values if value is not None]
+    lists = bool(given) and all(isinstance(value, list) for value in given)
+    if all(isinstance(item, str) for value in given for item in (value if lists else [value])):
+        return from_python(values)
+    return pa.nulls(len(values), pa.list_(pa.null()) if lists else None)
