@@ -197,6 +197,10 @@ def is_archive(path: str) -> bool:
     return file_name(path).suffix in (".zip", ".tgz") or bare_suffix(path) == ".tar"
 
 
+def is_tar(path: str) -> bool:
+    return is_archive(path) and file_name(path).suffix != ".zip"
+
+
 def first_link(path: str) -> str:
     """Return the path of a file, within the archive if it is in one: the first link with a path of a chained URL."""
     links = path.split("::") if is_chain(path) else [path]

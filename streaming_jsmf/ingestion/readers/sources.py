@@ -33,7 +33,7 @@ from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
-from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive
+from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
 from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import (
@@ -52,7 +52,7 @@ from streaming_jsmf.ingestion.readers.listing import (
 )
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
-from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_archive
+from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
@@ -226,7 +226,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if not is_archive(root) and _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)
-    in_tar = is_archive(root) and not root.lower().endswith(".zip")
+    in_tar = is_tar(root)
     found = _in_tar(root) if in_tar else list_files(root)
     files = [path for path in found if not is_word_list(path)]
     if any(file_name(path).name.startswith("docword") for path in files) and not in_tar:
@@ -278,7 +278,7 @@ def _in_tar(path: str) -> dict[str, str]:
         return ()
 
     with suppress(UnreadableError):
-        for _ in files_in_archive(path, split):
+        for _ in files_in_tar(path, split):
             pass
     return found
 

@@ -1,14 +1,11 @@
-"""Texts and mail as files: a folder, or a tar or zip archive, with one document or several messages per file."""
+"""Texts and mail as files: a folder, or a zip or tar archive, with one document or several messages per file."""
 
 from __future__ import annotations
 
 import email
 import html
-import lzma
 import re
 import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC
@@ -36,17 +33,21 @@ from streaming_jsmf.ingestion.readers.base import (
     group_units,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream, size_of
-from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
+from streaming_jsmf.ingestion.readers.files import (
+    describe,
+    is_archive,
+    is_tar,
+    open_raw,
+    open_stream,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
 
 #: Files of a folder per task.
 UNIT_FILES = 2000
-
-#: Errors of a single zip member; others can still be read. RuntimeError: a password is needed.
-_MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 #: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".
 _FROM_LINE = re.compile(rb"From .*[0-9]:[0-9]{2}")
@@ -76,10 +77,10 @@ class TextFilesSource(TextReader):
     options_type = TextFilesOptions
 
     def units(self) -> Sequence[Unit]:
-        """Split a folder into units of 2,000 files; an archive is one unit. Raises InputError if no file matches."""
-        if is_archive(self.root):
-            if not exists(self.root):
-                raise missing_source(self.root)
+        """Return units of 2,000 files, or a tar archive as one. Raises InputError if no file matches."""
+        if is_archive(self.root) and not exists(self.root):
+            raise missing_source(self.root)
+        if is_tar(self.root):
             return [Unit(self.root)]
         count = len(self.listed())
         if not count:
@@ -93,7 +94,7 @@ class TextFilesSource(TextReader):
         ]
 
     def place(self, unit: Unit, row: int) -> str:
-        if is_archive(self.root):
+        if is_tar(self.root):
             return f"{self.root}, file {row + 1}"
         return self.listed()[unit.start + row][0]
 
@@ -126,7 +127,7 @@ class TextFilesSource(TextReader):
 
     def _records(self, unit: Unit, bad: BadRecords) -> Iterator[_Record]:
         pattern = re.compile(self.options.name_pattern or "")
-        files = files_in_archive(self.root, self._split) if is_archive(self.root) else self._plain(unit)
+        files = files_in_tar(self.root, self._split) if is_tar(self.root) else self._plain(unit)
         row = -1
         try:
             for row, (name, data) in enumerate(files):
@@ -151,14 +152,20 @@ class TextFilesSource(TextReader):
         return self.documents(name, stream) if fnmatch(name, self.options.members) else ()
 
     def listed(self) -> list[tuple[str, str]]:
-        """Return path and name of each file of a folder."""
-        found = find_files(self.root).items()
-        return [(path, name) for path, name in found if fnmatch(name, self.options.members)]
+        """Return path and name of each file of a folder or a zip archive."""
+        is_zip = is_archive(self.root)
+        found = (
+            {path: path.partition("::")[0].removeprefix("zip://") for path in with_members([self.root])}
+            if is_zip
+            else find_files(self.root)
+        )
+        return [(path, name) for path, name in found.items() if fnmatch(name, self.options.members)]
 
     def _plain(self, unit: Unit) -> Iterator[File]:
         for path, name in self.listed()[unit.start : unit.stop]:
             try:
-                with open_raw(path) if is_archive(path) else open_stream(path) as stream:
+                is_inner = is_archive(path) and path != self.root
+                with open_raw(path) if is_inner else open_stream(path) as stream:
                     yield from self.documents(name, stream)
             except UnreadableError as error:
                 yield name, str(error)
@@ -170,18 +177,11 @@ def _joined(held: Sequence[_Record]) -> Records:
     return Records(np.array(rows, np.int64), columns, originals.__getitem__)
 
 
-def files_in_archive(path: str, split: Split) -> Iterator[File]:
-    """Yield the documents of the regular files of an archive in order, one in memory at a time.
+def files_in_tar(path: str, split: Split) -> Iterator[File]:
+    """Yield the documents of the regular files of a tar archive in order, one in memory at a time.
 
     Raises UnreadableError if the archive ends early.
     """
-    if path.lower().endswith(".zip"):
-        with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-            for member in archive.infolist():
-                name = _printable(member.filename)
-                if not (member.is_dir() or is_hidden(name)):
-                    yield from _zipped(archive, member, name, split)
-        return
     # Decompressed by suffix, or else by tarfile, which inspects the content.
     with open_stream(path) as stream:
         try:
@@ -199,14 +199,6 @@ def files_in_archive(path: str, split: Split) -> Iterator[File]:
                         raise UnreadableError("it continues after its end-of-archive marker")
         except tarfile.TarError as error:
             raise UnreadableError(describe(error)) from error
-
-
-def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, split: Split) -> Iterator[File]:
-    try:
-        with archive.open(member) as content:
-            yield from split(name, content)
-    except _MEMBER_ERRORS as error:
-        yield name, f"it cannot be unpacked ({first_line(error)})"
 
 
 class _CheckedTarInfo(tarfile.TarInfo):
@@ -261,7 +253,7 @@ class MailSource(TextFilesSource):
     reader = "mail"
 
     def units(self) -> Sequence[Unit]:
-        """Split a folder into units of at most 2,000 files and about 64 MB; an archive is one unit."""
+        """As of the base, but of about 64 MB, in a local folder."""
         units = super().units()
         if is_archive(self.root) or is_url(self.root):
             return units
