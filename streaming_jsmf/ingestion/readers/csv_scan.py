@@ -77,8 +77,8 @@ class Dialect(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block(Sequence[bytes]):
-    """Records in some bytes of a stream; as a sequence, the bytes of the n good ones without line ends.
+class Block:
+    """Records in some bytes of a stream, n of them good.
 
     Attributes
     ----------
@@ -97,12 +97,6 @@ class Block(Sequence[bytes]):
     kinds: NDArray[np.uint8]
     good: NDArray[np.int64]
     place: int = 0
-
-    def __len__(self) -> int:
-        return len(self.good)
-
-    def __getitem__(self, i: Any) -> Any:
-        return self.original(int(self.good[i]))
 
     def original(self, record: int) -> bytes:
         """The bytes of a record without the line end; the first ones of a line that is too long."""

@@ -146,7 +146,7 @@ class DelimitedFormat(Format):
                     for record in np.flatnonzero(block.kinds == BAD).tolist():
                         original = _in_encoding(block.original(record), layout)
                         bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
-                    if len(block):
+                    if block.good.size:
                         found = zip(columns, block.fields(list(columns.values())), strict=True)
                         strings = {name: from_python(values) for name, values in found}
                         yield Records(
@@ -199,7 +199,7 @@ def _skip(stream: Any, size: int) -> None:
 
 def _original(block: Block, layout: Layout, i: int) -> bytes:
     """Return a good record of a block as it is in the file."""
-    return _in_encoding(block[i], layout)
+    return _in_encoding(block.original(int(block.good[i])), layout)
 
 
 def _in_encoding(data: bytes, layout: Layout) -> bytes:
@@ -306,7 +306,7 @@ def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
         return None
     dialect = dialect_of(data, usual, options)[0]
     block = scan(data, dialect, width_of(data, dialect), known=len(data), most=SNIFFED)
-    if (block.kinds == BAD).any() or len(block) < 2:
+    if (block.kinds == BAD).any() or block.good.size < 2:
         return None
     names, *rows = ([field.strip() for field in row] for row in block.rows())
     signs = [_likeness(name, [row[i] for row in rows if row[i]]) for i, name in enumerate(names) if name]

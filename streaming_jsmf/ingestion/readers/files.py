@@ -8,10 +8,11 @@ import gzip
 import io
 import lzma
 import os
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -205,6 +206,25 @@ def first_link(path: str) -> str:
     """Return the path of a file, within the archive if it is in one: the first link with a path of a chained URL."""
     links = path.split("::") if is_chain(path) else [path]
     return next((link for link in links if "://" in link), links[0])
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
+    return any(part[:1] in (".", "_") for part in name.split("/") if part)
+
+
+def not_hidden(names: Iterable[str]) -> list[str]:
+    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
+    names = list(names)
+    shown = [name for name in names if not is_hidden(name)]
+    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
+
+
+def names_in_zip(path: str) -> list[str]:
+    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
+    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
+    return []
 
 
 def size_of(path: str) -> int:

@@ -7,7 +7,6 @@ import fnmatch
 import json
 import logging
 import re
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -34,9 +33,10 @@ from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     file_name,
     is_archive,
+    names_in_zip,
+    not_hidden,
     of_first_readable,
     open_parquet_source,
-    open_raw,
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.formats import PARQUET
@@ -120,6 +120,11 @@ def _members_of(path: str) -> list[str]:
     return [in_zip(name, path) for name in names]
 
 
+def inside(root: str, name: str) -> str:
+    """Return the path of a file of a folder or a zip archive."""
+    return in_zip(name, root) if root.lower().endswith(".zip") else join(root, name)
+
+
 def in_zip(name: str, archive: str) -> str:
     """Return the path of a file in a zip archive. Raises InputError if a path cannot name it."""
     if "::" in name or ("::" in archive and not is_url(archive)):
@@ -168,18 +173,6 @@ def find_files(source: AnyPath) -> dict[str, str]:
     return kept
 
 
-def is_hidden(name: str) -> bool:
-    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part)
-
-
-def not_hidden(names: Iterable[str]) -> list[str]:
-    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
-    names = list(names)
-    shown = [name for name in names if not is_hidden(name)]
-    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
-
-
 def is_about(path: str) -> bool:
     """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
     return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
@@ -187,13 +180,6 @@ def is_about(path: str) -> bool:
 
 def is_word_list(path: str) -> bool:
     return file_name(path).name.startswith("vocab") or file_name(path).name.endswith(".vocab.txt")
-
-
-def names_in_zip(path: str) -> list[str]:
-    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
-    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
-    return []
 
 
 def _address(fs: Any, root: str, base: str, name: str) -> str:
@@ -234,10 +220,9 @@ def contents(head: bytes) -> str:
     header), lines (of a log, a chat or another table), binary or text.
     """
     head = head.removeprefix(codecs.BOM_UTF8)
+    is_cut = len(head) > SAMPLE - 4
     lines = head.splitlines()[: _SAMPLE_LINES + 1]
-    lines = [
-        line for line in (lines[:-1] if len(lines) > 1 and len(head) > SAMPLE - 4 else lines) if line.strip()
-    ]
+    lines = [line for line in lines[: -1 if is_cut and len(lines) > 1 else None] if line.strip()]
     if not lines or head.startswith(b"PAR1") or is_binary(head):
         return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
     if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
@@ -247,7 +232,7 @@ def contents(head: bytes) -> str:
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
     if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
         return "mail"
-    if is_table(head if len(head) <= SAMPLE - 4 else head[: whole_lines(head)]):
+    if is_table(head[: whole_lines(head)] if is_cut else head):
         return "delimited"
     tabs = lines[0].count(b"\t")
     if len(lines) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, lines):
@@ -275,7 +260,7 @@ def files_for(
     ``path`` and ``names`` choose among the files. Raises InputError if no file is left.
     """
     if path is not None:
-        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
+        root = inside(root, path)
     if not patterns:
         # The files of a spec may be a single archive.
         archives = [name for name in names or () if is_archive(name)]

@@ -45,7 +45,7 @@ from streaming_jsmf.ingestion.readers.listing import (
     contents_of,
     files_for,
     format_of,
-    in_zip,
+    inside,
     is_about,
     is_word_list,
     list_files,
@@ -153,8 +153,7 @@ _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
 _MAIL = (".eml", ".mbox", ".mbx")
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
-_SAMPLED_FILES = 5
-_FEW_FILES = 10  # that a folder must have for files of lines to be documents
+_SAMPLED_FILES, _FEW_FILES = 5, 10  # with fewer files of lines, a folder may hold a document per line
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 #: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
@@ -171,8 +170,7 @@ _RATING_ROLES = {
     "track trackid game gameid business businessid anime animeid",
     "rating": "rating ratings stars score overall bookrating",
 }
-#: Files of MovieLens.
-_RATINGS, _TITLES = "ratings.csv", "movies.csv"
+_RATINGS, _TITLES = "ratings.csv", "movies.csv"  # of MovieLens
 
 
 @dataclass(frozen=True)
@@ -200,8 +198,7 @@ def guess_source(
     if chooses and _is_folder(root) and exists(join(root, _RATINGS)) and exists(join(root, _TITLES)):
         reader, given["path"], found["path"] = "ratings", _RATINGS, _RATINGS
     if "path" in given and "::" not in root:
-        path = str(given["path"])
-        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
+        root = inside(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
     known = [path for path in files if bare_suffix(path) in _RECORDS]
@@ -216,8 +213,8 @@ def guess_source(
     if chosen == "ratings" and table.files:
         found |= _guess_ratings(table, given)
     told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
-    note = f"the source is read with {told} ({option.read({'KEY': 'VALUE'})} changes that)" * bool(told)
-    return Guess(chosen, found, note)
+    way_out = option.read({"KEY": "VALUE"})
+    return Guess(chosen, found, f"the source is read with {told} ({way_out} changes that)" * bool(told))
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
@@ -236,8 +233,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     suffixes = {bare_suffix(path) for path in files}
     if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
         kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
-        chosen = _by_contents(root, files, {*kinds} - {""})
-        if chosen is not None:
+        if chosen := _by_contents(root, files, {*kinds} - {""}):
             return chosen
         suffixes = {bare_suffix(path) for path in files[:1]}
     if in_tar and not suffixes & _OFFICE:
@@ -245,7 +241,10 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     for suffix in sorted(suffixes & _OFFICE):
         raise InputError(f"{root}: {suffix} files are not read; export them as plain text, one file each")
     if len(suffixes) != 1:
-        shown = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
+        names = {
+            bare_suffix(path) or "files without a suffix": file_name(path).name for path in reversed(files)
+        }
+        shown = ", ".join(f"{kind} ({names[kind]})" for kind in sorted(names)) or "no files but a word list"
         by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
         raise InputError(f"{root} contains {shown}; {ask()}, or name the files{by_name}")
     return _BY_SUFFIX.get(suffixes.pop()) or _table_reader(files, read or {})
@@ -263,10 +262,8 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
 
 
 def _unclear(path: str, advice: str) -> InputError:
-    return InputError(
-        f"{path} could be one text per line, baskets or a table; {ask()}, such as {option.reader('lines')}, or how "
-        f"fields are separated with {option.read({'delimiter': 'CHARACTER'})} ({advice})"
-    )
+    how = f"{option.reader('lines')}, or {option.read({'delimiter': 'CHARACTER'})} for a table ({advice})"
+    return InputError(f"{path} could be one text per line, baskets or a table; {ask()}, such as {how}")
 
 
 def _in_tar(path: str) -> dict[str, str]:
@@ -285,12 +282,6 @@ def _in_tar(path: str) -> dict[str, str]:
 
 def _is_folder(root: str) -> bool:
     return exists(root) and not is_file(root)
-
-
-def _shown(files: Sequence[str], suffix: str) -> str:
-    """Return a suffix and the files that have it, for messages."""
-    names = [file_name(path).name for path in files if bare_suffix(path) == suffix]
-    return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
 
 
 def _some(files: Sequence[str]) -> Sequence[str]:
@@ -320,8 +311,7 @@ def _reader_by_columns(table: Table) -> ReaderName:
         return "ratings"
     if {"document", "word"} <= columns.keys():
         return "triples"
-    items = columns.get("items")
-    if items is not None and is_list(items.type):
+    if "items" in columns and is_list(columns["items"].type):
         return "baskets"
     if _longest_column(columns):
         return "text"
@@ -360,14 +350,14 @@ def _guess_ratings(table: Table, given: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     named = table.form is not DELIMITED or given.get("header") != "none" or given.get("columns")
     for key, known in _RATING_ROLES.items() if named else ():
-        name = None if key in given else _column(table.columns, known)
-        if name is not None:
-            found[key] = name
-        elif key not in given:
+        if key in given:
+            continue
+        if (name := _column(table.columns, known)) is None:
             raise InputError(
                 f"{table.files[0]} has the columns {table.listed()}, none of which is known to hold a {key}; name it "
                 f"with {option.read({key: 'NAME'})}"
             )
+        found[key] = name
     folder = table.files[0].rpartition("/")[0]
     if file_name(table.files[0]).name == _RATINGS and "names" not in given and exists(join(folder, _TITLES)):
         found |= {"names": _TITLES, "names_item": "movieId", "names_name": "title"}
@@ -384,11 +374,9 @@ def _column(names: Iterable[str], known: str) -> str | None:
 
 def _text_column(columns: Mapping[str, Any]) -> str | None:
     """Return the column of strings or tokens with a common name for texts; ``columns`` maps names to Arrow arrays."""
-    texts = [
-        name
-        for name, kind in ((name, values.type) for name, values in columns.items())
-        if is_text(kind) or (is_list(kind) and holds_strings(kind.value_type))
-    ]
+    kinds = {name: values.type for name, values in columns.items()}
+    lists = [name for name, kind in kinds.items() if is_list(kind) and holds_strings(kind.value_type)]
+    texts = [name for name, kind in kinds.items() if name in lists or is_text(kind)]
     return "text" if "text" in columns else _column(texts, _TEXT_NAMES)
 
 

@@ -36,12 +36,13 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.files import (
     describe,
     is_archive,
+    is_hidden,
     is_tar,
     open_raw,
     open_stream,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden, with_members
+from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
