@@ -279,7 +279,7 @@ def skipping(lines: object) -> str:
 
 def is_table(head: bytes) -> bool:
     """Whether the first bytes of a file of any name surely are a header and records."""
-    return bool(_table(head, Dialect(), TextOptions()))
+    return len(head.splitlines()) > 2 and _table(head, Dialect(), TextOptions()) is not None
 
 
 def _n_titles(sample: bytes, usual: Dialect, options: Any) -> int:
