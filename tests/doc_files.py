@@ -65,6 +65,7 @@ def _write_tables(folder: Path, numbered: Sequence[tuple[int, str]]) -> None:
         _write(folder / name, [*([header] if header else []), *rows], encoding)
 
     csv("news_without_header.csv", "", '"{day}","{text:.20}","{text}"')
+    csv("titled.csv", "Answers of 2023\n\nnumber,answer", "{i},{text}")
     csv("umfrage.csv", "Nr;Antwort", "{i};für {text}", "cp1252")
     csv("single_quotes.csv", "id,text", "{i},'say, {text}'")
     csv("sms.txt", "label\ttext", 'ham\t"{text}')

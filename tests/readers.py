@@ -374,7 +374,9 @@ FORMATS = (
     Format("text-tsv", "text", "t.tsv", _TSV, _AFTER_HEADER, _CHARACTER, **_PACKED, **_YEARS),
     Format("folder", "text-files", "texts/", _tar, _MEMBER, _UTF8, **_MEMBERS),
     Format("tar", "text-files", "t.tar", _tar, _NUMBER, _UTF8, **_PACKED, **_MEMBERS, **_ENDED),
-    Format("zip", "text-files", "t.zip", _zip, _NUMBER, _UTF8, **_MEMBERS, **_ENDED),
+    Format(
+        "zip", "text-files", "t.zip", _zip, f": {_member(documents()[BAD])}: ", _UTF8, **_MEMBERS, **_ENDED
+    ),
     Format("lines", "lines", "t.txt", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
     Format("docword", "docword", "docword.t.txt", _docword, _AFTER_3, _NO_NUMBER, **_DOCWORD),
     Format("matrix-market", "matrix-market", "t.mtx", _matrix_market, _AFTER_2, _NO_NUMBER, **_MARKET),

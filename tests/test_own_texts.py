@@ -256,7 +256,7 @@ def test_a_folder_of_the_hugging_face_hub_is_its_tables(documents: list[str], tm
 def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke: Command) -> None:
     films.joinpath("movies.csv").rename(films / "titles.csv")
     ratings = films / "ratings.csv"
-    named = ("--read", "names=titles.csv")
+    named = ("--read", "names=titles.csv", "--read", "names_item=movieId", "--read", "names_name=title")
     done = invoke("ingest", ratings, tmp_path / "c", "--reader", "ratings", *named)
     assert done.code == 0, done.err
     assert "Love, Part 0 (1990)" in words_of(tmp_path / "c")

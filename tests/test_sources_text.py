@@ -467,7 +467,9 @@ def test_text_files_in_another_encoding(tmp_path, kind):
     root = laid_out(tmp_path, kind, files)
     assert Read(files_of(root, encoding="latin-1")).words == ["skip me", "a", "café", "c"]
     source = files_of(root, members="*.txt")
-    place = f"{root}/b.txt: " if kind == "folder" else f"{root}, file 2: b.txt"
+    place = {"folder": f"{root}/b.txt: ", "docs.zip": f"zip://b.txt::{root}: b.txt"}.get(
+        kind, f"{root}, file 2: b.txt"
+    )
     read = refused_by(
         source, place, "b.txt: byte 3 of the file is not UTF-8 (name its encoding, such as encoding='cp1252'"
     )
@@ -517,13 +519,13 @@ def test_unreadable_zip_members(tmp_path):
     at = data.index(b"b.txt") + 5
     data[at : at + 4] = b"\xff\xff\xff\xff"
     path = put(tmp_path / "a.zip", bytes(data))
-    read = refused_by(files_of(path), f"{path}, file 2: b.txt: ", "it cannot be unpacked")
+    read = refused_by(files_of(path), f"zip://b.txt::{path}: b.txt: ", "damaged here")
     assert (read.ids, read.rows) == (["a.txt", "c.txt"], [0, 2])
     stored = bytearray(in_zip({"a.txt": b"secret", "b.txt": b"b"}, zipfile.ZIP_STORED))
     for mark, back in ((b"PK\x03\x04", 24), (b"PK\x01\x02", 38)):  # from the name to the flags of its header
         stored[stored.index(b"a.txt", stored.index(mark)) - back] |= 1
     path = put(tmp_path / "b.zip", bytes(stored))
-    read = refused_by(files_of(path), f"{path}, file 1: a.txt: ", "password")
+    read = refused_by(files_of(path), f"zip://a.txt::{path}: a.txt: ", "password")
     assert read.ids == ["b.txt"]
 
 

@@ -269,7 +269,8 @@ class TokenOptions(ReadOptions):
         metavar="NAME,NAME",
         rare=True,
         parse=encodings,
-        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252",
+        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252; "
+        "UTF-16 is detected",
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
     language_column: bool = reading(False, rare=True, added=True)
@@ -312,9 +313,12 @@ class TextOptions(TokenOptions, Delimited, _TextColumns):
     ----------
     sheet
         Name of the sheet of a spreadsheet.
+    skip_lines
+        Lines, or rows of a sheet, before the header or the first record.
     """
 
     sheet: str | None = read_key(None, absent="the first")
+    skip_lines: int | None = read_key(None, absent="titles and comments are detected", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

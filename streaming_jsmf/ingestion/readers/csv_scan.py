@@ -1,4 +1,4 @@
-"""Find the records of delimited text in its bytes.
+"""Find the records of delimited text in its bytes, and how their fields are written.
 
 A quote opens a field only at its start, is doubled or escaped inside, and closes the field; only a delimiter or the end
 of the record may follow. Where a record breaks this rule, or has another number of fields than the others, its first
@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import read_pieces
 from streaming_jsmf.linalg.compiled import compiled
@@ -32,6 +34,7 @@ _BROKEN, _OPEN = -1, -2  # instead of the end of a record
 ENDLESS = 1 << 62
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 _MOST_RECORDS = 1 << 16  # in a block
+SNIFFED = 20  # records that show the delimiter
 _PARSED = 500  # records that are lists at the same time, because the garbage collector visits every list
 
 
@@ -74,8 +77,8 @@ class Dialect(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block(Sequence[bytes]):
-    """Records in some bytes of a stream; as a sequence, the bytes of the n good ones without line ends.
+class Block:
+    """Records in some bytes of a stream, n of them good.
 
     Attributes
     ----------
@@ -94,12 +97,6 @@ class Block(Sequence[bytes]):
     kinds: NDArray[np.uint8]
     good: NDArray[np.int64]
     place: int = 0
-
-    def __len__(self) -> int:
-        return len(self.good)
-
-    def __getitem__(self, i: Any) -> Any:
-        return self.original(int(self.good[i]))
 
     def original(self, record: int) -> bytes:
         """The bytes of a record without the line end; the first ones of a line that is too long."""
@@ -182,6 +179,60 @@ def scan(
     kinds = kinds[:n].copy()
     good = np.flatnonzero(kinds <= LITERAL)
     return Block(dialect, data, starts[: n + 1].copy(), lines[: n + 1].copy(), kinds, good)
+
+
+def dialect_of(sample: bytes, usual: Dialect, options: Any) -> tuple[Dialect, str]:
+    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
+
+    It splits the first records into equally many fields (2+), if any dialect does. The usual delimiter comes first.
+    """
+    delimiters = dict.fromkeys([usual.delimiter, *(() if options.delimiter else ";\t|,")])
+    best, fewest = usual, 2 * ENDLESS
+    for delimiter, (quote, escape) in product(delimiters, _quotes(sample, options)):
+        tried = Dialect(delimiter, quote, escape, usual.codec)
+        width = width_of(sample, tried)
+        splits = width > 1 and not (scan(sample, tried, width, most=SNIFFED).kinds == BAD).any()
+        if splits or delimiter == usual.delimiter:
+            n_bad = int((scan(sample, tried, width).kinds == BAD).sum()) + ENDLESS * (not splits)
+            if n_bad < fewest:
+                best, fewest = tried, n_bad
+    return best, _unusual(best, usual, options)
+
+
+def _quotes(sample: bytes, options: Any) -> list[tuple[str, str]]:
+    """Return the quotes and escapes that the options allow, and of which the sample has signs."""
+    if options.quoting == "none":
+        return [("", options.escapechar or "")]
+    double, single = (len(re.findall(rb"(?m)(?:^|[,;\t|])" + quote, sample)) for quote in (b'"', b"'"))
+    detected = ['"', "'"] if single > double else ['"']
+    return [
+        (quote, escape)
+        for quote in ([options.quotechar] if options.quotechar else detected)
+        for escape in (("", "\\") if options.escapechar is None else (options.escapechar,))
+        if escape != "\\" or options.escapechar or f"\\{quote}".encode() in sample
+    ]
+
+
+def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
+    """Return a line that says what was detected, or ""."""
+    found, change = [], {}
+    if dialect.delimiter != usual.delimiter:
+        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
+    if dialect.quotechar == "'" and not options.quotechar:
+        found, change = [*found, "quoted with '"], {**change, "quotechar": usual.quotechar}
+    if dialect.escapechar and not options.escapechar:
+        found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
+    way_out = f"; {option.read(change)} changes that" * bool(change)
+    return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
+
+
+def width_of(sample: bytes, dialect: Dialect) -> int:
+    """Return the number of fields of the first record; 0 if it breaks the rule of quotes."""
+    sample = sample.lstrip(b"\r\n")
+    if dialect.by_lines:
+        return 1 + sample[: re.search(rb"[\r\n]|$", sample).start()].count(b"\t")  # type: ignore[union-attr]
+    block = scan(sample, dialect, 0, most=1)
+    return len(next(block.rows())) if block.kinds[0] == GOOD else 0
 
 
 @compiled(nogil=True)

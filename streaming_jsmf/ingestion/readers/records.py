@@ -35,9 +35,7 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.formats import LINES, PARQUET
-from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import (
     as_characters,
     as_json,
@@ -56,13 +54,6 @@ from streaming_jsmf.storage.paths import is_chain
 from streaming_jsmf.validation import is_utf8
 
 logger = logging.getLogger(__name__)
-
-_FORMATS: dict[str, Format] = {
-    "parquet": PARQUET,
-    "json": JSON,
-    "delimited": DELIMITED,
-    "spreadsheet": SPREADSHEET,
-}
 
 #: Names of columns of ids, the likeliest first.
 ID_NAMES = ("document_id", "doc_id", "id")
@@ -292,13 +283,13 @@ class TextSource(RecordFiles, TextReader):
         return opened
 
     def format(self, path: str) -> Format:
-        found = format_of(path) or ("delimited" if self.options.delimiter is not None else "")
-        if not found:
+        found = format_of(path) or (None if self.options.delimiter is None else DELIMITED)
+        if found is None:
             raise UnreadableError(
-                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON nor Parquet; delimited files "
-                f"of any name are read with {option.read({'delimiter': 'CHARACTER'})}"
+                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON, Parquet nor surely a table; "
+                f"delimited files of any name are read with {option.read({'delimiter': 'CHARACTER'})}"
             )
-        return _FORMATS[found]
+        return found
 
     @property
     def text_columns(self) -> tuple[str, ...]:

@@ -39,6 +39,10 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
+#: Encodings without a mark that the first bytes show.
+_WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+START = 64
+
 #: Types of strings, dates and times in a corpus.
 TEXT, DAY, TIME, UTC = pa.string(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 
@@ -69,8 +73,22 @@ def decode_file(data: bytes, encoding: str) -> str:
 
 
 def marked_encoding(data: bytes) -> str | None:
-    """Return the encoding of a byte order mark at the start of a file, or None."""
-    return next((codec for mark, codec in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+    """Return the encoding of a byte order mark at the start of a file, UTF-16 or UTF-32 without one, or None."""
+    start = data[:START]
+    marks = (codec for mark, codec in _BYTE_ORDER_MARKS if start.startswith(mark))
+    wide = (codec for codec in _WIDE if b"\0" in start and _is_in(start, codec))
+    return next(marks, None) or next(wide, None)
+
+
+def _is_in(start: bytes, codec: str) -> bool:
+    """Whether the first bytes of a file are printable text in an encoding, with some ASCII."""
+    try:
+        text = codecs.getincrementaldecoder(codec)().decode(start)
+    except UnicodeDecodeError:
+        return False
+    n_ascii = sum(character.isascii() for character in text)
+    # A space in the other order of bytes is U+2000.
+    return "".join(text.split()).isprintable() and 8 * n_ascii > len(text) and "\u2000" not in text
 
 
 def is_binary(data: bytes) -> bool:
