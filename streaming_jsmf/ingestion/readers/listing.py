@@ -56,8 +56,14 @@ _TIME = re.compile(rb"[\[(<]?[0-9]{1,4}[-/.:][0-9]{1,2}[-/.:][0-9]{1,4}")
 
 _WILDCARDS = "*?["
 
+#: Names of hidden files, of markers and logs of Spark, and of files of Excel, Windows and macOS.
+_HIDDEN = re.compile(
+    r"[.].*|~[$].*|Thumbs[.]db|desktop[.]ini|__(?:MACOSX|pycache__)|"
+    r"_(?:SUCCESS|metadata|common_metadata|temporary|spark_metadata|(?:committed|started|delta)_.*)"
+)
 #: How the names of files begin that describe a data set, and their suffixes.
 _ABOUT = ("readme", "license", "licence", "citation")
+_ABOUT_JSON = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
@@ -101,7 +107,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     A source is a file, a directory (read recursively) or a glob; local or a URL.
 
-    Hidden files (see ``not_hidden``) below the source are skipped. Raises InputError if no file is found.
+    Hidden files (see ``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalise(source)
     try:
@@ -123,33 +129,27 @@ def find_files(source: AnyPath) -> dict[str, str]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    shown = set(not_hidden(names.values()))
-    kept = {_address(fs, root, inner, path): name for path, name in names.items() if name in shown}
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
         if not fs.exists(inner):
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in kept:
-            require_regular(Path(path))
+            if require_regular(Path(path)).is_dir():
+                raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
     return kept
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part)
-
-
-def not_hidden(names: Iterable[str]) -> list[str]:
-    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
-    names = list(names)
-    shown = [name for name in names if not is_hidden(name)]
-    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
+    """Return whether a part of a relative path is a name that tools give to files beside data, or starts with ``.``."""
+    return any(map(_HIDDEN.fullmatch, name.split("/")))
 
 
 def is_about(path: str) -> bool:
     """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
-    return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
+    name = file_name(path).name
+    return name in _ABOUT_JSON or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
 
 
 def is_word_list(path: str) -> bool:
@@ -159,7 +159,8 @@ def is_word_list(path: str) -> bool:
 def names_in_zip(path: str) -> list[str]:
     """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
     with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
+        names = [member.filename for member in archive.infolist() if not member.is_dir()]
+        return [name for name in names if not is_hidden(name)]
     return []
 
 

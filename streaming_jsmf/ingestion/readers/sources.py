@@ -163,6 +163,8 @@ _MAIL = (".eml", ".mbox", ".mbx")
 _SAMPLED_FILES = 5
 _FEW_FILES = 10  # that a folder must have for files of lines to be documents
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
+#: Other files that are not read. Those of Hugging Face are .arrow.
+_BINARY = {".arrow", ".avro", ".db", ".dta", ".feather", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
 #: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
 
@@ -186,7 +188,7 @@ def guess_source(
         root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
-    known = [path for path in files if bare_suffix(path) in _RECORDS]
+    known = [path for path in files if bare_suffix(path) in _RECORDS and (path == root or not is_about(path))]
     table = Table(known or [path for path in files[:1] if format_of(path) or "delimiter" in given], given)
     if not table.files:
         return Guess(chosen)
@@ -220,7 +222,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
-    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
+    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE | _BINARY):
         kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
         chosen = _by_contents(root, files, {*kinds} - {""})
         if chosen is not None:
@@ -229,7 +231,14 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if in_tar and not suffixes & _OFFICE:
         raise InputError(f"{root} has {listed(files)}; tables are not read from tar archives: unpack it")
     for suffix in sorted(suffixes & _OFFICE):
-        raise InputError(f"{root}: {suffix} files are not read; export them as plain text, one file each")
+        others = "" if is_archive(root) else min(suffixes - _OFFICE, default="")
+        others = others and f", or read the others with the pattern '{root}/**/*{others}'"
+        raise InputError(
+            f"{root}: {suffix} files are not read; export them as plain text, one file each{others}"
+        )
+    for suffix in sorted(suffixes & _BINARY):
+        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
+        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
     if len(suffixes) != 1:
         shown = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
         by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)

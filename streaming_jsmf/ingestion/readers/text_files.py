@@ -49,7 +49,7 @@ UNIT_FILES = 2000
 _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 #: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".
-_FROM_LINE = re.compile(rb"From .*[0-9]:[0-9]{2}")
+_FROM_LINE = re.compile(rb"From (?=.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|(?:19|20)\d\d)\b).*\d:\d\d")
 _ESCAPED = re.compile(rb"(?m)^>(?=>*From )")
 
 #: Header fields that become columns; also the date and the number of attachments.
