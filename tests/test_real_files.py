@@ -245,6 +245,20 @@ def test_boilerplate_is_of_mail_and_html_only(tmp_path: Path, text: str) -> None
     assert words_of(tmp_path / "drop") == words_of(tmp_path / "keep")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (r"harbor\nvessel\n\nCargo caf\u00e9\tanchor", "harbor vessel cargo café anchor"),
+        (r"b'harbor\xe2\x80\xa6 caf\xc3\xa9\xf0\x9f\x98'", "b harbor café"),
+        (r"$\nabla \tau$ C:\new" + "\nvessel", "nabla tau c new vessel"),
+        ("İstanbul istanbul ـــكتاب", "istanbul كتاب"),
+    ],
+)
+def test_words_are_those_that_are_meant(tmp_path: Path, text: str, words: str) -> None:
+    ingest([text, "x"], tmp_path / "c", min_df=1, max_df=1.0, min_word_length=1, stop_words="none")
+    assert words_of(tmp_path / "c") == {*words.split(), "x"}
+
+
 def test_few_long_documents(tmp_path: Path) -> None:
     for i, text in enumerate(texts(5, length=8000)):
         put(tmp_path / f"s/{i}.txt", text)

@@ -136,9 +136,13 @@ def find_files(source: AnyPath) -> dict[str, str]:
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in kept:
-            if require_regular(Path(path)).is_dir():
-                raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
+            _require_file(Path(path))
     return kept
+
+
+def _require_file(path: Path) -> None:
+    if require_regular(path).is_dir():
+        raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
 
 
 def is_hidden(name: str) -> bool:
