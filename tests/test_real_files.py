@@ -22,6 +22,7 @@ from streaming_jsmf import ingest
 from streaming_jsmf.corpus import open_corpus
 from tests.outcomes import called
 from tests.sources import put, put_parquet
+from tests.test_delimited import xlsx
 from tests.test_own_texts import words_of
 
 ENGLISH = "the of and to in is that it was for on with as at by this"
@@ -103,6 +104,16 @@ def empty_beside(root: Path) -> None:
     put(root / "s/c.csv", table([[text] for text in TEXTS], ["text"]))
 
 
+def hugging_face(root: Path) -> None:
+    put(root / "s/dataset_infos.json", "{}")
+    put_parquet(root / "s/data/train.parquet", {"text": TEXTS})
+
+
+def workbook(root: Path) -> None:
+    rows = [[(f"A{i}", text)] for i, text in enumerate(["text", *TEXTS], 1)]
+    xlsx(root / "s.xlsx", texts=rows, notes=[[("A1", "see above")]])
+
+
 def tokens(root: Path) -> None:
     put_parquet(root / "s.parquet", {"text": [text.split() for text in TEXTS]})
 
@@ -135,6 +146,10 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.parquet", tokens, (), ""),
     ("s.parquet", images, (), "image: values are left out"),
     ("s.csv", table([["a,b", f'x "{text}"'] for text in TEXTS], ["n", "text"], **ESCAPED), (), ""),
+    ("s.csv", table([[i, text] for i, text in enumerate(TEXTS)], ["n", "What, or why?"]), (), "What, or why?"),
+    ("s", hugging_face, (), ""),
+    ("s/_posts/s.csv", table([[text, "NA"] for text in TEXTS], ["text", "n"]), (), ""),
+    ("s.xlsx", workbook, (), "not 'notes'"),
 ]  # fmt: skip
 
 

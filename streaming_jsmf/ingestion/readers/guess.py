@@ -72,7 +72,7 @@ class Guess:
     """Reader, guessed options, and a message about them ("" if there is nothing to report)."""
 
     reader: ReaderName
-    read: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
 
@@ -179,7 +179,7 @@ def guess_text(table: Table) -> Guess:
         return Guess("text")
     if name is not None:
         note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"
-        return Guess("text", {"text": name}, note)
+        return Guess("text", {"text": [name]}, note)  # commas would separate names
     top = [name for name in columns if not _is_within(name, columns)]
     if all(len(columns[name]) == 1 and is_list(columns[name].type) for name in top):
         raise InputError(
