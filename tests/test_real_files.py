@@ -93,6 +93,12 @@ def mails(root: Path) -> None:
         put(root / f"s/{i}.eml", f"From: A <a@b.example>\nTo: c@d.example\n{head}{kinds}\n--xx--\n")
 
 
+def apple_mails(root: Path) -> None:
+    for i, text in enumerate(TEXTS):
+        mail = f"From: a@b.example\nTo: c@d.example\n\n{text}\n"
+        put(root / f"s/{i}.emlx", f'{len(mail)}\n{mail}<?xml version="1.0"?>\n<plist>plain</plist>\n')
+
+
 def parts(root: Path) -> None:
     for name, content in (("_SUCCESS", ""), ("part-00000", ""), ("part-00001", lines())):
         put(root / "s" / name, content)
@@ -137,6 +143,7 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s", parts, (), ""),
     ("s", empty_beside, (), "1 of 3 files are empty"),
     ("s", mails, (), ""),
+    ("s", apple_mails, (), ""),
     ("s.psv", table([[1, text] for text in TEXTS], ["n", "text"], delimiter="|"), (), ""),
     ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--read", "delimiter=~"), "body"),
     ("s.csv", "sep=;\n" + table([[1, text] for text in TEXTS], ["n", "text"], delimiter=";"), (), ""),
@@ -272,6 +279,39 @@ def test_boilerplate_is_of_mail_and_html_only(tmp_path: Path, text: str) -> None
 def test_words_are_those_that_are_meant(tmp_path: Path, text: str, words: str) -> None:
     ingest([text, "x"], tmp_path / "c", min_df=1, max_df=1.0, min_word_length=1, stop_words="none")
     assert words_of(tmp_path / "c") == {*words.split(), "x"}
+
+
+def sentences(root: Path) -> None:
+    put_parquet(root / "s/a.parquet", {"text": [[text, text[:50]] for text in TEXTS]})
+
+
+def linked(root: Path) -> None:
+    put(root / "other/a.txt", "x")
+    put(root / "s/b.txt", "x").with_name("c").symlink_to(root / "other")
+
+
+def saved(root: Path) -> None:
+    put(root / "s/data.arrow", b"\0")
+    put(root / "s/dataset_info.json", "{}")
+
+
+def printed(root: Path) -> None:
+    put(root / "s/b.txt", "x")
+    put(root / "s/c.pdf", "%PDF-")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (sentences, "join each list"),
+        (linked, "s/c links"),
+        (saved, "Parquet or CSV"),
+        (printed, "/**/*.txt'"),
+    ],
+)
+def test_what_is_refused_has_a_way_out(tmp_path: Path, made: Callable[[Path], None], said: str) -> None:
+    made(tmp_path)
+    Done(tmp_path, "s").refused(said)
 
 
 def test_few_long_documents(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_guessed_columns_of_json(tmp_path: Path, records: list[Any], text: str) 
     if " " in text:
         assert text in message(lambda: guess_source(path))
     else:
-        assert guess_source(path).read == {"text": text}
+        assert guess_source(path).read == {"text": [text]}
 
 
 def test_guessed_readers_of_folders(tmp_path: Path) -> None:

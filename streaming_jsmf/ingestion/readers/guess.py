@@ -163,6 +163,8 @@ def reader_by_columns(table: Table) -> ReaderName:
         return "text"
     sheet = option.read({"sheet": "NAME"}) if format_of(table.files[0]) == "spreadsheet" else ""
     others = f" ({sheet} names another sheet)" if sheet else ""
+    if len(table.files) > 1:
+        others = f" ({option.read({'path': 'FILE'})} reads one of the {len(table.files)} files alone)"
     raise InputError(
         f"{table.files[0]} has the columns {listed(columns)}{others}; {ask()} and which columns with {option.read}, "
         f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"

@@ -159,7 +159,7 @@ def source_settings(source: Reader) -> dict[str, Json]:
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
-_MAIL = (".eml", ".mbox", ".mbx")
+_MAIL = (".eml", ".emlx", ".mbox", ".mbx")
 _SAMPLED_FILES = 5
 _FEW_FILES = 10  # that a folder must have for files of lines to be documents
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
@@ -230,15 +230,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
         suffixes = {bare_suffix(path) for path in files[:1]}
     if in_tar and not suffixes & _OFFICE:
         raise InputError(f"{root} has {listed(files)}; tables are not read from tar archives: unpack it")
-    for suffix in sorted(suffixes & _OFFICE):
-        others = "" if is_archive(root) else min(suffixes - _OFFICE, default="")
-        others = others and f", or read the others with the pattern '{root}/**/*{others}'"
-        raise InputError(
-            f"{root}: {suffix} files are not read; export them as plain text, one file each{others}"
-        )
-    for suffix in sorted(suffixes & _BINARY):
-        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
-        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
+    _require_read(root, suffixes)
     if len(suffixes) != 1:
         shown = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
         by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
@@ -246,10 +238,30 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     return _BY_SUFFIX.get(suffixes.pop()) or _table_reader(files, read or {})
 
 
+def _require_read(root: str, suffixes: set[str]) -> None:
+    """Raise InputError, with a way out, for files that no reader reads."""
+    for suffix in sorted(suffixes & _OFFICE):
+        way_out = "export them as plain text, one file each"
+        for other in sorted(suffixes - _OFFICE)[:1]:
+            members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
+            in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
+            pattern = f"the pattern '{root}/**/*{other}'"
+            way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
+        raise InputError(f"{root}: {suffix} files are not read; {way_out}")
+    for suffix in sorted(suffixes & _BINARY):
+        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
+        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
+
+
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
     if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
         return "mail"
+    if "marked" in kinds:
+        raise InputError(
+            f"{root} has files of several texts in tags such as <doc>; write them as JSON lines, as WikiExtractor does "
+            f"with its option --json, or take a file as one text with {option.reader('text-files')}"
+        )
     if kinds in ({"json"}, {"parquet"}) or (is_file(root) and not is_archive(root)):
         return None
     if kinds == {"lines"} and len(files) < _FEW_FILES:

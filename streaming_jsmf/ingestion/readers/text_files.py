@@ -50,6 +50,8 @@ _MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotI
 
 #: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".
 _FROM_LINE = re.compile(rb"From (?=.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|(?:19|20)\d\d)\b).*\d:\d\d")
+#: The line before a message of Apple Mail, with its size.
+_EMLX = re.compile(rb"([0-9]{1,9})[ \t]*\r?\n(?=[!-9;-~]+:)")
 _ESCAPED = re.compile(rb"(?m)^>(?=>*From )")
 
 #: Header fields that become columns; also the date and the number of attachments.
@@ -306,6 +308,8 @@ def _messages(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read(data: bytes, encoding: str) -> tuple[str, dict[str, Any]]:
+    if found := _EMLX.match(data):
+        data = data[found.end() : found.end() + int(found[1])]
     # The default policy, which parses each address, takes ten times as long.
     message = email.message_from_bytes(data)
     header: dict[str, str] = {}
