@@ -22,7 +22,7 @@ from streaming_jsmf.ingestion.readers.values import DAY, TEXT, TIME, UTC, as_tex
 logger = logging.getLogger(__name__)
 
 #: What R, pandas, SQL and Excel write for a missing value; it is null in columns of numbers and dates.
-_MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan", "NaT", "\\N", "0000-00-00"]
+_MISSING = r". - ? NA N/A n/a #N/A NULL null None NaN nan NaT \N 0000-00-00"
 _HEAD = 100  # values that are tried first
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
 _PER_DAY = 86_400  # seconds
@@ -270,7 +270,7 @@ def summarize(
 def _stripped(values: Any) -> Any:
     """Strings without white space around them; null for those that say that a value is missing."""
     values = pc.ascii_trim_whitespace(values)
-    missing = pc.is_in(values, value_set=pa.array(_MISSING, values.type))
+    missing = pc.is_in(values, value_set=pa.array(["", *_MISSING.split()], values.type))
     return pc.if_else(missing, pa.scalar(None, values.type), values)
 
 
