@@ -259,8 +259,8 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
         return "mail"
     if "marked" in kinds:
         raise InputError(
-            f"{root} has files of several texts in tags such as <doc>; write them as JSON lines, as WikiExtractor does "
-            f"with its option --json, or take a file as one text with {option.reader('text-files')}"
+            f"{root} has files of several texts in tags such as <doc>; write them as JSON lines, which WikiExtractor "
+            f"can do, or take a file as one text with {option.reader('text-files')}"
         )
     if kinds in ({"json"}, {"parquet"}) or (is_file(root) and not is_archive(root)):
         return None
