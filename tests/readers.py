@@ -395,7 +395,7 @@ BY_NAME = {each.name: each for each in FORMATS}
 
 #: Default-ignorable characters but the space of width zero.
 INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "[\u00ad\u034f\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
@@ -406,4 +406,4 @@ def words_of(text: str, form: Any = "NFC") -> list[str]:
     normal = unicodedata.normalize(form, INVISIBLE.sub("", text))
     runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
     words = ("".join(itertools.dropwhile(lambda c: kind(c) == "M", run)) for run in runs)
-    return [unicodedata.normalize(form, word.lower()) for word in words if word]
+    return [unicodedata.normalize(form, word.replace("İ", "i").lower()) for word in words if word]

@@ -59,6 +59,7 @@ def _hugging_face(streamed: bool) -> Any:
     image = pytest.importorskip("PIL.Image").new("RGB", (4, 4))
     columns = {"text": TEXTS, "label": [1] * 150, "image": [image] * 150, "tags": [["a"]] * 150}
     made = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    made = made.cast_column("label", datasets.ClassLabel(names=["no", "yes"]))
     return made.to_iterable_dataset() if streamed else made
 
 

@@ -427,7 +427,7 @@ FILES = {
     "en/deep/c.md": b"",
     "top.txt": b"Top",
     "en/.hidden.txt": b"never",
-    "_tools/d.txt": b"never",
+    "_temporary/d.txt": b"never",
     "__MACOSX/en/._1999_a.txt": b"never",
 }
 SEEN = ["de/b.txt", "en/1999_a.txt", "en/deep/c.md", "top.txt"]

@@ -58,11 +58,12 @@ def test_the_english_list_has_no_subjects() -> None:
         ({"foo", "english"}, {"foo", "english"}, "words"),
         (("german", ["English", ("x",)]), GERMAN | ENGLISH | {"x"}, "german,english,words"),
         ([[], "foo", [{"bar"}]], {"foo", "bar"}, "words"),
+        ({"isn't", "l\u2019eau"}, {"isn't", "isn", "t", "l\u2019eau", "l", "eau"}, "words"),
         ([], set(), "none"),
     ],
 )
 def test_choices_add_up(given: Any, words: set[str], stored: str, tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_text("# mine\nFoo\n\nbar \n")
+    (tmp_path / "list.txt").write_text("\ufeffFoo\n# mine\n\nbar, \n", encoding="utf-8")
     (tmp_path / "with, comma.txt").write_text("comma")
 
     def named(choice: Any) -> Any:

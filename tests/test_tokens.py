@@ -79,7 +79,7 @@ def test_words_equal_the_reference(texts, large, cut, form):
         ("\u0301 \u0301a", "a"),
         ("می\u200cشود co\u00adop\u00ader\u00adate \ufeffthe \u200ea\u202cb", "میشود cooperate the ab"),
         ("क\u094d\u200dष ไทย\u200bคำ", "क\u094dष ไทย คำ"),
-        ("İI", "i\u0307i"),
+        ("İI ـــكتاب", "ii كتاب"),
         ("", ""),
         ("... —", ""),
     ],

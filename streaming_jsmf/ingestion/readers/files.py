@@ -11,7 +11,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -202,6 +202,13 @@ def is_tar(path: str) -> bool:
     return is_archive(path) and file_name(path).suffix != ".zip"
 
 
+#: Names of hidden files, of markers and logs of Spark, and of files of Excel, Windows and macOS.
+_HIDDEN = re.compile(
+    r"[.].*|~[$].*|Thumbs[.]db|desktop[.]ini|__(?:MACOSX|pycache__)|"
+    r"_(?:SUCCESS|metadata|common_metadata|temporary|spark_metadata|(?:committed|started|delta)_.*)"
+)
+
+
 def first_link(path: str) -> str:
     """Return the path of a file, within the archive if it is in one: the first link with a path of a chained URL."""
     links = path.split("::") if is_chain(path) else [path]
@@ -209,21 +216,15 @@ def first_link(path: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part)
-
-
-def not_hidden(names: Iterable[str]) -> list[str]:
-    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
-    names = list(names)
-    shown = [name for name in names if not is_hidden(name)]
-    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
+    """Return whether a part of a relative path is a name that tools give to files beside data, or starts with ``.``."""
+    return any(map(_HIDDEN.fullmatch, name.split("/")))
 
 
 def names_in_zip(path: str) -> list[str]:
     """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
     with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
+        names = [member.filename for member in archive.infolist() if not member.is_dir()]
+        return [name for name in names if not is_hidden(name)]
     return []
 
 

@@ -33,8 +33,8 @@ from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     file_name,
     is_archive,
+    is_hidden,
     names_in_zip,
-    not_hidden,
     of_first_readable,
     open_parquet_source,
     open_stream,
@@ -76,6 +76,8 @@ SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
 
 _MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
+#: The start of each of several texts in a file, as of WikiExtractor, TREC and Reuters.
+_MARKED = re.compile(rb"(?im)^<(?:doc|reuters)\b[^>]*>")
 _HEADER = re.compile(rb"(?:[!-9;-~]+:|[ \t]).*")
 _MAIL_FIELDS = re.compile(
     rb"(?im)^(?:from|to|date|subject|message-id|received|return-path|newsgroups|mime-version):"
@@ -87,6 +89,7 @@ _WILDCARDS = "*?["
 
 #: How the names of files begin that describe a data set, and their suffixes.
 _ABOUT = ("readme", "license", "licence", "citation")
+_ABOUT_JSON = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
@@ -153,7 +156,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     A source is a file, a directory (read recursively) or a glob; local or a URL.
 
-    Hidden files (see ``not_hidden``) below the source are skipped. Raises InputError if no file is found.
+    Hidden files (see ``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalise(source)
     try:
@@ -175,21 +178,26 @@ def find_files(source: AnyPath) -> dict[str, str]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    shown = set(not_hidden(names.values()))
-    kept = {_address(fs, root, inner, path): name for path, name in names.items() if name in shown}
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
         if not fs.exists(inner):
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in kept:
-            require_regular(Path(path))
+            _require_file(Path(path))
     return kept
+
+
+def _require_file(path: Path) -> None:
+    if require_regular(path).is_dir():
+        raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
 
 
 def is_about(path: str) -> bool:
     """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
-    return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
+    name = file_name(path).name
+    return name in _ABOUT_JSON or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
 
 
 def is_word_list(path: str) -> bool:
@@ -230,8 +238,8 @@ def contents_of(path: str) -> str:
 def contents(head: bytes) -> str:
     """Return what the first bytes of a file show; "" for none.
 
-    That is parquet, json (an array of objects, or one object per line), mbox, mail, delimited (surely a table with a
-    header), lines (of a log, a chat or another table), binary or text.
+    That is parquet, json (an array of objects, or one object per line), mbox, marked (several texts with tags), mail,
+    delimited (surely a table with a header), lines (of a log, a chat or another table), binary or text.
     """
     head = head.removeprefix(codecs.BOM_UTF8)
     is_cut = len(head) > SAMPLE - 4
@@ -243,6 +251,8 @@ def contents(head: bytes) -> str:
         return "json"
     if _MBOX.match(head):
         return "mbox"
+    if len(_MARKED.findall(head)) > 1:
+        return "marked"
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
     if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
         return "mail"
@@ -348,6 +358,8 @@ class Table:
         ways_out = [f"{option.read({'sheet': 'NAME'})} names another sheet"] * (self.form is SPREADSHEET)
         if self.form in (DELIMITED, SPREADSHEET):
             ways_out.append(f"{skipping('N')} skips lines above the header")
+        if len(self.files) > 1:
+            ways_out.append(f"{option.read({'path': 'FILE'})} reads one of the {len(self.files)} files alone")
         return listed(self.columns) + f" ({', and '.join(ways_out)})" * bool(ways_out)
 
     def separator(self) -> str | None:

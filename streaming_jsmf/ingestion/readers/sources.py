@@ -151,8 +151,10 @@ def source_settings(source: Reader) -> dict[str, Json]:
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
-_MAIL = (".eml", ".mbox", ".mbx")
+_MAIL = (".eml", ".emlx", ".mbox", ".mbx")
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
+#: Other files that are not read. Those of Hugging Face are .arrow.
+_BINARY = {".arrow", ".avro", ".db", ".dta", ".feather", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
 _SAMPLED_FILES, _FEW_FILES = 5, 10  # with fewer files of lines, a folder may hold a document per line
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 #: Readers of tables, in the order in which the options of a user select one.
@@ -178,7 +180,7 @@ class Guess:
     """Reader, guessed options, and a message about them ("" if there is nothing to report)."""
 
     reader: ReaderName
-    read: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
 
@@ -201,7 +203,7 @@ def guess_source(
         root = inside(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
-    known = [path for path in files if bare_suffix(path) in _RECORDS]
+    known = [path for path in files if bare_suffix(path) in _RECORDS and (path == root or not is_about(path))]
     table = Table(known or [path for path in files[:1] if format_of(path) or "delimiter" in given], given)
     if chosen == "text" and table.files:
         return Guess("text") if "text" in given else _guess_text(table)
@@ -231,15 +233,14 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
-    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
+    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE | _BINARY):
         kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
         if chosen := _by_contents(root, files, {*kinds} - {""}):
             return chosen
         suffixes = {bare_suffix(path) for path in files[:1]}
     if in_tar and not suffixes & _OFFICE:
         raise InputError(f"{root} has {listed(files)}; tables are not read from tar archives: unpack it")
-    for suffix in sorted(suffixes & _OFFICE):
-        raise InputError(f"{root}: {suffix} files are not read; export them as plain text, one file each")
+    _require_read(root, suffixes)
     if len(suffixes) != 1:
         names = {
             bare_suffix(path) or "files without a suffix": file_name(path).name for path in reversed(files)
@@ -250,10 +251,30 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     return _BY_SUFFIX.get(suffixes.pop()) or _table_reader(files, read or {})
 
 
+def _require_read(root: str, suffixes: set[str]) -> None:
+    """Raise InputError, with a way out, for files that no reader reads."""
+    for suffix in sorted(suffixes & _OFFICE):
+        way_out = "export them as plain text, one file each"
+        for other in sorted(suffixes - _OFFICE)[:1]:
+            members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
+            in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
+            pattern = f"the pattern '{root}/**/*{other}'"
+            way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
+        raise InputError(f"{root}: {suffix} files are not read; {way_out}")
+    for suffix in sorted(suffixes & _BINARY):
+        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
+        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
+
+
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
     if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
         return "mail"
+    if "marked" in kinds:
+        raise InputError(
+            f"{root} has files of several texts in tags such as <doc>; write them as JSON lines, which WikiExtractor "
+            f"can do, or take a file as one text with {option.reader('text-files')}"
+        )
     if kinds in ({"json"}, {"parquet"}, {"delimited"}) or (is_file(root) and not is_archive(root)):
         return None
     if kinds == {"lines"} and len(files) < _FEW_FILES:
@@ -331,7 +352,7 @@ def _guess_text(table: Table) -> Guess:
         return Guess("text")
     if name is not None:
         note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"
-        return Guess("text", {"text": name}, note)
+        return Guess("text", {"text": [name]}, note)  # commas would separate names
     top = [name for name in columns if not _is_within(name, columns)]
     if all(len(columns[name]) == 1 and is_list(columns[name].type) for name in top):
         raise InputError(

@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import chain, islice
 from typing import Any
@@ -53,13 +54,21 @@ class SpreadsheetFormat(Format):
     def names(self, path: str, options: Any) -> list[str]:
         return [name for name in _open(path, options)[0] if name]
 
-    def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
-        return [Unit(path, size=size_of(path))]
+    def units(self, path: str, options: Any) -> list[Unit]:
+        notes: tuple[str, ...] = ()
+        with suppress(UnreadableError):
+            first, *others = _open(path, options)[2]
+            if others and not options.sheet:
+                way_out = f"{option.read({'sheet': 'NAME'})} names another"
+                notes = (
+                    f"only its first sheet, {first!r}, is read, not {listed(map(repr, others))}; {way_out}",
+                )
+        return [Unit(path, size=size_of(path), notes=notes)]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
     ) -> Iterator[Records]:  # fmt: skip
-        names, rows = _open(unit.path, options)
+        names, rows, _ = _open(unit.path, options)
         columns = chosen(names, wanted)
         while some := list(islice(rows, _BATCH)):
             numbers, cells = zip(*some, strict=True)
@@ -78,8 +87,8 @@ class SpreadsheetFormat(Format):
 SPREADSHEET = SpreadsheetFormat()
 
 
-def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]]]:
-    """Return the names of a sheet, and its rows with cells by number. Raises UnreadableError."""
+def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]], Sequence[str]]:
+    """Return the names of a sheet, its rows with cells by number, and the sheets. Raises UnreadableError."""
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:
@@ -109,7 +118,7 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
     if not head:
         raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
     names, skipped = _names(head, options)
-    return names, chain(head[skipped:], rows)
+    return names, chain(head[skipped:], rows), book.sheet_names
 
 
 def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:

@@ -52,7 +52,9 @@ from streaming_jsmf.storage.paths import exists, is_url
 UNIT_FILES = 2000  # of a folder per task
 
 #: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".
-_FROM_LINE = re.compile(rb"From .*[0-9]:[0-9]{2}")
+_FROM_LINE = re.compile(rb"From (?=.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|(?:19|20)\d\d)\b).*\d:\d\d")
+#: The line before a message of Apple Mail, with its size.
+_EMLX = re.compile(rb"([0-9]{1,9})[ \t]*\r?\n(?=[!-9;-~]+:)")
 _ESCAPED = re.compile(rb"(?m)^>(?=>*From )")
 
 #: Header fields that become columns; also the date and the number of attachments.
@@ -329,6 +331,8 @@ def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _read(data: bytes, encoding: str) -> tuple[str, dict[str, Any]]:
+    if found := _EMLX.match(data):
+        data = data[found.end() : found.end() + int(found[1])]
     # The default policy, which parses each address, takes ten times as long.
     message = email.message_from_bytes(data)
     header: dict[str, str] = {}

@@ -93,13 +93,16 @@ _TAGS = (
 _OTHER_TAGS = re.compile(rf"<([A-Za-z][\w:.-]*)((?:\s+{_ATTRIBUTE})*)\s*(/?)>|</([A-Za-z][\w:.-]*)\s*>")
 _LOOKS_CLOSED = r"</[A-Za-z]|/>"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
+#: Line ends, characters and bytes of UTF-8 as programs write them. Before a small letter, \\n may be of LaTeX.
+_ESCAPED = r"\\[nrt](?:[^a-z]|$)|\\u[0-9a-fA-F]{4}|\\x[0-9a-f]{2}"
+_ESCAPES = re.compile(r"\\([nrt])|((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-f]{2})+)")
 _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
 
 
 #: Kinds of boilerplate. ``_MARKERS`` has the kinds that a byte is enough for; with _CLOSER, its neighbours decide.
-_FILE, _MAIL, _TAG, _CHARACTER, _ADDRESS, _CLOSER = (1 << i for i in range(6))
+_FILE, _MAIL, _TAG, _CHARACTER, _ADDRESS, _ESCAPE, _CLOSER = (1 << i for i in range(7))
 _MARKERS = np.zeros(256, np.uint8)
-_MARKERS[list(b"<&@\n>:.")] = [_TAG | _CLOSER, _CHARACTER, _ADDRESS, *4 * [_CLOSER]]
+_MARKERS[list(b"<&@\\\n>:.")] = [_TAG | _CLOSER, _CHARACTER, _ADDRESS, _ESCAPE, *4 * [_CLOSER]]
 _LINE_END, _DASH, _COLON, _SLASH, _DOT, _LESS, _F, _M, _W, _SPACE, _TAB, _BACKTICK = b"\n-:/.<FMw \t`"
 _IN_BASE64, _IN_QUOTE = (
     np.array([chr(i).isascii() and (chr(i).isalpha() or chr(i) in others) for i in range(256)])
@@ -196,12 +199,13 @@ def _marks_of_colon(data: Any, i: int, stop: int) -> Any:
 
 
 def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
-    """Remove the boilerplate of mail and web pages from an Arrow array of strings without nulls.
+    """Remove the boilerplate of mail and web pages, and escapes, from an Arrow array of strings without nulls.
 
     This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; HTML tags,
-    scripts and comments; URLs and mail addresses. HTML entities become characters. In mail, which has a header, an
-    attribution of a quote, or several quoted lines, it removes lines quoted with ``>``, their attributions, and a
-    signature of up to fifteen lines after a line of two dashes; a text of which nothing would be left stays.
+    scripts and comments; URLs and mail addresses. HTML entities and escapes, such as ``\\n`` and ``\\u00e9``, become
+    characters. In mail, which has a header, an attribution of a quote, or several quoted lines, it removes lines
+    quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two dashes; a text
+    of which nothing would be left stays.
 
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
@@ -247,6 +251,20 @@ def _where(pattern: str, change: Callable[[str], str]) -> Callable[[Any], Any]:
         return _replaced(texts, found, lambda held: pa.array(map(change, held.to_pylist()), held.type))
 
     return changed
+
+
+def _unescaped(text: str) -> str:
+    """Replace escapes by what they stand for; \\n before a small letter only in a text that has no line ends."""
+    one_line = "\n" not in text.strip()
+
+    def replaced(escape: re.Match[str]) -> str:
+        if escape[1]:
+            follows = text[escape.end() : escape.end() + 1]
+            return "\n" if one_line or not "a" <= follows <= "z" else escape[0]
+        codec = "utf-16-be" if escape[2] else "utf-8"
+        return bytes.fromhex(re.sub(r"\\[ux]", "", escape[0])).decode(codec, "replace")
+
+    return _ESCAPES.sub(replaced, text)
 
 
 def _body(text: str) -> str:
@@ -296,6 +314,7 @@ def _without_header(text: str) -> str:
 #: Kinds of boilerplate and what removes them, in this order. Removing a file may leave the start of a quoted line, and
 #: character references stand for any character.
 _RULES: tuple[tuple[int, Callable[[Any], Any]], ...] = (
+    (_ESCAPE, _where(_ESCAPED, _unescaped)),
     (_FILE, _where(_LOOKS_ENCODED, partial(_ENCODED.sub, " "))),
     (_FILE | _MAIL, _where(_LOOKS_LIKE_MAIL, _body)),
     (_TAG, partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),

@@ -126,7 +126,8 @@ def load_stop_words(choice: str) -> frozenset[str]:
     """Return the words of a setting (``parts_of``) in lower case; "auto" adds none (see ``count_languages``).
 
     English is this package's list, other languages are from stopwords-iso, with additions. A file is UTF-8 text with
-    one word per line and comments after #. Raises InputError if a file cannot be read.
+    one word per line, or several with commas, and comments after #. Words with apostrophes also count as their parts,
+    at which tokens end. Raises InputError if a file cannot be read.
     """
     return frozenset().union(*map(_load, parts_of(choice)))
 
@@ -137,9 +138,10 @@ def _load(part: str) -> frozenset[str]:
     if part in LANGUAGES:
         return _of_language(part)
     if part.startswith(_WORD):
-        return _parse(part[1:])
+        return _with_pieces(_parse(part[1:]))
     try:
-        return _parse(require_regular(Path(part).expanduser()).read_text(encoding="utf-8"))
+        text = require_regular(Path(part).expanduser()).read_text(encoding="utf-8-sig")
+        return _with_pieces(_parse(text.replace(",", "\n")))
     except (OSError, UnicodeDecodeError) as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else first_line(error)
         raise InputError(
@@ -155,9 +157,14 @@ def _of_language(language: str) -> frozenset[str]:
     words = _parse("\n".join(stopwordsiso.stopwords(LANGUAGES[language]))) | _additions().get(
         language, frozenset()
     )
-    # Tokens end at apostrophes, and Arabic joins "and" to the next word.
-    words |= {piece for word in words if "'" in word for piece in word.split("'") if piece}
+    words = _with_pieces(words)
+    # Arabic joins "and" to the next word.
     return words | {f"و{word}" for word in words if language == "arabic" and len(word) > 2}
+
+
+def _with_pieces(words: frozenset[str]) -> frozenset[str]:
+    """Add the parts of words with apostrophes, at which tokens end."""
+    return words | {piece for word in words for piece in re.split("['\u2019]", word) if piece}
 
 
 @cache

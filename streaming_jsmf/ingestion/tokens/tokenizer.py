@@ -167,13 +167,23 @@ def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
 
 
 class FirstTexts:
-    """Stands in for a tokenizer: keeps a sample of the texts of each batch, and finds no words."""
+    """Stands in for a tokenizer: keeps a sample of the texts of each batch, and finds no words.
+
+    Raises InputError for lists of texts, which are no lists of words.
+    """
 
     def __init__(self) -> None:
         self.texts: list[Any] = []
 
     def __call__(self, texts: Any) -> TokenLists:
-        if not is_list(texts.type):
+        if is_list(texts.type):
+            spaces = pc.count_substring(texts.flatten().cast(pa.string()), " ")
+            if (pc.mean(spaces).as_py() or 0) >= LONGEST_NGRAM:
+                raise InputError(
+                    "the texts are lists whose items have many words, and each item would be a word; join each list "
+                    "to one text, or give lists of words"
+                )
+        else:
             taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
             self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
         return TokenLists(
