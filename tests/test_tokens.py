@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 import streaming_jsmf as sj
-from streaming_jsmf.config.functions import name_of
+from streaming_jsmf.config.reading import name_of
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config.functions import is_local, local_function
+from streaming_jsmf.config.reading import is_local, local_function
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
@@ -142,15 +142,18 @@ def suited_tokenizer(texts: Any) -> str:
     Texts without spaces between words need one for their script. Raises InputError if most do and it is missing;
     ``with_language`` warns of fewer.
     """
-    for script, number in without_spaces(split_words(texts)).most_common(1):
+    chosen = "arrow"
+    for script, number in without_spaces(split_words(texts)).most_common():
         share = number / len(texts)
         found, missing = lack_of_spaces(script, share)
-        if share >= LEAST_DOCUMENTS and not missing:
+        if chosen != "arrow" and share >= LEAST_DOCUMENTS:
+            logger.warning("%s, and the tokenizer %s is not made for them; ingest them apart", found, chosen)
+        elif share >= LEAST_DOCUMENTS and not missing:
             logger.info("%s: their words are found with %s", found, option.tokenizer(script))
-            return script
-        if share > 0.5:
+            chosen = script
+        elif share > 0.5:
             raise InputError(f"{found}; {missing}")
-    return "arrow"
+    return chosen
 
 
 def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
