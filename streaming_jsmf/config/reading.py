@@ -192,6 +192,24 @@ class DatedColumns(ReadOptions):
 
 
 @dataclass(frozen=True)
+class _TextColumns(DatedColumns, Identified):
+    """Columns of tables of texts.
+
+    Names such as ``content.body`` stand for values within the objects of JSON.
+
+    Parameters
+    ----------
+    text
+        Column of the texts, or several: title,body.
+    metadata
+        Columns to keep, such as author,date.
+    """
+
+    text: tuple[str, ...] = reading(("text",), absent="detected", metavar="COLUMNS")
+    metadata: Literal["all"] | tuple[str, ...] = reading("all", metavar="COLUMNS")
+
+
+@dataclass(frozen=True)
 class Delimited(ReadOptions):
     """Layout of delimited files.
 
@@ -323,23 +341,15 @@ class TokenOptions(ReadOptions):
 
 
 @dataclass(frozen=True)
-class TextOptions(TokenOptions, Delimited, DatedColumns, Identified):
+class TextOptions(TokenOptions, Delimited, _TextColumns):
     """Options of the reader of tables of texts.
-
-    Names of columns such as ``content.body`` stand for values within the objects of JSON.
 
     Parameters
     ----------
-    text
-        Column of the texts, or several: title,body.
-    metadata
-        Columns to keep, such as author,date.
     sheet
         Name of the sheet of a spreadsheet.
     """
 
-    text: tuple[str, ...] = reading(("text",), absent="detected", metavar="COLUMNS")
-    metadata: Literal["all"] | tuple[str, ...] = reading("all", metavar="COLUMNS")
     sheet: str | None = read_key(None, absent="the first")
 
     def __post_init__(self) -> None:
