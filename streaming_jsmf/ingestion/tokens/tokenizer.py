@@ -37,7 +37,6 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     LEAST_DOCUMENTS,
     NONE,
     load_stop_words,
-    sample,
     without_spaces,
 )
 from streaming_jsmf.linalg.compiled import compiled
@@ -167,21 +166,6 @@ def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
         except InputError as error:
             advice = str(error)
     return found, f"{advice}, or take what is between spaces as words with {option.tokenizer('arrow')}"
-
-
-class FirstTexts:
-    """Stands in for a tokenizer: keeps a sample of the texts of each batch, and finds no words."""
-
-    def __init__(self) -> None:
-        self.texts: list[Any] = []
-
-    def __call__(self, texts: Any) -> TokenLists:
-        if not is_list(texts.type):
-            taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
-            self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
-        return TokenLists(
-            np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32), pa.array([], pa.string())
-        )
 
 
 def is_phrase(text: str) -> bool:
