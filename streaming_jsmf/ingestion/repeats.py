@@ -58,14 +58,6 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
     return hashes
 
 
-def hash_bags(
-    indptr: NDArray[Any], codes: NDArray[Any], counts: NDArray[Any], words: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
-    """Return (m, 2) hashes of bags, independent of word order; ``words`` are the hashes of the codes, (words, 2)."""
-    hashes: NDArray[np.uint64] = _bags(np.asarray(indptr, np.int64), codes, counts, words)
-    return hashes
-
-
 @compiled(nogil=True)
 def _numbers(numbers: Any) -> Any:
     hashes = np.empty((len(numbers), 2), np.uint64)
@@ -147,9 +139,12 @@ def contents_keys(
     counts: NDArray[Any],
     words: NDArray[np.uint64],
 ) -> NDArray[Any]:
-    """Return keys with the hashes of the bags, in the same order, without those of empty documents."""
+    """Return keys with the hashes of the bags, in the same order, without those of empty documents.
+
+    The hashes do not depend on the order of words; ``words`` are the hashes of the codes, (words, 2).
+    """
     keys = keys.copy()
-    keys["high"], keys["low"] = hash_bags(indptr, codes, counts, words).T
+    keys["high"], keys["low"] = _bags(np.asarray(indptr, np.int64), codes, counts, words).T
     return keys[np.diff(indptr) > 0]
 
 
