@@ -6,6 +6,7 @@ They are also the keys of ``--read`` and of ``[read]`` in specs.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from os import PathLike, fspath
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Settings, declared, setting
-from streaming_jsmf.config.functions import name_of
 from streaming_jsmf.errors import InputError, option
 
 Header = Literal["auto", "first", "none"]
@@ -28,6 +28,9 @@ EXCERPT_CHARACTERS, LONGEST_EXCERPT = 300, 10_000
 NONE = "none"
 
 READING, TEXTS = "Reading the source", "Texts"
+
+#: Functions of this process that cannot be imported, by the name that they were given.
+_LOCAL: dict[str, Callable[..., Any]] = {}
 
 #: A key of ``read`` only, an option, and an option of texts that a given model fixes.
 read_key = partial(setting, group=READING, option=False)
@@ -102,6 +105,39 @@ def _groups(given: Any) -> Any:
     if "label" in groups:
         raise ValueError(given)
     return given
+
+
+def name_of(given: Any) -> Any:
+    """Return the name of a function, MODULE:FUNCTION; other values than functions are returned unchanged.
+
+    One that cannot be imported (lambdas, functions of notebooks, methods of objects) gets a name in this process only.
+    """
+    if not callable(given):
+        return given
+    module = getattr(given, "__module__", None) or type(given).__module__
+    name = f"{module}:{getattr(given, '__qualname__', type(given).__qualname__)}"
+    found: Any = sys.modules.get(module) if module != "__main__" else None
+    for part in name.partition(":")[2].split("."):
+        found = getattr(found, part, None)
+    if found is not given:
+        known = (known for known, function in _LOCAL.items() if function == given)
+        name = next(known, f"{name}#{len(_LOCAL) + 1}")
+        _LOCAL[name] = given
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Return whether ``name_of`` has given this name to a function that cannot be imported."""
+    return "#" in name
+
+
+def local_function(name: str, advice: str) -> Callable[..., Any]:
+    """Return the function to which ``name_of`` has given this name; ``InputError`` in another process."""
+    if name not in _LOCAL:
+        raise InputError(
+            f"other processes cannot import {name!r}; write the function into a module, or use {advice}"
+        )
+    return _LOCAL[name]
 
 
 @dataclass(frozen=True)

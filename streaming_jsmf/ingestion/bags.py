@@ -24,7 +24,14 @@ from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.columns import ColumnSummary, Summaries
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, write_quarantined
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
-from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
+from streaming_jsmf.ingestion.repeats import (
+    KEY,
+    contents_keys,
+    hash_values,
+    id_faults,
+    identity_keys,
+    write_keys,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
@@ -288,8 +295,7 @@ class PieceWriter:
         )
         for kind, parts in self._keys.items():
             if parts:
-                keys = np.concatenate(parts)
-                keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
+                write_keys(self._stem.with_suffix(f".{kind}"), np.concatenate(parts))
 
     def abort(self) -> None:
         for opened in (self._stream, self._file):

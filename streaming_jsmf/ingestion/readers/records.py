@@ -90,6 +90,13 @@ class TextReader(Source):
             good = (self._good(records, bad) for records in self.records(unit, bad))
             yield from numbered((self._batch(*each) for each in good), bad)
 
+    def texts(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
+        """Yield the texts alone, as Arrow arrays without nulls."""
+        with bad.unreadable_file():
+            for records in self.records(unit, bad):
+                columns = self._good(records, bad)[0].columns
+                yield joined([columns[name] for name in self.text_columns])
+
     def _good(self, records: Records, bad: BadRecords) -> tuple[Records, dict[str, str]]:
         """Return the records whose text and id can be used, and what was repaired; the others go to ``bad``."""
         columns = {name: records.columns[name] for name in self.text_columns}

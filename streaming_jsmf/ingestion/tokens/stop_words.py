@@ -72,7 +72,7 @@ UNKNOWN, ENGLISH_WORDS, TOKENS, RUNS = "unknown", "English words", "tokens", "wi
 def parts_of(choice: str) -> list[str]:
     """Return the parts of a setting: "auto", "none", languages, paths, and words that begin with =.
 
-    The parts of a line are separated by commas, or by + between languages. A setting that begins with a line end has
+    The parts of a line are separated by commas, or by + beside languages. A setting that begins with a line end has
     one part in each line (``config.Curation``): strings that contain / or \\ or end in .txt are paths, and others that
     are neither a language nor auto are words.
     """
@@ -84,13 +84,12 @@ def parts_of(choice: str) -> list[str]:
         return [
             named.get(part, part if part[0] == _WORD or is_path(part) else _WORD + part) for part in parts
         ]
-    if "," in choice and Path(choice).expanduser().is_file():
-        return [choice]
-    found: list[str] = []
-    for part in map(str.strip, choice.split(",")):
-        names = part.lower().split("+")
-        found += names if {*names} <= known else [part]
-    return found
+    for separator in ",+":
+        parts = [part.strip() for part in choice.split(separator)]
+        joins = separator in choice and (separator == "," or known & {part.lower() for part in parts})
+        if joins and not Path(choice).expanduser().is_file():
+            return [each for part in parts for each in parts_of(part)]
+    return [choice.lower() if choice.lower() in known else choice.strip()]
 
 
 def _is_path(part: str) -> bool:
