@@ -174,7 +174,27 @@ class _TextColumns(DatedColumns, Identified):
 
 
 @dataclass(frozen=True)
-class Delimited(ReadOptions):
+class Encoded(ReadOptions):
+    """Options of readers of text files.
+
+    Parameters
+    ----------
+    encoding
+        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
+    """
+
+    encoding: str = reading(
+        "utf-8",
+        absent="utf-8, or as the byte order mark says",
+        metavar="NAME,NAME",
+        rare=True,
+        parse=encodings,
+        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252",
+    )
+
+
+@dataclass(frozen=True)
+class Delimited(Encoded):
     """Layout of delimited files.
 
     Parameters
@@ -225,15 +245,13 @@ class Delimited(ReadOptions):
 
 
 @dataclass(frozen=True)
-class TokenOptions(ReadOptions):
+class TokenOptions(Encoded):
     """Options of the readers of texts. The defaults are those of the papers.
 
     Parameters
     ----------
     excerpt
         Store this many characters of each text. 0 stores no text.
-    encoding
-        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     split
         Split texts into passages of this many words, which keep the id and the metadata.
     language_column
@@ -262,14 +280,6 @@ class TokenOptions(ReadOptions):
         ge=0,
         le=LONGEST_EXCERPT,
         added=True,
-    )
-    encoding: str = reading(
-        "utf-8",
-        absent="utf-8, or as the byte order mark says",
-        metavar="NAME,NAME",
-        rare=True,
-        parse=encodings,
-        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252",
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
     language_column: bool = reading(False, rare=True, added=True)
@@ -315,14 +325,6 @@ class TextOptions(TokenOptions, Delimited, _TextColumns):
     """
 
     sheet: str | None = read_key(None, absent="the first")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == self.quotes):
-            raise InputError(
-                f"{option.read({'delimiter': self.delimiter})} is not one character other than a quotation mark; "
-                "give one such as ; or \\t for a tab"
-            )
 
 
 @dataclass(frozen=True)

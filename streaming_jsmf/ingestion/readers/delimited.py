@@ -46,7 +46,7 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
+from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
@@ -141,11 +141,9 @@ class DelimitedFormat(Format):
                         original = _in_encoding(block.original(record), layout)
                         bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
                     if len(block):
-                        found = zip(columns, block.fields(list(columns.values())), strict=True)
-                        strings = {name: from_python(values) for name, values in found}
-                        yield Records(
-                            first + block.lines[block.good], strings, partial(_original, block, layout)
-                        )
+                        strings = dict(zip(columns, block.columns([*columns.values()]), strict=True))
+                        rows = first + block.lines[block.good]
+                        yield Records(rows, strings, partial(_original, block, layout))
         except UnreadableError as error:
             if error.line is None:
                 raise
@@ -272,7 +270,7 @@ def _dialect(sample: bytes, path: str, codec: str, options: Any) -> tuple[Dialec
 
 def _quotes(sample: bytes, options: Any) -> list[tuple[str, str]]:
     """Return the quotes and escapes that the options allow, and of which the sample has signs."""
-    if options.quoting == "none":
+    if options.quoting == "none" or len(options.delimiter or "") > 1:
         return [("", options.escapechar or "")]
     double, single = (len(re.findall(rb"(?m)(?:^|[,;\t|])" + quote, sample)) for quote in (b'"', b"'"))
     detected = ['"', "'"] if single > double else ['"']

@@ -15,7 +15,7 @@ import pyarrow as pa
 from streaming_jsmf.config import Delimited, ReaderName, check_options, declared
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.readers.base import BadRecords, BadValue, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part, layout_of
 from streaming_jsmf.ingestion.readers.files import (
     file_name,
@@ -23,11 +23,9 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK, encoding_of
 from streaming_jsmf.ingestion.readers.json_records import first_objects
 from streaming_jsmf.ingestion.readers.listing import SAMPLE, format_of
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
-from streaming_jsmf.ingestion.readers.tables import header_line, split_line
 from streaming_jsmf.ingestion.readers.triples import names_path
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
@@ -81,20 +79,9 @@ class Table:
 
     def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
         self.files = files
-        delimiter = str(given.get("delimiter", "")).replace("\\t", "\t")
-        self._long = delimiter if len(delimiter) > 1 else None
-        keys = {"encoding", "sheet", *declared(Delimited)} - {"path", "delimiter" if self._long else ""}
+        keys = {"sheet", *declared(Delimited)} - {"path"}
         self._options: Any = check_options("text", {key: given[key] for key in keys & given.keys()})
         self.is_delimited = bool(files) and format_of(files[0]) not in ("parquet", "json", "spreadsheet")
-
-    @property
-    def delimiter(self) -> str:
-        """The delimiter of the first file that can be read."""
-        with suppress(InputError):
-            return of_first_readable(
-                self.files, lambda path: layout_of(path, self._options), ""
-            ).dialect.delimiter
-        return ","
 
     @cached_property
     def columns(self) -> dict[str, Any]:
@@ -109,9 +96,6 @@ class Table:
                 return {name: decoded(rows.column(i)) for i, name in enumerate(rows.schema.names)}
         if form == "json":
             return _of_objects(path, options.encoding)
-        if self._long:
-            names = options.columns or _header(path, self._long, options.encoding)
-            return dict.fromkeys(names, _NO_VALUES)
         if form == "spreadsheet":
             unit, records = Unit(path), SPREADSHEET.records
             names = SPREADSHEET.names(path, options)
@@ -220,9 +204,8 @@ def _guess_titles(path: str, given: Mapping[str, Any]) -> dict[str, str]:
     if "names_columns" in given or given.get("names_header") is False:
         return found
     file = names_path(path, str(found.get("names", given.get("names"))))
-    delimiter = str(given.get("names_delimiter", ",")).replace("\\t", "\t")
-    encoding = str(given.get("names_encoding", "utf-8"))
-    header = of_first_readable([file], lambda path: _header(path, delimiter, encoding), ask())
+    layout = check_options("ratings", given).names_layout  # type: ignore[attr-defined]
+    header = of_first_readable([file], lambda path: DELIMITED.names(path, layout), ask())
     for key, known in (("names_item", _ITEM_NAMES), ("names_name", _TITLE_NAMES)):
         name = None if key in given else _column(header, known)
         if name is not None:
@@ -283,14 +266,3 @@ def guess_separator(path: str) -> str | None:
             if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
                 return separator
     return None
-
-
-def _header(path: str, delimiter: str, encoding: str) -> list[str]:
-    """Return the fields of the first line of a file. Raises UnreadableError."""
-    with open_stream(path) as stream:
-        line = (header_line(stream) or b"").removeprefix(BYTE_ORDER_MARK)
-    try:
-        fields = split_line(Delimited(delimiter=delimiter), line, encoding_of(path, encoding))
-    except BadValue as error:
-        raise UnreadableError(f"line 1: {error}") from error
-    return [name.strip() for name in fields]

@@ -197,8 +197,6 @@ def guess_source(
         separator = None if "separator" in given else guess_separator(table.files[0])
         items = {} if separator is None else {"separator": separator}
         return Guess(chosen, items, describe(items))
-    if table.is_delimited and "delimiter" not in given and (delimiter := table.delimiter) != ",":
-        found["delimiter"] = delimiter
     if chosen == "ratings":
         if "path" in given and "path" not in (read or {}):
             found["path"] = given["path"]

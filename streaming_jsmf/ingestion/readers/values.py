@@ -163,12 +163,6 @@ def as_json(batch: Any, row: int) -> bytes:
     return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
 
 
-def list_as_json(batch: Any, row: int) -> bytes | None:
-    """Return a list of a batch's only column as JSON for the quarantine; None for a null."""
-    held = batch.column(0).slice(row, 1)
-    return None if held.null_count else _to_json(_python(held.flatten()))
-
-
 def _to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
 
