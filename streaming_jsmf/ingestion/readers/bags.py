@@ -279,10 +279,8 @@ class BasketSource(RecordFiles, TextReader):
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         items, separator = self.options.items, self.options.separator
         if is_parquet(unit.path):
-            names = PARQUET.names(unit.path)
             for records in PARQUET.records(unit, self.options, bad, [items]):
-                require_columns([items], names)
-                yield replace(records, columns={items: _items(items, records.columns[items])})
+                yield replace(records, columns={items: _items(items, records.columns.get(items))})
             return
         for records in line_records(unit, text_of, bad):
             lines = records.columns["text"]
@@ -294,11 +292,12 @@ class BasketSource(RecordFiles, TextReader):
 
 
 def _items(name: str, lists: Any) -> Any:
-    """Return lists of strings. Raises UnreadableError if a column holds neither those nor lists of integers."""
-    item = value_type(lists.type.value_type) if is_list(lists.type) else lists.type
-    if not is_list(lists.type) or not (is_string(item) or pa.types.is_integer(item)):
+    """Return a column as lists of strings. Raises UnreadableError if it holds no lists of strings or integers."""
+    kind = "missing" if lists is None else lists.type
+    item = value_type(kind.value_type) if lists is not None and is_list(kind) else None
+    if item is None or not (is_string(item) or pa.types.is_integer(item)):
         raise UnreadableError(
-            f"column {name!r} is {lists.type}; it must hold lists of strings or integers; name the column with "
+            f"column {name!r} is {kind}; it must hold lists of strings or integers; name the column with "
             f"{option.read({'items': 'NAME'})}"
         )
     return lists.cast(pa.list_(pa.string()))

@@ -242,9 +242,10 @@ def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
     Raises InputError if the file cannot be read or the names exceed 64 MB, and for the first line that is malformed,
     empty, or gives an item a second name.
     """
-    bad, found, size = BadRecords("quarantine", Unit(path), DELIMITED.place), dict[str, str](), 0
+    unit, found, size = Unit(path), dict[str, str](), 0
+    bad = BadRecords("quarantine", unit, DELIMITED.place)
     try:
-        for records in _name_records(Unit(path), options, bad):
+        for records in _name_records(unit, options, bad):
             size += sum(values.nbytes for values in records.columns.values())
             if size > limits.LARGEST_NAMES:
                 most = limits.LARGEST_NAMES >> 20
@@ -253,7 +254,7 @@ def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
     except UnreadableError as error:
         raise InputError(f"{path}: {error}") from error
     for each in bad.records[:1]:
-        raise InputError(f"{path}, line {each.row}: {each.reason}; correct the line")
+        raise InputError(f"{DELIMITED.place(unit, each.row or 0)}: {each.reason}; correct the line")
     while len(uses := Counter(found.values())) < len(found):
         found = {item: f"{name} ({item})" if uses[name] > 1 else name for item, name in found.items()}
     return found
