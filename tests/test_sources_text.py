@@ -571,10 +571,8 @@ def test_baskets_of_parquet_lists(tmp_path, kind, make):
     good = [[item for item in document or () if item is not None] for document in values]
     assert read.bags == [{str(item): n for item, n in Counter(document).items()} for document in good]
     assert read.rows == [0, 1, 2, 3, 4, 5]
-    path = put_parquet(
-        tmp_path / "b.parquet",
-        {"items": pa.array([[b"a"], [b"\xff"]]).cast(make(pa.binary())).view(make(pa.string()))},
-    )
+    broken = pa.array([b"a", b"\xff"]).view(pa.string())
+    path = put_parquet(tmp_path / "b.parquet", {"items": pa.ListArray.from_arrays([0, 1, 2], broken)})
     assert refused_by(baskets(path), f"{path}, row group 0, row 1 from 0").bags == [{"a": 1}]
 
 

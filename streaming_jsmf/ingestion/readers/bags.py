@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import BagOptions, BasketOptions
 from streaming_jsmf.config.reading import NONE
-from streaming_jsmf.corpus.footer import check_columns, is_list, is_string, leaf_columns
+from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
-    BATCH_NONZEROS,
     LARGEST_COUNT,
     Place,
     RecordError,
@@ -39,7 +38,6 @@ from streaming_jsmf.ingestion.readers.base import (
     Source,
     Unit,
     UnreadableError,
-    group_units,
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
@@ -48,15 +46,15 @@ from streaming_jsmf.ingestion.readers.files import (
     is_archive,
     of_first_readable,
     open_parquet_source,
-    size_of,
 )
-from streaming_jsmf.ingestion.readers.formats import PARQUET, line_records, text_of
+from streaming_jsmf.ingestion.readers.formats import PARQUET, line_records, parquet_batches, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles, TextReader
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
     invalid_rows,
+    listed,
     require_columns,
     storable,
     value_type,
@@ -66,9 +64,6 @@ from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
-
-#: (document, word) pairs per unit.
-UNIT_NONZEROS = 16_000_000
 
 _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
 _BUCKETS = b"n_buckets"
@@ -122,8 +117,8 @@ class BagSource(RecordFiles, Source):
                 return found, _kinds(file.schema_arrow, found if options.id or fingerprint else None)
 
         found_id, kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
-        columns: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "kinds": kinds}
-        return cls(root, shards, options, tokenizer, **columns, fingerprint=fingerprint)
+        columns: dict[str, Any] = {"found_id": found_id, "kinds": kinds, "fingerprint": fingerprint}
+        return cls(root, shards, options, tokenizer, vocabulary_path=words, **columns)
 
     @property
     def id_column(self) -> str | None:
@@ -137,30 +132,19 @@ class BagSource(RecordFiles, Source):
     def vocabulary(self) -> Sequence[str]:
         return read_vocabulary(self.vocabulary_path)[0].words
 
-    def parts(self, path: str) -> Sequence[Unit]:
-        """Return runs of row groups of about ``UNIT_NONZEROS`` pairs."""
-        with open_parquet_source(path) as file:
-            metadata = file.metadata
-            leaf = leaf_columns(metadata).get("ids", 0)
-            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
-        return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
-
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        n_words, row = len(self.vocabulary), 0
+        n_words = len(self.vocabulary)
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
             kinds = _kinds(file.schema_arrow, self._named_id)
             if kinds != self.kinds:
                 ours, theirs = (
-                    ", ".join(f"{name}: {kind}" for name, kind in each.items())
-                    for each in (kinds, self.kinds)
+                    listed(f"{name}: {kind}" for name, kind in each.items()) for each in (kinds, self.kinds)
                 )
                 raise UnreadableError(
                     f"its columns are {ours}, those of the first file {theirs}; make them the same"
                 )
-            for g in range(unit.start, unit.stop):
-                for batch in _batches(file, g):
-                    yield self._documents(batch, row, n_words, bad)
-                    row += batch.num_rows
+            for first, batch in parquet_batches(file, unit, None):
+                yield self._documents(batch, first, n_words, bad)
 
     @property
     def _named_id(self) -> str | None:
@@ -172,7 +156,12 @@ class BagSource(RecordFiles, Source):
         invalid = [] if ids is None else invalid_rows(batch.column(ids))
         reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
         reasons |= dict(_bad_rows(batch, n_words, ids, 0))
-        batch, rows = _good_rows(batch, reasons, first, bad)
+        rows, good = np.arange(first, first + batch.num_rows), np.ones(batch.num_rows, bool)
+        for row in sorted(reasons):
+            bad.refuse(first + row, reasons[row], as_json(batch, row))
+            good[row] = False
+        if reasons:
+            batch, rows = batch.filter(pa.array(good)), rows[good]
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
         metadata, notes = {}, {}
         for name in batch.schema.names:
@@ -213,15 +202,6 @@ def _kinds(schema: Any, ids: str | None) -> dict[str, str]:
     return {**kinds, ids: "strings" if is_string(kind) else "integers"}
 
 
-def _batches(file: Any, g: int) -> Iterator[Any]:
-    group = file.metadata.row_group(g)
-    values = max(group.column(i).num_values for i in range(group.num_columns))
-    rows = max(1, int(BATCH_NONZEROS * group.num_rows / max(values, 1)))
-    for batch in file.iter_batches(rows, row_groups=[g], use_threads=False):
-        if batch.num_rows:
-            yield batch
-
-
 def _bad_rows(batch: Any, n_words: int, ids: str | None, start: int) -> Iterator[tuple[int, str]]:
     """Yield row and reason of each bad record, found by bisection because most batches have none."""
     try:
@@ -245,20 +225,6 @@ def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any]
         return bags, document_ids(batch.column(ids), ids, where)
     except pa.ArrowInvalid as error:
         raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
-
-
-def _good_rows(
-    batch: Any, reasons: Mapping[int, str], first: int, bad: BadRecords
-) -> tuple[Any, NDArray[np.int64]]:
-    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
-    rows = np.arange(first, first + batch.num_rows)
-    if not reasons:
-        return batch, rows
-    for row in sorted(reasons):
-        bad.refuse(first + row, reasons[row], as_json(batch, row))
-    keep = np.ones(batch.num_rows, bool)
-    keep[list(reasons)] = False
-    return batch.filter(pa.array(keep)), rows[keep]
 
 
 class BasketSource(RecordFiles, TextReader):
@@ -293,7 +259,7 @@ class BasketSource(RecordFiles, TextReader):
 
 def _items(name: str, lists: Any) -> Any:
     """Return a column as lists of strings. Raises UnreadableError if it holds no lists of strings or integers."""
-    kind = "missing" if lists is None else lists.type
+    kind: Any = "missing" if lists is None else lists.type
     item = value_type(kind.value_type) if lists is not None and is_list(kind) else None
     if item is None or not (is_string(item) or pa.types.is_integer(item)):
         raise UnreadableError(
@@ -311,25 +277,19 @@ def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    writer: Any = None
+    parts = (_sort_by_bucket(part, n_buckets) for piece in pieces for part in _bounded(piece))
     try:
-        for piece in pieces:
-            for part in _bounded(piece):
-                rows, ends = _sort_by_bucket(part, n_buckets)
-                writer = writer or _open_writer(beside, rows.schema, n_buckets)
+        first = next(parts, None)
+        schema = (pa.schema([]) if first is None else first[0].schema).with_metadata(
+            {_BUCKETS: str(n_buckets).encode()}
+        )
+        with pa.ipc.new_file(str(beside), schema) as writer:
+            for rows, ends in chain([] if first is None else [first], parts):
                 for start, stop in pairwise([0, *ends]):
                     writer.write_batch(rows.slice(start, stop - start))
-        writer = writer or _open_writer(beside, pa.schema([]), n_buckets)
-        writer.close()
         beside.replace(target)
     finally:
-        if writer is not None:
-            writer.close()
         beside.unlink(missing_ok=True)
-
-
-def _open_writer(path: Path, schema: Any, n_buckets: int) -> Any:
-    return pa.ipc.new_file(str(path), schema.with_metadata({_BUCKETS: str(n_buckets).encode()}))
 
 
 def _bounded(batch: Any) -> Iterator[Any]:

@@ -314,17 +314,15 @@ def _numbers(fields: Sequence[bytes], header: Header) -> list[int | float]:
             f"the number of fields is {len(fields)}, not {len(header.types)}: {line}; it may be truncated"
         )
     names = {header.document: "document", 1 - header.document: "word", 2: "count"}
-    return [_number(field, header.types[i], names[i]) for i, field in enumerate(fields)]
-
-
-def _number(text: bytes, kind: Any, name: str) -> int | float:
-    if not (_REAL if kind is np.float64 else _WHOLE).fullmatch(text):
-        raise BadValue(f"the {name} {shown(text)} is not a {'' if kind is np.float64 else 'whole '}number")
-    if kind is np.float64:
-        return float(text)
-    if abs(number := int(text)) >= 2**63:
-        raise BadValue(f"the {name} {shown(text)} is out of range")
-    return number
+    found: list[int | float] = []
+    for i, (field, kind) in enumerate(zip(fields, header.types, strict=False)):
+        is_real = kind is np.float64
+        if not (_REAL if is_real else _WHOLE).fullmatch(field):
+            raise BadValue(f"the {names[i]} {shown(field)} is not a {'whole ' * (not is_real)}number")
+        found.append(float(field) if is_real else int(field))
+        if not is_real and abs(found[i]) >= 2**63:
+            raise BadValue(f"the {names[i]} {shown(field)} is out of range")
+    return found
 
 
 def shown(text: bytes) -> str:

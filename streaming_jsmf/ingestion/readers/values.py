@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
@@ -169,6 +169,8 @@ def _to_json(value: Any) -> bytes:
 
 def _python(values: Any) -> list[Any]:
     values = decoded(values)
+    if is_list(values.type) and len(values) == 1 and not values.null_count:
+        return [_python(values.flatten())]
     if is_text(values.type):
         raw = as_bytes(values).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
