@@ -1,4 +1,8 @@
-"""Documents as bags that exist: corpora and Parquet files of word ids and counts, and baskets of items."""
+"""Bags of words: those in Parquet and in corpora, baskets of items, and the group-by that makes them of rows.
+
+In the group-by, each unit is written to an Arrow file, sorted by bucket (a hash of the document). Each bucket is then
+read from all files, sorted and summed in memory. Disk: about the size of the uncompressed rows.
+"""
 
 from __future__ import annotations
 
@@ -163,10 +167,9 @@ class BagSource(RecordFiles, Source):
         if reasons:
             batch, rows = batch.filter(pa.array(good)), rows[good]
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
-        metadata, notes = {}, {}
-        for name in batch.schema.names:
-            if name not in ("ids", "counts", ids):
-                metadata[name], notes[name] = storable(name, batch.column(name))
+        names = [name for name in batch.schema.names if name not in ("ids", "counts", ids)]
+        found = {name: storable(name, batch.column(name)) for name in names}
+        metadata = {name: values for name, (values, _) in found.items() if values is not None}
         if ids is None and self.id_column is not None:
             identities = metadata.pop(self.id_column, None)
         return Batch(
@@ -175,8 +178,8 @@ class BagSource(RecordFiles, Source):
             narrow_counts(counts),
             rows,
             identities,
-            {name: values for name, values in metadata.items() if values is not None},
-            notes={name: note for name, note in notes.items() if note},
+            metadata,
+            notes={name: note for name, (_, note) in found.items() if note},
         )
 
 
