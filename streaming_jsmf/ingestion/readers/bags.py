@@ -1,14 +1,11 @@
-"""Bags of words: those in Parquet and in corpora, baskets of items, and the group-by that makes them of rows.
-
-In the group-by, each unit is written to an Arrow file, sorted by bucket (a hash of the document). Each bucket is then
-read from all files, sorted and summed in memory. Disk: about the size of the uncompressed rows.
-"""
+"""Bags of words: those in Parquet and in corpora, baskets of items, and the group-by that makes them of rows."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -253,9 +250,12 @@ class BasketSource(RecordFiles, TextReader):
             return
         for records in line_records(unit, text_of, bad):
             lines = records.columns["text"]
-            found = (
-                pc.utf8_split_whitespace(lines) if separator is None else pc.split_pattern(lines, separator)
+            split = (
+                pc.utf8_split_whitespace
+                if separator is None
+                else partial(pc.split_pattern, pattern=separator)
             )
+            found = split(lines)
             trimmed = pa.ListArray.from_arrays(found.offsets, pc.utf8_trim_whitespace(found.flatten()))
             yield replace(records, columns={items: trimmed})
 
@@ -275,7 +275,7 @@ def _items(name: str, lists: Any) -> Any:
 def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
 
-    The rows of each piece are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
+    A bucket is a hash of the document. The rows of each piece are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
     belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document`` (dictionary of
     int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
