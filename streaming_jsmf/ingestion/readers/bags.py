@@ -74,9 +74,8 @@ _BUCKETS = b"n_buckets"
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
-    ``found_id`` is the column of the document ids. ``kinds`` has what the counts and named ids are in the first
-    readable file ("integers", "floats" or "strings"), by column; it must be the same in all files. ``fingerprint`` is
-    that of a corpus with a manifest, else None.
+    ``found_id`` is the column of the ids. ``kinds`` has what the counts and named ids are in the first readable file
+    ("integers", "floats" or "strings"); all files must have the same. ``fingerprint`` is that of a corpus, or None.
     """
 
     vocabulary_path: str
@@ -275,9 +274,9 @@ def _items(name: str, lists: Any) -> Any:
 def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
     """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
 
-    A bucket is a hash of the document. The rows of each piece are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
-    belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document`` (dictionary of
-    int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
+    A bucket is a hash of the document. Rows are sorted by bucket and written as one record batch per bucket, possibly
+    empty: batch i belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document``
+    (dictionary of int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
     """
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     parts = (_sort_by_bucket(part, n_buckets) for piece in pieces for part in _bounded(piece))
