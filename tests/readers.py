@@ -384,7 +384,7 @@ FORMATS = (
     Format("h5ad", "h5ad", "t.h5ad", _h5ad, _MATRIX_ROW, _COUNT, **_CELLS),
     Format("bags-parquet", "bag-of-words-parquet", "t.parquet", _bags_parquet, _ROW, _COUNT, **_BAGS),
     Format("baskets", "baskets", "t.baskets", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
-    Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _UTF8, **_PLACES, **_ENDED),
+    Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _CHARACTER, **_PLACES, **_ENDED),
     Format("triples", "triples", "t.csv", _TRIPLES, _ENTRY_LINE, _UTF8, **_PACKED, **_ENTRIES),
     Format("triples-parquet", "triples", "t.parquet", _TRIPLES_PQ, _ENTRY_ROW, _UTF8, **_ENTRIES, **_ENDED),
     Format("ratings", "ratings", "t.csv", _RATED, _ENTRY_LINE, _UTF8, **_PACKED, **_RATINGS),

@@ -210,7 +210,28 @@ class _TextColumns(DatedColumns, Identified):
 
 
 @dataclass(frozen=True)
-class Delimited(ReadOptions):
+class Encoded(ReadOptions):
+    """Options of readers of text files.
+
+    Parameters
+    ----------
+    encoding
+        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
+    """
+
+    encoding: str = reading(
+        "utf-8",
+        absent="utf-8, or as the byte order mark says",
+        metavar="NAME,NAME",
+        rare=True,
+        parse=encodings,
+        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252; "
+        "UTF-16 is detected",
+    )
+
+
+@dataclass(frozen=True)
+class Delimited(Encoded):
     """Layout of delimited files.
 
     Parameters
@@ -227,6 +248,8 @@ class Delimited(ReadOptions):
         Quotation mark that surrounds fields with delimiters or line ends.
     escapechar
         Character that makes the next one an ordinary character, such as \\.
+    skip_lines
+        Lines, or rows of a sheet, before the header or the first record.
     """
 
     delimiter: str | None = delimiter_key(None, absent="detected")
@@ -237,6 +260,7 @@ class Delimited(ReadOptions):
     quoting: Literal["auto", "none"] = reading("auto", rare=True, added=True)
     quotechar: str | None = _character(None, absent="detected")
     escapechar: str | None = _character(None, absent="none")
+    skip_lines: int | None = read_key(None, absent="titles and comments are detected", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -261,15 +285,13 @@ class Delimited(ReadOptions):
 
 
 @dataclass(frozen=True)
-class TokenOptions(ReadOptions):
+class TokenOptions(Encoded):
     """Options of the readers of texts. The defaults are those of the papers.
 
     Parameters
     ----------
     excerpt
         Store this many characters of each text. 0 stores no text.
-    encoding
-        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     split
         Split texts into passages of this many words, which keep the id and the metadata.
     language_column
@@ -298,15 +320,6 @@ class TokenOptions(ReadOptions):
         ge=0,
         le=LONGEST_EXCERPT,
         added=True,
-    )
-    encoding: str = reading(
-        "utf-8",
-        absent="utf-8, or as the byte order mark says",
-        metavar="NAME,NAME",
-        rare=True,
-        parse=encodings,
-        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252; "
-        "UTF-16 is detected",
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
     language_column: bool = reading(False, rare=True, added=True)
@@ -349,20 +362,9 @@ class TextOptions(TokenOptions, Delimited, _TextColumns):
     ----------
     sheet
         Name of the sheet of a spreadsheet.
-    skip_lines
-        Lines, or rows of a sheet, before the header or the first record.
     """
 
     sheet: str | None = read_key(None, absent="the first")
-    skip_lines: int | None = read_key(None, absent="titles and comments are detected", ge=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == self.quotes):
-            raise InputError(
-                f"{option.read({'delimiter': self.delimiter})} is not one character other than a quotation mark; "
-                "give one such as ; or \\t for a tab"
-            )
 
 
 @dataclass(frozen=True)

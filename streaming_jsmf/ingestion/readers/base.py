@@ -87,14 +87,13 @@ class Unit:
     notes: tuple[str, ...] = ()
 
 
-def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
-    """Group consecutive row groups until their weights reach ``target``; weights are bytes, or shares of ``size``."""
+def group_units(path: str, weights: Sequence[int], target: int) -> list[Unit]:
+    """Group consecutive row groups until their weights, in bytes, reach ``target``."""
     units, start, weight = [], 0, 0
     for g, of_group in enumerate(weights):
         weight += of_group
         if weight >= target or g == len(weights) - 1:
-            held = weight if size is None else int(size * weight / max(sum(weights), 1))
-            units.append(Unit(path, start, g + 1, held))
+            units.append(Unit(path, start, g + 1, weight))
             start, weight = g + 1, 0
     return units or [Unit(path)]
 

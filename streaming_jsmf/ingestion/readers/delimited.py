@@ -49,7 +49,7 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
+from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
@@ -120,7 +120,7 @@ class DelimitedFormat(Format):
         cuts = [(layout.start, layout.line)]
         if size > limits.UNIT_BYTES and not layout.recoded and is_divisible(path):
             with open_raw(path) as stream:
-                cuts += _cuts(stream, layout) if stream.seekable() else []
+                cuts += [cut for cut in _cuts(stream, layout) if cut[0] < size] if stream.seekable() else []
         stops = [*(start for start, _ in cuts[1:]), size if len(cuts) > 1 else 0]
         parts = [
             Part(path, start, stop, stop - start if stop else size, layout=layout, line=line)
@@ -147,11 +147,9 @@ class DelimitedFormat(Format):
                         original = _in_encoding(block.original(record), layout)
                         bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
                     if block.good.size:
-                        found = zip(columns, block.fields(list(columns.values())), strict=True)
-                        strings = {name: from_python(values, "surrogateescape") for name, values in found}
-                        yield Records(
-                            first + block.lines[block.good], strings, partial(_original, block, layout)
-                        )
+                        strings = dict(zip(columns, block.columns([*columns.values()]), strict=True))
+                        rows = first + block.lines[block.good]
+                        yield Records(rows, strings, partial(_original, block, layout))
         except UnreadableError as error:
             if error.line is None:
                 raise
@@ -167,6 +165,9 @@ class DelimitedFormat(Format):
 def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
     """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
     _skip(stream, layout.start)
+    if not (layout.dialect.quotechar or layout.dialect.escapechar):
+        yield from _line_cuts(stream, layout.start, layout.line)
+        return
     cut = 0
     for block in blocks(stream, layout.dialect, len(layout.names)):
         places = block.place + block.starts[:-1]
@@ -174,6 +175,15 @@ def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
         while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:
             cut = int(places[further[0]])
             yield layout.start + cut, layout.line + int(block.lines[further[0]])
+
+
+def _line_cuts(stream: Any, place: int, line: int) -> Iterator[tuple[int, int]]:
+    """As ``_cuts`` if each line is a record, without a search for records."""
+    while data := stream.read(limits.UNIT_BYTES) + stream.readline(limits.LONGEST_LINE):
+        place += len(data)
+        line += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+        if data.endswith(b"\n"):
+            yield place, line
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -333,20 +333,8 @@ class Table:
     def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
         self.files = files
         self.form = format_of(files[0]) or DELIMITED if files else None
-        delimiter = str(given.get("delimiter", "")).replace("\\t", "\t")
-        self._long = delimiter if len(delimiter) > 1 else None
-        keys = {"encoding", "sheet", "skip_lines", *declared(Delimited)} - {"path"}
-        keys -= {"delimiter"} if self._long else set()
+        keys = {"sheet", *declared(Delimited)} - {"path"}
         self._options: Any = check_options("text", {key: given[key] for key in keys & given.keys()})
-
-    @property
-    def delimiter(self) -> str:
-        """The delimiter of the first file that can be read."""
-        with suppress(InputError):
-            return of_first_readable(
-                self.files, partial(layout_of, options=self._options), ""
-            ).dialect.delimiter
-        return ","
 
     @cached_property
     def columns(self) -> dict[str, Any]:
@@ -381,10 +369,6 @@ class Table:
                 return {name: decoded(rows.column(i)) for i, name in enumerate(rows.schema.names)}
         if form is JSON:
             return _of_objects(path, options.encoding)
-        if self._long:
-            with open_stream(path) as stream:
-                header = stream.readline(SAMPLE).decode("utf-8", "replace").strip("\ufeff\r\n")
-            return dict.fromkeys(options.columns or header.split(self._long), _NO_VALUES)
         if form is DELIMITED:
             layout = layout_of(path, options)
             part, names = Part(path, layout.start, layout.start + SAMPLE, layout=layout), layout.names

@@ -210,8 +210,6 @@ def guess_source(
     if chosen == "baskets" and table.form is DELIMITED:
         separator = None if "separator" in given else table.separator()
         found |= {} if separator is None else {"separator": separator}
-    elif table.form is DELIMITED and "delimiter" not in given and (delimiter := table.delimiter) != ",":
-        found["delimiter"] = delimiter
     if chosen == "ratings" and table.files:
         found |= _guess_ratings(table, given)
     told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
@@ -195,18 +195,14 @@ def as_json(batch: Any, row: int) -> bytes:
     return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
 
 
-def list_as_json(batch: Any, row: int) -> bytes | None:
-    """Return a list of a batch's only column as JSON for the quarantine; None for a null."""
-    held = batch.column(0).slice(row, 1)
-    return None if held.null_count else _to_json(_python(held.flatten()))
-
-
 def _to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
 
 
 def _python(values: Any) -> list[Any]:
     values = decoded(values)
+    if is_list(values.type) and len(values) == 1 and not values.null_count:
+        return [_python(values.flatten())]
     if is_text(values.type):
         raw = as_bytes(values).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
