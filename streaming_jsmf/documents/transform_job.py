@@ -61,7 +61,7 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of
 from streaming_jsmf.storage.results import Wanted, same_contents
-from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, BYTES_PER_SHARE, TopicParameters
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +70,6 @@ ALGORITHM_VERSION = 2
 
 #: Nonzeros per partition, a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
-
-#: Memory per share during computation and writing.
-BYTES_PER_SHARE = 24
 
 #: Entries of the working directory: the parts, and the result made of them.
 PARTS, RESULT = "parts", "made"
