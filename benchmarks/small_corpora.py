@@ -28,7 +28,7 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.topics.fit import fit
+from streaming_jsmf.interface.fit import fit
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import read_model
 

@@ -32,7 +32,7 @@ from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.topics.fit import fit
+from streaming_jsmf.interface.fit import fit
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import read_model
 

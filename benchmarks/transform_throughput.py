@@ -56,8 +56,7 @@ class Usage:
 @click.option("--topics", default=50, show_default=True)
 @click.option("--words", default=90, show_default=True)
 @click.option("--workers", default=1, show_default=True)
-@click.option("--method", default="map", show_default=True)
-def main(documents: int, topics: int, words: int, workers: int, method: str) -> None:
+def main(documents: int, topics: int, words: int, workers: int) -> None:
     """Two corpora, and a small one before."""
     used = []
     with tempfile.TemporaryDirectory() as parent:
@@ -69,7 +68,7 @@ def main(documents: int, topics: int, words: int, workers: int, method: str) -> 
             )
             save_truth(corpus, model)
             out = Path(parent) / f"shares-{number}.parquet"
-            used.append(measure(corpus, model, out, workers, method))
+            used.append(measure(corpus, model, out, workers))
     click.echo("| documents | words each | documents/s, tasks | documents/s, command | CPU s | peak memory |")
     click.echo("|---|---|---|---|---|---|")
     for usage in used[1:]:
@@ -91,9 +90,9 @@ def save_truth(corpus: Path, model: Path) -> None:
     write_model(model, Model(arrays, {}, {}, {"fingerprint": "truth"}))
 
 
-def measure(corpus: Path, model: Path, out: Path, workers: int, method: str) -> Usage:
+def measure(corpus: Path, model: Path, out: Path, workers: int) -> Usage:
     log = Path(f"{out}.log")
-    options = ["--workers", str(workers), "--method", method, "--log-json", str(log)]
+    options = ["--workers", str(workers), "--log-json", str(log)]
     command = [
         sys.executable,
         "-m",

@@ -23,13 +23,14 @@ _NAMES = {
     "estimators": "LRJSMF STOD",
     "evaluation.evaluate": "evaluate",
     "ingestion.ingest": "ingest",
+    "interface.choose_k": "choose_k",
+    "interface.fit": "fit",
+    "interface.topic_model": "TopicModel",
     "jobs.execution": "Execution",
     "moments.reader": "open_moments",
     "moments.scan": "scan",
-    "reporting.choose_k": "choose_k",
     "reporting.plots": "plot_correlations plot_map plot_over_time plot_topics",
     "reporting.report": "report show view",
-    "reporting.topic_model": "TopicModel fit",
     "topics.infer": "infer",
     "topics.polish": "polish",
     "topics.store": "open_model",
@@ -64,10 +65,12 @@ if TYPE_CHECKING:
     from streaming_jsmf.estimators import STOD as STOD
     from streaming_jsmf.evaluation.evaluate import evaluate as evaluate
     from streaming_jsmf.ingestion.ingest import ingest as ingest
+    from streaming_jsmf.interface.choose_k import choose_k as choose_k
+    from streaming_jsmf.interface.fit import fit as fit
+    from streaming_jsmf.interface.topic_model import TopicModel as TopicModel
     from streaming_jsmf.jobs.execution import Execution as Execution
     from streaming_jsmf.moments.reader import open_moments as open_moments
     from streaming_jsmf.moments.scan import scan as scan
-    from streaming_jsmf.reporting.choose_k import choose_k as choose_k
     from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
     from streaming_jsmf.reporting.plots import plot_map as plot_map
     from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time
@@ -75,8 +78,6 @@ if TYPE_CHECKING:
     from streaming_jsmf.reporting.report import report as report
     from streaming_jsmf.reporting.report import show as show
     from streaming_jsmf.reporting.report import view as view
-    from streaming_jsmf.reporting.topic_model import TopicModel as TopicModel
-    from streaming_jsmf.reporting.topic_model import fit as fit
     from streaming_jsmf.topics.infer import infer as infer
     from streaming_jsmf.topics.polish import polish as polish
     from streaming_jsmf.topics.store import open_model as open_model
@@ -89,4 +90,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return __all__

@@ -339,7 +339,7 @@ def _answers(model: Path, folder: Path, log: Sequence[object]) -> Found:
     """Printed results about a model and documents."""
     shares = folder / "shares.parquet"
     printed("transform", model, CORPUS, shares, *log)
-    printed("transform", model, CORPUS, folder / "shares", "--top", 2, "--method", "cvb0", *log)
+    printed("transform", model, CORPUS, folder / "shares", "--top", 2, *log)
     printed("transform", model, CORPUS, folder / "shares.zarr", *log)
     yield "transform", columns(shares)
     yield "transform --top", columns(folder / "shares" / "part-00000.parquet")

@@ -289,11 +289,9 @@ POLISHED: dict[str, Callable[[Stores], Path]] = {
 
 #: Options of ``transform`` by name of the result.
 SHARES: dict[str, tuple[object, ...]] = {
-    "map.parquet": ("--method", "map"),
-    "map.zarr": ("--method", "map"),
-    "cvb0.parquet": ("--method", "cvb0"),
-    "cvb0.zarr": ("--method", "cvb0"),
-    "directory": ("--method", "map", "--top", 2),
+    "shares.parquet": (),
+    "shares.zarr": (),
+    "directory": ("--top", 2),
     "top.zarr": ("--top", 2),
 }
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
+from streaming_jsmf.interface.topic_model import TopicModel
 from streaming_jsmf.reporting.contents import (
     Contents,
     Document,
@@ -24,7 +25,6 @@ from streaming_jsmf.reporting.contents import (
     Stage,
     WordLists,
 )
-from streaming_jsmf.reporting.topic_model import TopicModel
 from streaming_jsmf.reporting.topics import Topic, Word
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted

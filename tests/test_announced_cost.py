@@ -8,7 +8,7 @@ import pytest
 
 from streaming_jsmf import InputError
 from streaming_jsmf.config import InferSettings
-from streaming_jsmf.topics import fit as fitting
+from streaming_jsmf.interface import fit as fitting
 from streaming_jsmf.topics import rectify
 from tests.outcomes import Command
 

@@ -19,12 +19,13 @@ from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.completion import (
-    CompletionReduction,
-    CompletionRequest,
-    complete_documents,
-)
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
+from streaming_jsmf.evaluation.word_counts import (
+    CountReduction,
+    CountRequest,
+    WordSelection,
+    count_documents,
+)
 from streaming_jsmf.inference.perplexity import SMOOTHING, Completion, observed_half
 from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult
@@ -127,8 +128,13 @@ def completed(
     execution: Execution = SYNCHRONOUS,
     budget: int = 10**9,
 ) -> Completion:
-    request = CompletionRequest(topics, open_corpus(corpus), budget)
-    return complete_documents(request, work, execution)
+    """The completion alone; the pass also counts the first word."""
+    opened, first = open_corpus(corpus), np.zeros(1, np.int64)
+    selection = WordSelection(first, first, topics.ids_of_corpus(opened), len(topics.words))
+    settings = ScanSettings(partition_nonzeros=budget)
+    _, found = count_documents(CountRequest(opened, selection, settings, topics), work, execution)
+    assert found is not None
+    return found
 
 
 def same(found: Completion, expected: Completion) -> None:
@@ -158,21 +164,21 @@ def test_a_pass_resumes_from_committed_parts(
     topics = topics_of(models / "lr-jsmf")
     corpus = write_corpus(tmp_path / "corpus", held_out, shards=1, row_group_rows=9)
     expected = completed(topics, corpus, tmp_path / "undisturbed", budget=40)
-    compute, read = CompletionReduction.compute, []
+    compute, read = CountReduction.compute, []
 
-    def breaking(self: CompletionReduction, partition: Partition) -> PartialResult:
+    def breaking(self: CountReduction, partition: Partition) -> PartialResult:
         if len(read) == 4:
             raise RuntimeError("cut off")
         read.append(partition.index)
         return compute(self, partition)
 
-    monkeypatch.setattr(CompletionReduction, "compute", breaking)
+    monkeypatch.setattr(CountReduction, "compute", breaking)
     with pytest.raises(RuntimeError, match="cut off"):
         completed(topics, corpus, tmp_path / "work", budget=40)
     first = read.copy()
     read.clear()
     monkeypatch.setattr(
-        CompletionReduction, "compute", lambda self, part: (read.append(part.index), compute(self, part))[1]
+        CountReduction, "compute", lambda self, part: (read.append(part.index), compute(self, part))[1]
     )
     assert completed(topics, corpus, tmp_path / "work", budget=40) == expected
     assert len(first) == 4
@@ -250,6 +256,6 @@ def test_a_model_without_a_prior_is_reported(models: Path, corpus_path: Path, tm
 
 
 def test_more_memory_than_allowed_is_refused(models: Path, corpus_path: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the completion of documents needs about .*memory allows"):
+    with pytest.raises(InputError, match=r"the count of documents needs about .*memory allows"):
         completed(topics_of(models / "stod"), corpus_path, tmp_path / "work", Execution("threads", 2, 10**6))
     assert not (tmp_path / "work").exists()

@@ -161,8 +161,7 @@ def test_committed_steps_and_parts_are_not_computed_again(tmp_path: Path) -> Non
     assert (tmp_path / "log").read_text().splitlines() == log
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["parts, then folds", "folded at once"])
-def test_tasks_of_a_dead_worker_are_repeated_without_what_they_removed(tmp_path: Path, at_once: bool) -> None:
+def test_tasks_of_a_dead_worker_are_repeated_without_what_they_removed(tmp_path: Path) -> None:
     """Dask runs a task again whose token is lost, and those before it whose tokens it has released."""
     work = Workspace(tmp_path / "w", "test")
     work.start()
@@ -171,8 +170,8 @@ def test_tasks_of_a_dead_worker_are_repeated_without_what_they_removed(tmp_path:
     [before] = results.folds()
     stage, keys = Scaled(results, before, tmp_path / "log"), ("a", "b", "c")
     order = FoldOrder(keys, "")
-    for number, step in enumerate(order.steps):
-        commit_part(sums, stage, Part(keys[number], 1, number), step if at_once else None)
+    for number, key in enumerate(keys):
+        commit_part(sums, stage, Part(key, 1, number))
     for turn in ([0, 1], [0, 1, 2], [0, 1, 2]):
         for number in turn:
             commit_fold(sums, stage, order.steps[number])

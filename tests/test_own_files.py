@@ -17,8 +17,8 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.readers.sources import Guess, guess_source
+from streaming_jsmf.interface.fit import fit
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.topics.fit import fit
 from tests.outcomes import Command, Outcome, refused
 from tests.sources import put, small
 from tests.test_own_texts import words_of, write_documents

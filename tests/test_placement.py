@@ -15,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference import cvb0, gibbs, map_shares, perplexity
+from streaming_jsmf.inference import cvb0, gibbs, perplexity
 from streaming_jsmf.ingestion import repeats, shards
 from streaming_jsmf.ingestion.readers import csv_scan
 from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
@@ -133,20 +133,10 @@ def _weighed(n: int) -> tuple[Any, ...]:
     return counts, shares, scales, _padded(n)[1], weights
 
 
-def _shares(n: int, dtype: Any) -> tuple[Any, ...]:
-    starts, words, numbers = _counts(dtype)
-    known = (_double(N_WORDS, n), np.full(n, 0.1)) if dtype is np.float64 else _padded(n)
+def _shares(n: int) -> tuple[Any, ...]:
+    starts, words, numbers = _counts()
     results = (np.zeros((N_DOCUMENTS, n)), np.zeros(N_DOCUMENTS, np.int64), np.zeros(N_DOCUMENTS))
-    return (starts.astype(np.int64), words.astype(np.int64), numbers, *known, 1e-3, 40, *results)
-
-
-def _newton_solved(n: int, dtype: Any) -> tuple[Any, ...]:
-    size, width = 48, -(-n // 4) * 4
-    rows, shares = _double(width, size).astype(dtype), np.zeros(width, dtype)
-    rows[n:], shares[:n] = 0, 1 / n
-    work = _zeros((map_shares.WORD_WORK, size), (map_shares.TOPIC_WORK, width), dtype=dtype)
-    weight = np.float32(size + 0.1 * n) if dtype is np.float32 else size + 0.1 * n
-    return (rows, np.ones(size, dtype), np.full(n, 0.1, dtype), weight, shares, *work, 2, 20, 1e-6, 0.0)
+    return (starts.astype(np.int64), words.astype(np.int64), numbers, *_padded(n), 1e-3, 40, *results)
 
 
 def _least_squares(n: int) -> tuple[Any, ...]:
@@ -228,9 +218,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "polish that draws topics": (gibbs.draw_documents, _drawn),
     "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
     "next shares": (cvb0.next_shares, _of_a_document),
-    "shares by cvb0": (cvb0.iterate_shares, lambda n: _shares(n, np.float32)),
-    "shares by map": (map_shares.most_probable, lambda n: _shares(n, np.float64)),
-    "Newton solver, double": (map_shares.newton_solve, lambda n: _newton_solved(n, np.float64)),
+    "shares": (cvb0.iterate_shares, _shares),
     "simplex": (active_set.solve_block, _least_squares),
     "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
     "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
@@ -312,7 +300,6 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
 #: Compiled for these tests alone, which takes a while.
 SLOW = {
     "topics of a document": (cvb0.weigh_topics, _weighed),
-    "Newton solver, single": (map_shares.newton_solve, lambda n: _newton_solved(n, np.float32)),
     "simplex, one row": (active_set._solve_row, _one_row),
 }
 

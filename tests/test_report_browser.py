@@ -272,7 +272,7 @@ def test_a_topic_is_selected_on_the_map_and_in_the_square_and_known_everywhere(
     section.locator("canvas").click(position={"x": 3, "y": 3})
     order = shown.page.evaluate("JSON.parse(document.getElementById('data').textContent).tree.order")
     assert shown.page.locator("#topic h2").inner_text().startswith(f"Topic {order[0]}:")
-    for name in ("how alike their words are", "how often they meet in documents"):
+    for name in ("similarity of words", "co-occurrence in documents"):
         shown.page.locator("#cell-kind").select_option(label=name)
     shown.page.locator("#merge-level").fill("3")
     members = [item.locator("button").count() for item in section.locator("ol.groups > li").all()]
@@ -535,7 +535,7 @@ def test_merged_and_hidden_topics_have_their_numbers_everywhere(
                 continue
             assert (lines[0].split()[0], f" and {second} " in lines[0]) == (str(first), True)
             share = percent(given[NUMBERS.index(first), NUMBERS.index(second)])
-            assert lines[2] == f"where {first} is, another token is of {second} with {share}"
+            assert lines[2] == f"p(topic {second} | topic {first} in the same document) = {share}"
         canvas.click(position=at)
         is_selected(first)
     section = shown.view("groups")

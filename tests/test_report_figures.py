@@ -19,9 +19,9 @@ from streaming_jsmf import (
     shares_by,
     show,
 )
+from streaming_jsmf.interface.topic_model import TopicModel
 from streaming_jsmf.reporting.layout import times_chance
 from streaming_jsmf.reporting.plots import COLOURS
-from streaming_jsmf.reporting.topic_model import TopicModel
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
 from tests.outcomes import Command, refused

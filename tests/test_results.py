@@ -115,7 +115,7 @@ TWICE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "transform file": (("transform", "model", "a", "out.parquet", *ALONE), ("--top", "2")),
     "transform directory": (("transform", "model", "a", "out", *ALONE), ("--top", "2")),
     "transform zarr": (("transform", "model", "a", "out.zarr", *ALONE), ("--top", "2")),
-    "transform csv": (("transform", "model", "a", "out.csv", *ALONE), ("--method", "map")),
+    "transform csv": (("transform", "model", "a", "out.csv", *ALONE), ("--top", "2")),
     "transform texts": (("transform", "fitted", "texts.jsonl", "out", *ALONE), ("--top", "2")),
     "report": (("report", "model", "out.html"), ("--words", "4")),
     "documents": (("documents", "model", "s.parquet", "--topic", "1", "--out", "out.csv"), ("--number", "3")),

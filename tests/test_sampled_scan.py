@@ -25,6 +25,7 @@ from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.interface.describe import describe
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import sampled
@@ -45,7 +46,6 @@ from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.stages import directions, eigenpairs
 from streaming_jsmf.moments.stages.projection import ProductReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
-from streaming_jsmf.reporting.info import describe
 from tests import reference
 from tests.corpora import planted, words, write_corpus
 from tests.processes import PATIENCE

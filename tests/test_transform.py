@@ -94,8 +94,8 @@ def shares_of(path: Path) -> NDArray[np.float64]:
     return np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
 
 
-def expected(drawn: Planted, method: Any = "cvb0") -> NDArray[np.float64]:
-    return document_topics(csr_array(drawn.counts), drawn.word_topic, PRIOR, method=method).shares
+def expected(drawn: Planted) -> NDArray[np.float64]:
+    return document_topics(csr_array(drawn.counts), drawn.word_topic, PRIOR).shares
 
 
 def made_by(model: Path, corpus: Path, out: Path, **settings: Any) -> Any:
@@ -105,13 +105,12 @@ def made_by(model: Path, corpus: Path, out: Path, **settings: Any) -> Any:
     return made
 
 
-@pytest.mark.parametrize("method", ["map", "cvb0"])
 @pytest.mark.parametrize("name", ["shares.parquet", "shares.zarr", "shares"])
 def test_the_shares_are_those_of_the_same_matrix(
-    corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str, method: Any
+    corpus: Path, model: Path, drawn: Planted, tmp_path: Path, name: str
 ) -> None:
-    made = made_by(model, corpus, tmp_path / name, method=method)
-    np.testing.assert_array_equal(shares_of(tmp_path / name), expected(drawn, method).astype(np.float32))
+    made = made_by(model, corpus, tmp_path / name)
+    np.testing.assert_array_equal(shares_of(tmp_path / name), expected(drawn).astype(np.float32))
     assert made.columns == ("document_id", "year", "title")
     assert (made.about.totals.documents, made.about.totals.without_known_words) == (90, 1)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -364,11 +363,11 @@ def test_a_changed_file_is_found(
 
 
 def test_a_directory_of_other_parts_is_found(
-    corpus: Path, model: Path, tmp_path: Path, invoke: Command
+    corpus: Path, model: Path, drawn: Planted, tmp_path: Path, invoke: Command
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     made_by(model, corpus, one)
-    made_by(model, corpus, two, method="map")
+    made_by(save_model(tmp_path / "other", drawn.word_topic[:, ::-1]), corpus, two)
     shutil.copy(two / "part-00000.parquet", one)
     refused(invoke("documents", model, one, "--topic", 1), 3, f"{one}/part-00000.parquet has sha256 ")
     # A part is no result.
@@ -388,10 +387,10 @@ def test_changed_metadata_are_found(
     for flipped in (at.start(), at.end() - 1):  # no JSON, and another number
         file.write_bytes(data[:flipped] + bytes([data[flipped] ^ 2]) + data[flipped + 1 :])
         refused(invoke("documents", model, out), 3, str(out), "metadata are damaged", "transform again")
-    version = re.search(rb'"format_version": ?2', data)
+    version = re.search(rb'"format_version": ?3', data)
     assert version is not None
     file.write_bytes(data[: version.end() - 1] + b"1" + data[version.end() :])
-    said = f"{out}: topic shares of format version 1, and this release reads 2; run transform again"
+    said = f"{out}: topic shares of format version 1, and this release reads 3; run transform again"
     refused(invoke("info", out), 2, said)
     refused(invoke("documents", model, out), 2, said)
     made_by(model, corpus, out, overwrite=True)
@@ -444,8 +443,8 @@ def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
 
 def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
     out = tmp_path / "s.parquet"
-    made = invoke("transform", model, corpus, out, "--top", 3, "--method", "cvb0", "--workers", 1)
+    made = invoke("transform", model, corpus, out, "--top", 3, "--workers", 1)
     assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 4 topics)\n")
     assert "transform: finished" in made.err
     about = open_shares(out).about
-    assert (about.top, about.method) == (3, "cvb0")
+    assert about.top == 3

@@ -11,7 +11,7 @@ from streaming_jsmf.config import ComparisonRequest
 from streaming_jsmf.display import table
 
 if TYPE_CHECKING:
-    from streaming_jsmf.reporting.choose_k import Comparison
+    from streaming_jsmf.interface.choose_k import Comparison
 
 
 @verb(
@@ -36,7 +36,7 @@ def choose_k(source: str, topics: str, as_json: bool = False, **options: Any) ->
     best value of each column.
     """
     from streaming_jsmf.evaluation.choice import fields_of
-    from streaming_jsmf.reporting.choose_k import choose_k as run
+    from streaming_jsmf.interface.choose_k import choose_k as run
 
     found = run(source, topic_numbers(topics), **options)
     if as_json:

@@ -50,8 +50,8 @@ def fit(source: str, model: str, topics: str, as_json: bool = False, **options: 
     The corpus of texts or tables and the scan are kept as MODEL.corpus and MODEL.moments. Models of several K are
     written to MODEL/k=5, MODEL/k=10, ...
     """
-    from streaming_jsmf.topics.fit import fit as run
+    from streaming_jsmf.interface.fit import fit as run
 
     allow_local_tokenizers(options)
-    fitted = run(source, model, topic_numbers(topics), **options)
+    fitted = run(source, model, topic_numbers(topics), progress=False, **options)
     return partial(print_topics, *fitted.models, as_json=as_json)

@@ -41,7 +41,7 @@ def info(path: str, as_json: bool = False, verify: bool = False) -> str:
 
     Tells whether it is complete and intact, and how it was made.
     """
-    from streaming_jsmf.reporting.info import describe
+    from streaming_jsmf.interface.describe import describe
 
     described = describe(path, verify=verify)
     if as_json:

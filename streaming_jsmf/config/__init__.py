@@ -63,7 +63,6 @@ from streaming_jsmf.config.requests import ExecutionOptions as ExecutionOptions
 from streaming_jsmf.config.requests import Order as Order
 from streaming_jsmf.config.requests import OverTimeRequest as OverTimeRequest
 from streaming_jsmf.config.requests import ReportRequest as ReportRequest
-from streaming_jsmf.config.requests import ShareMethod as ShareMethod
 from streaming_jsmf.config.requests import ShareSettings as ShareSettings
 from streaming_jsmf.config.requests import SimulationSettings as SimulationSettings
 from streaming_jsmf.config.requests import TopicChanges as TopicChanges

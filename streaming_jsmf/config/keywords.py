@@ -32,14 +32,11 @@ def require_kind(name: str, value: object, *kinds: type, advice: str = "") -> No
         raise InputError(f"{name} is {str(value)[:LONGEST_VALUE]!r} ({type(value).__name__}); give {wanted}")
 
 
-def takes(
-    *kinds: type[Settings], without: Collection[str] = (), forwarding: Callable[..., Any] | None = None
-) -> Callable[[Function], Function]:
+def takes(*kinds: type[Settings], without: Collection[str] = ()) -> Callable[[Function], Function]:
     """A decorator: a function with ``**options`` takes the fields of these settings as keyword arguments.
 
     It refuses other keywords, and shows the fields in the signature and the docstring of the function, which reads them
     with ``settings_of`` or ``Settings.of``. Aliases, also of the function's own parameters, are passed by their names.
-    ``forwarding`` is a function that receives ``**options``, so that its keyword arguments are taken, too.
     """
     every = {name: field for name, field in declared_in(kinds).items() if name not in without}
     fields = {name: field for name, field in every.items() if field.option}
@@ -49,8 +46,6 @@ def takes(
         own = {
             name: value for name, value in signature.parameters.items() if value.kind is not value.VAR_KEYWORD
         }
-        for name, value in inspect.signature(forwarding).parameters.items() if forwarding else ():
-            own.setdefault(name, value)
         names = {name: name for name in own} | {
             alias: name
             for name, field in every.items()

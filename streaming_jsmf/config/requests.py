@@ -11,7 +11,6 @@ from typing import Any, Literal
 from streaming_jsmf.config.fields import Settings, seed_setting, setting
 from streaming_jsmf.errors import InputError, Option, option
 
-ShareMethod = Literal["map", "cvb0"]
 Order = Literal["share", "topic"]
 
 #: Word ids are int32.
@@ -243,13 +242,9 @@ class ShareSettings(Settings):
     ----------
     top
         Keep only the N largest shares of each document, with their topics.
-    method
-        How to estimate shares. cvb0: an approximation of their posterior mean, as in polish. map: the most probable
-        ones, within a proven bound.
     """
 
     top: int | None = setting(None, absent="all", metavar="N", ge=1)
-    method: ShareMethod = setting("cvb0")
 
 
 @dataclass(frozen=True)

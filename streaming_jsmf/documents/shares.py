@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ShareMethod
 from streaming_jsmf.corpus.footer import is_string, open_parquet
 from streaming_jsmf.corpus.records import Place, document_ids, free_name, id_column, without_views
 from streaming_jsmf.corpus.units import WorkUnit
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
 
-KIND, FORMAT_VERSION = "streaming_jsmf.shares", 2
+KIND, FORMAT_VERSION = "streaming_jsmf.shares", 3
 
 DOCUMENT_ID, SHARES, TOPICS = "document_id", "topic_shares", "topics"
 
@@ -65,7 +64,6 @@ class About:
     request: str
     n_topics: int
     top: int | None
-    method: ShareMethod
     totals: Totals | None = None
 
     def fields(self, **others: Any) -> dict[str, Any]:

@@ -105,14 +105,14 @@ def transform(
     reading = request_of(reading, options)
     columns = _csv_columns(model) if is_csv(target) else {}
     with _documents(corpus, topics, read, beside, reading, execution, listener) as documents:
-        asked = request_of_shares(topics, documents.identity, wanted.top, wanted.method)
+        asked = request_of_shares(topics, documents.identity, wanted.top)
         # A source is not ingested again for shares that are there.
         if wanted_shares(target, asked, overwrite=overwrite).is_made():
             documents.remove()
             return open_shares(target)
         opened, left_out = documents.corpus
         request = TransformRequest(
-            topics, opened, wanted.top, wanted.method, left_out, columns=columns, documents=documents.identity
+            topics, opened, wanted.top, left_out, columns=columns, documents=documents.identity
         )
         with single_blas_thread():
             totals = transform_documents(request, target, execution, listener, overwrite=overwrite)

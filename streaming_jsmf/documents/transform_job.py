@@ -20,7 +20,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
@@ -62,7 +61,7 @@ from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of
 from streaming_jsmf.storage.results import Wanted, same_contents
-from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, TopicParameters
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, BYTES_PER_SHARE, TopicParameters
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +70,6 @@ ALGORITHM_VERSION = 2
 
 #: Nonzeros per partition, a few seconds of work.
 PARTITION_NONZEROS = 4_000_000
-
-#: Memory per share during computation and writing.
-BYTES_PER_SHARE = 24
 
 #: Entries of the working directory: the parts, and the result made of them.
 PARTS, RESULT = "parts", "made"
@@ -91,7 +87,6 @@ class TransformRequest:
     topics: TopicParameters
     corpus: Corpus
     top: int | None = None
-    method: ShareMethod = ShareSettings.method
     left_out: float = 0.0
     partition_nonzeros: int = PARTITION_NONZEROS
     columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -117,7 +112,7 @@ class TransformRequest:
     def result(self) -> dict[str, Any]:
         """The request that the result stores."""
         documents = self.documents or self.corpus.fingerprint
-        return request_of_shares(self.topics, documents, self.top, self.method)
+        return request_of_shares(self.topics, documents, self.top)
 
     @cached_property
     def about(self) -> About:
@@ -128,7 +123,6 @@ class TransformRequest:
             self.result["request"],
             self.n_topics,
             self.top,
-            self.method,
         )
 
     def memory(self, partitions: Sequence[Partition], workers: int) -> int:
@@ -142,11 +136,9 @@ class TransformRequest:
         return PROCESS_BYTES + each * min(workers, len(partitions))
 
 
-def request_of_shares(
-    topics: TopicParameters, documents: str, top: int | None, method: ShareMethod
-) -> dict[str, Any]:
+def request_of_shares(topics: TopicParameters, documents: str, top: int | None) -> dict[str, Any]:
     """Identify shares; ``documents`` is the fingerprint of a corpus, or of the request of one."""
-    fields = {"model": topics.topics_fingerprint, "top": top, "method": method}
+    fields = {"model": topics.topics_fingerprint, "top": top}
     all_inputs = {
         **fields,
         "topics": topics.fingerprint,
@@ -215,7 +207,7 @@ def transform_documents(
         records = job.records()
         parts = [Totals(**record["totals"]) for record in records]
         totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
-        _log_totals(totals, request.method, request.left_out)
+        _log_totals(totals, request.left_out)
         hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
         about = replace(request.about, totals=totals)
         result = _assemble(work, about, schema, parts, hashes, request.columns)
@@ -290,9 +282,7 @@ def write_part(context: PartContext, part: DocumentPart) -> Record:
             counts = read_block(unit, ids.size)
             known = over_vocabulary(counts, ids, word_topic.shape[0])
             for rows in panels(known.shape[0], about.row_group_rows):
-                found = document_topics(
-                    known[rows], word_topic, prior, method=about.method, threads=context.threads
-                )
+                found = document_topics(known[rows], word_topic, prior, threads=context.threads)
                 totals += Totals(unconverged=found.unconverged)
                 file.write(
                     _table(metadata.slice(rows.start, rows.stop - rows.start), found.shares, about.top)
@@ -338,7 +328,7 @@ def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
     return table.select([DOCUMENT_ID, *wanted])
 
 
-def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:
+def _log_totals(totals: Totals, left_out: float) -> None:
     """Report what is unusual; ``left_out`` tokens of raw texts may be of words that the model dropped on purpose."""
     if totals.unknown_tokens > left_out:
         logger.info(
@@ -355,10 +345,9 @@ def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:
         )
     if totals.unconverged:
         logger.warning(
-            "transform: %s of %s documents did not converge (%s); their shares are approximate",
+            "transform: %s of %s documents did not converge; their shares are approximate",
             f"{totals.unconverged:,}",
             f"{totals.documents:,}",
-            method,
         )
 
 

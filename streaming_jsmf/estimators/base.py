@@ -39,6 +39,7 @@ from streaming_jsmf.estimators.inputs import (
 from streaming_jsmf.estimators.kept_rows import begin_rows, temporary_directory
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
+from streaming_jsmf.interface.fit import DEFAULT_TOPICS
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
@@ -78,8 +79,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Words of the columns of a matrix: a list, or an object with ``get_feature_names_out``. None stands for the
         names of the previous pipeline step or of a data frame, or x0, x1, ...
     polish_steps
-        Number of passes over the documents with which ``fit`` refines the topics, as ``streaming_jsmf.fit`` does in ten
-        steps. ``partial_fit`` makes none.
+        Number of steps with which ``fit`` polishes the topics, as ``streaming_jsmf.fit`` does. ``partial_fit`` makes
+        none.
     n_components
         Alias of ``n_topics``, as in scikit-learn; takes precedence if given.
     transform_iterations
@@ -104,7 +105,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         Number of words, and the words if the input has them.
     """
 
-    n_topics: int = setting(50, ge=1)
+    n_topics: int = setting(DEFAULT_TOPICS, ge=1)
     _: KW_ONLY
     scans: int = ScanSettings.scans
     document_weights: DocumentWeights = ScanSettings.document_weights

@@ -14,6 +14,7 @@ from streaming_jsmf.config import (
     CorrelationMethod,
     InferSettings,
     MissingMass,
+    PolishSettings,
     Rectifier,
     Refinement,
     SimplexMethod,
@@ -62,6 +63,7 @@ class LRJSMF(TopicEstimator):
     """
 
     _: KW_ONLY
+    polish_steps: int = setting(PolishSettings.steps, ge=0)
     alpha0: float | Literal["auto"] = setting(AUTO, gt=0)
     rectify: Rectifier = InferSettings.rectify
     max_iterations: int = InferSettings.max_iterations

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError, option
-from streaming_jsmf.evaluation.completion import CompletionRequest, complete_documents
 from streaming_jsmf.evaluation.inputs import Integers, RowSketch, SelectedCounts
-from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_words
+from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_documents
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
@@ -95,28 +94,25 @@ def counts_of(
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> StoredCounts:
-    """Return the stored counts of a corpus, or compute and store them in two passes over the corpus.
+    """Return the stored counts of a corpus, or compute and store them in one pass over the corpus.
 
-    One pass counts words; the other completes documents, unless the model has no topic prior or no word counts. The
-    same call resumes an interrupted pass. Results are bit-identical for every ``execution``. Words are matched as
-    strings; words that the model lacks are ignored.
+    It counts words, and completes documents unless the model has no topic prior or no word counts. The same call
+    resumes an interrupted pass. Results are bit-identical for every ``execution``. Words are matched as strings; words
+    that the model lacks are ignored.
 
     Raises ``InputError`` if the corpus has none of the model's words or no document with two of them, and as
-    ``count_words``; ``StoreError`` if a shard or a stored result is damaged.
+    ``count_documents``; ``StoreError`` if a shard or a stored result is damaged.
     """
     target = counts_path(path, corpus.fingerprint)
     wanted, work = _wanted_counts(path, model, corpus), work_place(target)
     if wanted.find() is not Found.MADE:
-        request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model))
+        topics = None if missing_parameter(model) else TopicParameters.of(model)
+        request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model), topics)
         _create_evaluation_group(path)
         with wanted.writing() as found:
             if found is not Found.MADE:
-                counts = _divided(model, request, count_words(request, work, execution, listener))
-                if not missing_parameter(model):
-                    asked = CompletionRequest(TopicParameters.of(model), corpus, request.budget)
-                    completed = complete_documents(asked, work / "completion", execution, listener)
-                    counts = replace(counts, completion=completed)
-                _write_counts(target, counts, model)
+                sums, completion = count_documents(request, work, execution, listener)
+                _write_counts(target, replace(_divided(model, request, sums), completion=completion), model)
     if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)

@@ -57,7 +57,7 @@ def evaluate(
     listener: Listener = silent,
     **options: Any,
 ) -> dict[str, Any]:
-    """Evaluate a model of any engine. Makes two passes over a corpus that was not counted before, otherwise none.
+    """Evaluate a model of any engine. Makes one pass over a corpus that was not counted before, otherwise none.
 
     Counts and perplexity are stored with the model, so later calls need no scan; without a corpus those of the
     training corpus are used. ``request`` may be a corpus; its fields, and those of ``Execution``, are also keyword

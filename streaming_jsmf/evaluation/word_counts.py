@@ -1,17 +1,20 @@
-"""Counts for metrics from one pass over a corpus: document frequencies of words and pairs, rows of C, a sketch of C.
+"""Sums for metrics from one pass over a corpus: frequencies of words and pairs, rows and a sketch of C, and completion.
 
-The pass commits each partition in a working directory of its own; it is not a stage of a moments store.
+Document completion tells how well topics predict the words of documents: topic shares estimated from one half of the
+tokens predict the other half, which is drawn from the contents of the document alone. All sums are additive. The pass
+commits each partition in a working directory of its own; it is not a stage of a moments store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -21,6 +24,8 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, sketch_probes
+from streaming_jsmf.inference.perplexity import Completer, Completion
+from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -28,12 +33,18 @@ from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.csr import diagonal_excess, document_weights, pair_scales, pair_totals
 from streaming_jsmf.linalg.factor import apply_gram
-from streaming_jsmf.moments.memory import BYTES_PER_NONZERO_READ
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, BYTES_PER_SHARE, TopicParameters
 
 #: Increase when the same request gives different bits.
-ALGORITHM_VERSION = 3
+ALGORITHM_VERSION = 4
+
+#: Seed of the observed halves, fixed so that models are compared on the same halves.
+HALVES_SEED = 0
+
+#: N x K float64 arrays per worker: topics as given, smoothed, and in the kernel's layout.
+TALL_ARRAYS = 3
 
 
 @dataclass(frozen=True)
@@ -60,8 +71,8 @@ class WordSelection:
 class CooccurrenceAccumulator:
     """Accumulates document counts of selected words, rows of C, its row sums and C G over blocks of documents.
 
-    Words that are not in the model are dropped first, then documents with fewer than two tokens, as in a scan with
-    the model's vocabulary. ``scheme`` gives the document weights of C; ``probes`` is G, (N, s), float32.
+    Documents with fewer than two tokens do not count, as in a scan with the model's vocabulary. ``scheme`` gives the
+    document weights of C; ``probes`` is G, (N, s), float32.
     """
 
     def __init__(
@@ -77,9 +88,8 @@ class CooccurrenceAccumulator:
         self.sums = np.zeros((selection.n_words, 2))
         self.n_documents, self.total_weight = 0, 0.0
 
-    def append(self, block: csr_array[Any]) -> None:
-        """Count the documents of a block (documents x words of the corpus, CSR), which is not modified."""
-        known = over_vocabulary(block, self.selection.columns, self.selection.n_words)
+    def append(self, known: csr_array[Any]) -> None:
+        """Count the documents of a block (documents x words of the model, CSR), which is not modified."""
         counts = _with_values(known, known.data.astype(np.float64))
         lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
         weights = document_weights(lengths, self.scheme)
@@ -140,36 +150,8 @@ def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]
 
 
 @dataclass(frozen=True)
-class CountReduction:
-    """The reduction of ``count_words``: sums of ``CooccurrenceAccumulator`` per partition, added in manifest order.
-
-    Workers read the arrays of the ``WordSelection`` from ``store`` and verify ``digests``; ``hint`` ends messages
-    about damage.
-    """
-
-    store: StorePath
-    digests: Mapping[str, ArrayDigest]
-    n_words: int
-    scheme: DocumentWeights
-    hint: str
-
-    def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data, with one row group in memory at a time."""
-        arrays = read_arrays(self.store, self.digests, hint=self.hint)
-        selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
-        accumulator = CooccurrenceAccumulator(selection, self.scheme, sketch_probes(self.n_words))
-        for block in iter_blocks(partition.units, selection.columns.size):
-            accumulator.append(block)
-        return accumulator.partial()
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add integers exactly, and the other arrays in float64."""
-        return added(folded, partial)
-
-
-@dataclass(frozen=True)
 class CountRequest:
-    """A request for counts: corpus and words.
+    """A request for counts: corpus and words, and the topics with which documents are completed, if any.
 
     Only the document weights and the partition size of ``settings`` are used.
     """
@@ -177,11 +159,11 @@ class CountRequest:
     corpus: Corpus
     selection: WordSelection
     settings: ScanSettings
+    topics: TopicParameters | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """JSON values that identify the counts of this request."""
-        arrays = self.selection.arrays()
+        """JSON values that identify the sums of this request."""
         return {
             "algorithm": ALGORITHM_VERSION,
             "corpus": self.corpus.fingerprint,
@@ -189,48 +171,115 @@ class CountRequest:
             "document_weights": self.settings.document_weights,
             "partition_budget": self.budget,
             "probes": {"width": SKETCH_PROBES, "seed": 0, "label": SKETCH_LABEL},
-            "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
+            "halves": HALVES_SEED,
+            "arrays": {name: digest(values).sha256 for name, values in self.arrays().items()},
         }
 
     @property
     def budget(self) -> int:
         return self.settings.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that tasks read."""
+        topics = self.topics
+        if topics is None:
+            return self.selection.arrays()
+        return {
+            **self.selection.arrays(),
+            "word_topic": topics.word_topic,
+            "prior": topics.prior,
+            "term_count": topics.term_count,
+            # Hash the words so that the halves of documents do not depend on word ids.
+            "keys": hash_values(pa.array(topics.words))[:, 0].copy(),
+        }
 
-def count_words(
+    def memory(self, partitions: Sequence[Partition], workers: int) -> int:
+        """Projected peak memory in bytes: for each worker, a few row groups, two copies of its sums, and topics."""
+        selection, units = self.selection, [unit for partition in partitions for unit in partition.units]
+        # Two copies of rows and sketch, plus the probes and a product of the sketch in float32.
+        tall = (2 * 8 * (selection.row_words.size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * selection.n_words
+        # Three times the row group: as read, and the entries chosen for pairs and for rows.
+        each = 3 * max(unit.nonzeros for unit in units) * BYTES_PER_NONZERO_READ
+        each += 3 * 8 * selection.words.size**2 + tall
+        if self.topics is not None:
+            each += TALL_ARRAYS * self.topics.word_topic.nbytes
+            each += max(unit.rows for unit in units) * self.topics.prior.size * BYTES_PER_SHARE
+        return PROCESS_BYTES + each * min(workers, len(partitions))
+
+
+@dataclass(frozen=True)
+class CountReduction:
+    """The reduction of ``count_documents``: the sums of each partition, added in manifest order.
+
+    Workers read the arrays of the request from ``store`` and verify ``digests``; ``hint`` ends messages about damage.
+    """
+
+    store: StorePath
+    digests: Mapping[str, ArrayDigest]
+    n_words: int
+    scheme: DocumentWeights
+    hint: str
+    threads: int = 1
+
+    def compute(self, partition: Partition) -> PartialResult:
+        """One pass over the partition's data, with one row group in memory at a time."""
+        arrays = read_arrays(self.store, self.digests, hint=self.hint)
+        selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
+        accumulator = CooccurrenceAccumulator(selection, self.scheme, sketch_probes(self.n_words))
+        completer, completed = None, Completion()
+        if "keys" in arrays:
+            completer = Completer.of(
+                arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"]
+            )
+        for block in iter_blocks(partition.units, selection.columns.size):
+            known = over_vocabulary(block, selection.columns, self.n_words)
+            accumulator.append(known)
+            if completer is not None:
+                completed = completed.merge(complete_whole(completer, known, self.threads))
+        sums = accumulator.partial()
+        return PartialResult(sums.arrays, {**sums.scalars, **asdict(completed)})
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        """Add integers exactly, and other numbers in float64."""
+        return added(folded, partial)
+
+
+def complete_whole(completer: Completer, block: csr_array[Any], threads: int | None = None) -> Completion:
+    """Complete the documents with integer counts in a block (documents x N), and count the others."""
+    before = np.concatenate([[0], np.cumsum(block.data != np.rint(block.data))])
+    fractional = before[block.indptr[1:]] > before[block.indptr[:-1]]
+    whole = block[np.flatnonzero(~fractional)] if fractional.any() else block
+    sums = completer.complete(whole, seed=HALVES_SEED, threads=threads)
+    return replace(sums, fractional=int(np.count_nonzero(fractional)))
+
+
+def count_documents(
     request: CountRequest,
     work: StorePath,
     execution: Execution | None = None,
     listener: Listener = silent,
-) -> PartialResult:
-    """Count the selected words of a corpus, in one pass over the partitions not yet committed in ``work``.
+) -> tuple[PartialResult, Completion | None]:
+    """Count the selected words of a corpus, and predict half of the tokens of each document from the other half.
 
-    The same request gives the same bits on every scheduler and number of workers. The caller removes ``work`` once
-    the counts are stored. Raises ``InputError`` if the corpus has a bad record (``work`` is then removed) or the
-    memory budget is too small, and ``StoreError`` if a shard or ``work`` is damaged.
+    Makes one pass over the partitions not yet committed in ``work``. The same request gives the same bits on every
+    scheduler and number of workers. The caller removes ``work`` once the sums are stored. Words that the model lacks
+    are ignored. Raises ``InputError`` if the corpus has a bad record (``work`` is then removed) or the memory budget is
+    too small, and ``StoreError`` if a shard or ``work`` is damaged.
 
     Returns ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows`` (R, N)
-    of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``, ``total_weight``.
+    of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``, ``total_weight``;
+    and the completion, None without topics.
     """
     partitions = plan_partitions(list_units(request.corpus), request.budget)
     keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = Workspace(work, "count of words", request.arguments)
-    with store.executor(partial(count_memory, request, partitions), execution, listener) as executor:
+    store = Workspace(work, "count of documents", request.arguments)
+    with store.executor(partial(request.memory, partitions), execution, listener) as executor:
         # Results of another request in this directory are replaced; they cannot be used here.
-        digests = store.start(request.selection.arrays(), replace=True)
+        digests = store.start(request.arrays(), replace=True)
         n_words, weights = request.selection.n_words, request.settings.document_weights
-        reduction = CountReduction(work, digests, n_words, weights, store.hint)
+        threads = max(1, executor.tasks_at_once // len(partitions))
+        reduction = CountReduction(work, digests, n_words, weights, store.hint, threads)
         checkpoints = store.checkpoints("counts")
-        return fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
-
-
-def count_memory(request: CountRequest, partitions: tuple[Partition, ...], workers: int) -> int:
-    """Projected peak memory in bytes: for each worker, a few row groups and two copies of its sums."""
-    selection = request.selection
-    row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
-    # Two copies of rows and sketch, plus the probes and a product of the sketch in float32.
-    tall = (2 * 8 * (selection.row_words.size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * selection.n_words
-    sums = 3 * 8 * selection.words.size**2 + tall
-    # Three times the row group: as read, and the entries chosen for pairs and for rows.
-    each = 3 * row_group * BYTES_PER_NONZERO_READ + sums
-    return PROCESS_BYTES + each * min(workers, len(partitions))
+        sums = fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
+    completed = {field.name: sums.scalars[field.name] for field in fields(Completion)}
+    return sums, None if request.topics is None else Completion(**completed)  # type: ignore[arg-type]

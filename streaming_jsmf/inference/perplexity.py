@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.config import ShareMethod, ShareSettings
 from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
@@ -125,20 +124,19 @@ class Completer:
         counts: csr_array[Any],
         *,
         seed: int = 0,
-        method: ShareMethod = ShareSettings.method,
         threads: int | None = None,
     ) -> Completion:
         """Score one half of the tokens of each document, given the other half; one pass over ``counts``.
 
-        ``counts`` is documents x N. ``seed`` determines the split (``observed_half``); ``method`` and ``threads`` are
-        those of ``document_topics``. Raises ``ValueError`` if counts are negative or not integers, or N does not match.
+        ``counts`` is documents x N. ``seed`` determines the split (``observed_half``); ``threads`` as in
+        ``document_topics``. Raises ``ValueError`` if counts are negative or not integers, or N does not match.
         """
         if counts.shape[1] != len(self.topics):
             raise ValueError(f"the counts have {counts.shape[1]} words, the topics {len(self.topics)}")
         halves = observed_half(counts, self.keys, seed)
         starts, words = halves.indptr, halves.indices
         lengths = counts.sum(axis=1)
-        found = document_topics(halves, self.topics, self.prior, method=method, threads=threads)
+        found = document_topics(halves, self.topics, self.prior, threads=threads)
         usable = lengths >= 2
         wanted = np.where(np.repeat(usable, np.diff(starts)), counts.data - halves.data, 0.0)
         unseen = self.unigram[words] == 0

@@ -208,42 +208,27 @@ class Checkpoints:
         self._commit("part", key, partial, metadata)
 
     def commit_metadata(self, key: str, metadata: Mapping[str, Any]) -> None:
-        """Commit a part without a result: its task wrote files, or a committed fold already contains it."""
+        """Commit a part without a result, because its task wrote files."""
         record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(metadata)}
         write_record(self.store, self._name("part", key), record)
 
     def commit_fold(
-        self,
-        key: str,
-        partial: PartialResult,
-        folds: Sequence[str] = (),
-        part: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        self, key: str, partial: PartialResult, folds: Sequence[str] = (), part: str | None = None
     ) -> None:
-        """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage.
-
-        ``metadata`` belongs to a part whose result was never written. The record of the fold stores it too, since a
-        kill may happen before the record of the part is written.
-        """
-        noted = {} if metadata is None else {"part": part, "note": dict(metadata)}
-        self._commit("fold", key, partial, noted)
+        """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage."""
+        self._commit("fold", key, partial, {})
         self._hold(key, partial)
-        if part is not None and metadata is not None:
-            self.commit_metadata(part, metadata)
-        elif part is not None and not self.keep:
+        if part is not None and not self.keep:
             # Keep the record: it marks the part as done and has its cost.
             record = self._record("part", part)
             if record is not None and record["attempt"]:
                 remove_trees(self._arrays(record))
         for fold in folds:
-            for folded, known in self._metadata_in_fold(fold).items():
-                if not self.is_committed(folded):
-                    self.commit_metadata(folded, known)
             if fold != self.protected:
                 self._remove_fold(fold)
 
     def was_folded(self, key: str) -> bool:
-        """Whether the result of a committed part was never written or was removed after folding."""
+        """Whether the result of a committed part was removed after folding."""
         record = self._record("part", key)
         return record is not None and not (record["attempt"] and node_exists(self._arrays(record)))
 
@@ -281,12 +266,9 @@ class Checkpoints:
             )
 
     def metadata(self, key: str) -> dict[str, Any] | None:
-        """Return the metadata of a part from its record or from a fold that contains it; None if neither exists."""
+        """Return the metadata of a part from its record, or None if it is not committed."""
         record = self._record("part", key)
-        if record is not None:
-            return dict(record["note"])
-        found = (self._metadata_in_fold(fold).get(key) for fold in self.folds())
-        return next((metadata for metadata in found if metadata is not None), None)
+        return None if record is None else dict(record["note"])
 
     def read_metadata(self, key: str) -> dict[str, Any]:
         """As ``metadata``, but raise ``StoreError`` if the part is not committed."""
@@ -298,12 +280,11 @@ class Checkpoints:
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Return the metadata of the committed parts in the order of ``keys``."""
         committed = self.parts()
-        recorded = [key for key in keys if key in committed]
-        known = dict(zip(recorded, in_threads(self.metadata, recorded), strict=True))
-        for fold in self.folds():
-            known = {**self._metadata_in_fold(fold), **known}
-        found = ((index, known.get(key)) for index, key in enumerate(keys))
-        return [{"partition": index, **metadata} for index, metadata in found if metadata is not None]
+        recorded = [(index, key) for index, key in enumerate(keys) if key in committed]
+        found = in_threads(self.read_metadata, [key for _, key in recorded])
+        return [
+            {"partition": index, **metadata} for (index, _), metadata in zip(recorded, found, strict=True)
+        ]
 
     def clear(self) -> None:
         """Remove all results of the stage and their records."""
@@ -330,12 +311,6 @@ class Checkpoints:
 
     def _arrays(self, record: Mapping[str, Any]) -> StorePath:
         return inside(self.store / PARTIALS, str(record["attempt"]))
-
-    def _metadata_in_fold(self, key: str) -> dict[str, dict[str, Any]]:
-        """Metadata that a fold's record stores for a part, by the key of the part; may be empty."""
-        record = self._record("fold", key)
-        part = None if record is None else record["note"].get("part")
-        return {} if record is None or part is None else {str(part): dict(record["note"]["note"])}
 
     def _has_intact_files(self, key: str) -> bool:
         try:

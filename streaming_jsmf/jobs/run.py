@@ -86,7 +86,7 @@ class Job:
                 if step.before is not None:
                     after = after[-1:]
                 part = self.parts[step.last]
-                inputs.append(graph.add(commit_part, self.checkpoints, self.stage, part, step, after=after))
+                inputs.append(graph.add(commit_part, self.checkpoints, self.stage, part, after=after))
             open_folds[step.fold] = graph.add(commit_fold, self.checkpoints, self.stage, step, after=inputs)
             if step.of_part:
                 were_open.append(tuple(open_folds.values()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -109,16 +108,11 @@ def commit_record(checkpoints: Checkpoints, stage: MapTask, part: Part) -> str:
     return f"{checkpoints.stage}-part-{part.key}"
 
 
-def commit_part(
-    checkpoints: Checkpoints, stage: Reduction, part: Part, step: Step | None = None, *after: str
-) -> str:
-    """Task: compute and commit one part, unless it is committed; fold it directly if the preceding fold exists.
-
-    ``step`` is the fold that takes the part, if any; ``after`` only orders tasks.
-    """
+def commit_part(checkpoints: Checkpoints, stage: Reduction, part: Part, *after: str) -> str:
+    """Task: compute and commit one part, unless it is committed; ``after`` only orders tasks."""
     del after
     token = f"{checkpoints.stage}-part-{part.key}"
-    if checkpoints.is_committed(part.key) or (step is not None and checkpoints.has_fold(step.fold)):
+    if checkpoints.is_committed(part.key):
         return token
     if part.source is None:
         raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
@@ -126,16 +120,6 @@ def commit_part(
     with single_blas_thread():
         partial = stage.compute(part.source)
     metadata = {**part.metadata, **_cost_since(started).fields()}
-    if (
-        step is not None
-        and not checkpoints.keep
-        and (step.before is None or checkpoints.has_fold(step.before))
-    ):
-        # Results may be larger than their input, so fold directly instead of writing and rereading them.
-        with suppress(StoreError, OSError):
-            _fold(checkpoints, stage, step, partial, metadata)
-            return token
-        # Commit the result; the fold task retries and reports the error.
     with span("commit"):
         checkpoints.commit_part(part.key, partial, metadata)
     return token
@@ -154,7 +138,12 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: 
             with span("commit"):
                 read = checkpoints.read_part if step.of_part else checkpoints.read_fold
                 partial = read(step.taken)
-            _fold(checkpoints, stage, step, partial)
+                folded = None if step.before is None else checkpoints.read_fold(step.before)
+            with single_blas_thread():
+                result = stage.fold(folded, partial)
+            with span("commit"):
+                part = step.taken if step.of_part else None
+                checkpoints.commit_fold(step.fold, result, step.folds, part)
         except StoreError:
             # A worker that was considered lost may have committed the same fold and removed its inputs.
             if not _is_done(checkpoints, step):
@@ -168,20 +157,3 @@ def _is_done(checkpoints: Checkpoints, step: Step) -> bool:
         return True
     folded_further = not all(checkpoints.has_fold(fold) for fold in step.folds)
     return folded_further or (step.of_part and checkpoints.was_folded(step.taken))
-
-
-def _fold(
-    checkpoints: Checkpoints,
-    stage: Reduction,
-    step: Step,
-    partial: PartialResult,
-    metadata: Mapping[str, Any] | None = None,
-) -> None:
-    """Fold and commit; ``metadata`` belongs to a part that was not committed separately."""
-    with single_blas_thread():
-        with span("commit"):
-            folded = None if step.before is None else checkpoints.read_fold(step.before)
-        result = stage.fold(folded, partial)
-        with span("commit"):
-            part = step.taken if step.of_part else None
-            checkpoints.commit_fold(step.fold, result, step.folds, part, metadata)

@@ -150,12 +150,6 @@ def multiply(_: Any, x: Any, y: Any) -> Any:
     return x(x, y)
 
 
-@_instruction(lambda _, builder, signature, arguments: builder.fdiv(*arguments))
-def divide(_: Any, x: Any, y: Any) -> Any:
-    """x / y."""
-    return x(x, y)
-
-
 @_instruction(_multiply_add)
 def multiply_add(_: Any, x: Any, y: Any, z: Any) -> Any:
     """x y + z, rounded once on processors with fused multiply-add."""

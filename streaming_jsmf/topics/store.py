@@ -161,6 +161,11 @@ def model_names(path: StorePath) -> list[str]:
     return sorted(names, key=lambda name: (len(name), name))
 
 
+def beside(model: StorePath, kind: str) -> StorePath:
+    """Default path of the ``moments`` or the ``corpus`` of a model."""
+    return model.with_name(f"{model.name}.{kind}")
+
+
 def models_at(path: AnyModel) -> tuple[StorePath, ...]:
     """The models of several K below ``path``, by K; otherwise ``path`` itself, whether or not it is a model."""
     root = model_path(path)

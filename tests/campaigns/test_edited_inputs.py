@@ -166,7 +166,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
     ),
     "transform": (
         ("transform", "model", "a", "OUT.zarr", *QUIET),
-        [(), ("--top", "2"), ("--top", "3"), ("--method", "cvb0"), ("--method", "map")],
+        [(), ("--top", "2"), ("--top", "3")],
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-// Lines and axes that several parts of the page draw, by D3.
+// Drawings that several views share, by D3.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 
@@ -12,7 +12,7 @@ function drawing(width, height, label) {
     .attr("aria-label", label);
 }
 
-/** The course of a topic as a line without axes; the last value is a point. */
+/** The trend of a topic as a line without axes; a point marks the last value. */
 function sparkline(topic, width, height) {
   const trend = courseOf(topic);
   const x = d3.scaleLinear([0, trend.length - 1], [2, width - 4]);
@@ -33,7 +33,7 @@ function sparkline(topic, width, height) {
   return svg.node();
 }
 
-/** Ticks that leave room for their texts. */
+/** At most `most` of the names, evenly spaced, so that their labels do not overlap. */
 function someOf(names, most) {
   const every = Math.ceil(names.length / most);
   return names.filter((_, place) => place % every === 0);

@@ -1,10 +1,10 @@
-// The values of the page: JSON from the element #data, with rows of numbers unpacked.
+// The data of the page: JSON from the element #data, with arrays of numbers decoded.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const STEPS = 1024;
 const ZERO = 65535;
 
-/** base64 of little-endian integers of 2 or 4 bytes. */
+/** Decode base64 of little-endian integers of 2 or 4 bytes. */
 function unpacked(text, bytes = 2) {
   const raw = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const view = new DataView(raw.buffer);
@@ -15,12 +15,12 @@ function unpacked(text, bytes = 2) {
   return values;
 }
 
-/** Probabilities, which are kept as logarithms. */
+/** Decode probabilities, which are stored as logarithms. */
 function probabilities(text) {
   return Float64Array.from(unpacked(text), (step) => (step === ZERO ? 0 : 2 ** (-step / STEPS)));
 }
 
-// The scripts refer to a topic by its place in this row. Readers see its number, which differs if topics are hidden or merged.
+// The scripts refer to a topic by its index in this array. The number that readers see differs if topics are hidden or merged.
 const topics = data.topics.map((topic) => ({ warnings: [], characteristic: [], ...topic }));
 const K = topics.length;
 const places = new Map(topics.map(({ number }, place) => [number, place]));
@@ -33,7 +33,7 @@ const lists = {
   starts: data.words.counts.reduce((starts, count) => [...starts, starts.at(-1) + count], [0]),
 };
 
-/** Words of a topic by relevance (Sievert and Shirley): log p(w | t) - (1 - lambda) log p(w), the first first. */
+/** Words of a topic by descending relevance (Sievert and Shirley 2014): log p(w | t) - (1 - lambda) log p(w). */
 function relevantWords(topic, lambda) {
   const found = [];
   for (let place = lists.starts[topic]; place < lists.starts[topic + 1]; place++) {
@@ -41,14 +41,14 @@ function relevantWords(topic, lambda) {
     const given = lists.given[place];
     const overall = lists.probability[id];
     const relevance = Math.log(given) - (1 - lambda) * Math.log(overall);
-    // What the topic has of all uses of the word: p(t | w).
+    // Share of the topic in all uses of the word: p(t | w).
     const own = Math.min(1, (given * topics[topic].share) / overall);
     found.push({ text: lists.vocabulary[id], given, overall, own, relevance });
   }
   return found.sort((a, b) => b.relevance - a.relevance);
 }
 
-/** For each word the places in the lists where it stands, as one long row and where each word's part begins. */
+/** Inverted index of the lists: the entries of each word, one word after the other, and where each word starts. */
 let index = null;
 function topicsOfWord(id) {
   index ??= indexed();
@@ -88,7 +88,7 @@ const groups = data.groups && {
   errors: probabilities(data.groups.errors),
 };
 
-/** A topic's mean share in a group, with its standard error, which is not known (null) for one document. */
+/** Mean share of a topic in a group and its standard error, which is null for a single document. */
 const meanOf = (topic, group) => ({
   name: groups.names[group],
   documents: groups.documents[group],
@@ -98,10 +98,10 @@ const meanOf = (topic, group) => ({
 
 const meansOf = (topic) => groups.names.map((_, group) => meanOf(topic, group));
 
-/** The means of all groups, or of the periods alone: documents without a date are in none. */
+/** The means of all groups, or of the periods, without the group of documents that have no date. */
 const courseOf = (topic) => meansOf(topic).slice(0, groups.drawn);
 
-/** A share of 1 with two digits that count. */
+/** A fraction as a percentage with two significant digits. */
 function percent(share) {
   const size = Math.abs(share);
   if (size > 0 && size < 0.00001) return "<0.001%";

@@ -1,6 +1,6 @@
-// The tree of what is alike, and the groups of topics that a cut through it makes.
+// The tree of topics by similarity, and the groups of topics that a cut through it defines.
 
-/** Where each branch of the tree lies: the middle of its leaves, and the height at which they were merged. */
+/** The nodes of the tree: vertical position, height at which the parts were merged, and leaves. */
 function branches() {
   const places = new Map(data.tree.order.map((topic, place) => [topic, place + 0.5]));
   const nodes = d3.range(K).map((topic) => ({ y: places.get(topic), height: 0, leaves: [topic] }));
@@ -18,7 +18,7 @@ function branches() {
 
 const nodesOfTree = branches();
 
-/** The branches that a cut into so many groups leaves, in the order of the leaves. */
+/** The subtrees of a cut into `count` groups, in the order of the leaves. */
 function cut(count) {
   const merged = nodesOfTree.slice(0, 2 * K - count);
   const inside = new Set(merged.flatMap((node) => node.parts ?? []));
@@ -38,7 +38,7 @@ function topicColors() {
 function drawTree(width, height) {
   const svg = drawing(width, height, "Tree of the topics by similarity of their words").attr("class", "tree");
   if (!width || K === 1) return svg.node();
-  // From the first merge on: the way there is long, and says nothing.
+  // The axis starts at the first merge, because the distances below it are long and uninformative.
   const { 0: least, [K - 2]: most } = data.tree.heights;
   const x = d3.scaleLinear([least - (most - least) / 4 - 1e-9, most], [width - 2, 4]).clamp(true);
   const y = (node) => (node.y * height) / K;
@@ -60,10 +60,10 @@ function drawTree(width, height) {
   return svg.node();
 }
 
-// First words of each topic among which those of its group are looked for.
+// Number of first words of each topic that are candidates for the words of its group.
 const WORDS_OF_MEMBER = 60;
 
-/** The words that carry a group: p(word | topic) p(topic) summed over the first words of its topics. */
+/** Words of a group by the sum of p(word | topic) p(topic) over its topics. */
 function wordsOfGroup(members, count) {
   const sums = new Map();
   for (const topic of members) {
@@ -98,7 +98,7 @@ function drawGroups(section) {
     },
   });
   const list = element("ol", { class: "groups" }, ...groupItems());
-  const label = element("label", { for: "merge-level" }, "Merge what is alike into");
+  const label = element("label", { for: "merge-level" }, "Merge similar topics into");
   place.replaceChildren(element("div", { class: "controls" }, element("div", { class: "field" }, label, input, value)), list);
 }
 

@@ -1,4 +1,4 @@
-// The panel of the selected topic: its words by relevance, what it goes with, its documents, its course.
+// The panel of the selected topic: words by relevance, related topics, documents and trend.
 
 const FIRST_WORDS = 30;
 const panel = document.getElementById("topic");
@@ -16,7 +16,7 @@ function prepareDetail() {
     allWords = false;
     drawDetail(topic);
     panel.scrollTop = 0;
-    // A panel that comes beside the page makes its parts narrower.
+    // The open panel leaves less width for the views.
     if (wasHidden && shownView) refresh(views.get(shownView));
   });
   addEventListener("keydown", (event) => {
@@ -44,7 +44,7 @@ function drawDetail(topic) {
     facts(anchor, characteristic),
     slider(topic, words),
     words,
-    ...goesWith(topic),
+    ...relatedTopics(topic),
     ...course(topic),
     ...documentsOf(topic),
   );
@@ -76,7 +76,7 @@ function slider(topic, words) {
       drawWords(topic, words);
     },
   });
-  const meaning = "1: the most probable words. 0: words that other topics hardly use. Between them: both (relevance).";
+  const meaning = "1: the most probable words. 0: words that other topics hardly use. In between: relevance.";
   return element(
     "div",
     { class: "slider" },
@@ -101,7 +101,7 @@ function drawWords(topic, place) {
   );
   const parts = [
     element("p", { class: "faint head-of-words" }, "gray: uses in the corpus; blue: in this topic"),
-    element("p", { class: "faint head-of-words" }, "share of the topic · topic's part of the uses"),
+    element("p", { class: "faint head-of-words" }, "p(word | topic) · p(topic | word)"),
     element("ol", { class: "bars long" }, ...items),
   ];
   if (found.length > FIRST_WORDS) {
@@ -116,8 +116,8 @@ function drawWords(topic, place) {
   place.replaceChildren(...parts);
 }
 
-/** The five topics that it meets more often than by chance, or that are most alike. */
-function goesWith(topic) {
+/** The five topics that occur with it more often than by chance, or that are most similar. */
+function relatedTopics(topic) {
   const values = together ? together.ratio : alike;
   const others = d3
     .range(K)
@@ -127,10 +127,10 @@ function goesWith(topic) {
     .slice(0, 5);
   if (!others.length) return [];
   const items = others.map(({ other, value }) => {
-    const told = together ? `${value.toFixed(1)} times as often as by chance` : `${percent(value)} alike`;
-    return element("li", {}, topicButton(other, 24), element("span", { class: "faint" }, told));
+    const text = together ? `${value.toFixed(1)} times as often as by chance` : `${percent(value)} similar`;
+    return element("li", {}, topicButton(other, 24), element("span", { class: "faint" }, text));
   });
-  const title = together ? "In the same documents" : "Alike";
+  const title = together ? "In the same documents" : "Similar topics";
   return [element("h3", {}, title), element("ul", { class: "plain" }, ...items)];
 }
 
@@ -141,7 +141,7 @@ function course(topic) {
 
 const MARKED_WORDS = 100;
 
-/** The beginning of a document, with the words of the topic marked. */
+/** The excerpt of a document, with the words of the topic highlighted. */
 function excerptOf(text, topic) {
   const words = new Set(relevantWords(topic, 0.6).slice(0, MARKED_WORDS).map((one) => folded(one.text)));
   const parts = text.split(/([\p{L}\p{N}]+)/u);
@@ -152,7 +152,7 @@ function excerptOf(text, topic) {
 function documentsOf(topic) {
   if (!data.documents) return [];
   const items = data.documents.of_topic[topic].map(([name, share, ...values]) => {
-    const told = data.documents.columns
+    const metadata = data.documents.columns
       .map((column, place) => [column, values[place]])
       .filter(([, value]) => value !== "")
       .map(([column, value]) =>
@@ -160,7 +160,7 @@ function documentsOf(topic) {
           ? excerptOf(value, topic)
           : element("p", {}, element("span", { class: "faint" }, `${column} `), word(value)),
       );
-    return element("li", {}, element("p", {}, word(name), " ", element("span", { class: "number" }, percent(share))), ...told);
+    return element("li", {}, element("p", {}, word(name), " ", element("span", { class: "number" }, percent(share))), ...metadata);
   });
   return [element("h3", {}, "Documents"), element("ol", { class: "documents" }, ...items)];
 }

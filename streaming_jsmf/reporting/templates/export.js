@@ -23,7 +23,7 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** All tables of a section as CSV, with an empty line between them; rows that a search hides are left out. */
+/** All tables of a section as CSV, separated by empty lines, without rows that a search hides. */
 function tablesOf(section) {
   const rowsOf = (table) => [...table.rows].filter((row) => !row.hidden).map((row) => [...row.cells].map(cellText));
   const lines = (table) => rowsOf(table).map((row) => row.map(quoted).join(",")).join("\r\n");
@@ -49,10 +49,10 @@ const DRAWN_STYLES = [
   "text-anchor", "dominant-baseline", "opacity",
 ];
 
-/** The drawings of a place as one SVG with their styles, as they stand on the page; a canvas becomes an image. */
+/** The drawings of an element as one SVG with their styles and positions; a canvas becomes an image. */
 function figureOf(place) {
   const box = place.getBoundingClientRect();
-  // In a document of its own: the policy of the page loads no images.
+  // In a separate document, because the content security policy of the page blocks images.
   const made = d3.select(document.implementation.createDocument(svgNamespace, "svg").documentElement);
   made.attr("viewBox", `0 0 ${place.scrollWidth} ${box.height}`);
   for (const drawn of place.querySelectorAll("svg, canvas")) {

@@ -1,4 +1,4 @@
-// Shares of a topic by groups of documents: a line with errors where the groups have an order, else bars.
+// Shares of a topic by groups of documents: a line with error bands for ordered groups, bars for others.
 
 let groupTopic = null;
 
@@ -13,7 +13,7 @@ function drawGroupView(section) {
   drawHeat(section);
 }
 
-/** The topic whose shares differ most between the groups, by their own size. */
+/** The topic whose share varies most between the groups. */
 function mostVaried() {
   const spread = d3.range(K).map((topic) => d3.deviation(courseOf(topic), (one) => one.share) ?? 0);
   return d3.maxIndex(spread);
@@ -27,8 +27,8 @@ function groupField(section) {
   return element("div", { class: "field" }, element("label", { for: "group-topic" }, "Topic"), input);
 }
 
-const tellGroup = (event, { name, share, error, documents }) =>
-  tell(
+const showGroupTooltip = (event, { name, share, error, documents }) =>
+  showTooltip(
     [name, `${percent(share)}${error === null ? "" : ` ± ${percent(error)}`}`, `${documents.toLocaleString("en")} documents`],
     event.clientX,
     event.clientY,
@@ -53,8 +53,8 @@ function lineChart(trend, width) {
     .attr("cx", (one) => x(one.name))
     .attr("cy", (one) => y(one.share))
     .attr("r", Math.min(3.5, width / trend.length / 3))
-    .on("pointerenter", tellGroup)
-    .on("pointerleave", untell);
+    .on("pointerenter", showGroupTooltip)
+    .on("pointerleave", hideTooltip);
   const most = Math.max(2, Math.floor((width - left) / 60));
   svg.append("g")
     .attr("class", "axis")
@@ -75,8 +75,8 @@ function barChart(means, width) {
     .data(rows)
     .join("g")
     .attr("transform", (_, place) => `translate(0 ${place * step})`)
-    .on("pointerenter pointermove", tellGroup)
-    .on("pointerleave", untell);
+    .on("pointerenter pointermove", showGroupTooltip)
+    .on("pointerleave", hideTooltip);
   row.append("rect").attr("class", "bar").attr("x", left).attr("y", 3).attr("height", step - 6).attr("width", (one) => x(one.share) - left);
   row.append("path").attr("class", "error").attr("d", (one) => `M${x(Math.max(0, one.share - one.error))},${step / 2}H${x(one.share + one.error)}`);
   row.append("text").attr("class", "name").attr("x", left - 6).attr("y", step / 2).text((one) => shortened(one.name, Math.floor(left / 7)));

@@ -1,13 +1,13 @@
-// All topics by groups of documents: how many times the mean share over all documents a topic has in each group.
+// All topics by groups of documents: the share of a topic in each group divided by its share in all documents (lift).
 
 const HEAT_ROW = 18;
-const HEAT_NAMES = 60; // for the names of the groups, above the cells
-const HEAT_GAP = 10; // between the periods and the documents without a date
+const HEAT_NAMES = 60; // height of the names of the groups above the cells
+const HEAT_GAP = 10; // gap between the periods and the documents without a date
 
-/** Where the cells of a group begin. */
+/** Left edge of the cells of a group. */
 const columnAt = (group, size) => group * size + (group < groups.drawn ? 0 : HEAT_GAP);
 
-/** Share of a topic in a group over that in all documents, with an interval of 95 %; unlike: the interval is off 1. */
+/** Lift of a topic in a group and its 95% interval; `unlike` says whether the interval excludes 1. */
 function liftOf(topic, group) {
   const { share, error } = meanOf(topic, group);
   const mean = overallShares()[topic] || 1;
@@ -35,7 +35,7 @@ function drawHeat(section) {
   const names = section.clientWidth < 560 ? 120 : 230;
   const order = d3.range(K).sort((a, b) => topics[b].share - topics[a].share);
   const size = Math.min(60, Math.max(8, Math.floor((section.clientWidth - names - 64 - HEAT_GAP) / groups.names.length)));
-  // Slanted names need room on the right, too.
+  // Rotated names extend beyond the last column.
   const [width, height] = [names + columnAt(groups.names.length, size) + 40, HEAT_NAMES + K * HEAT_ROW];
   const svg = drawing(width, height, `How many times its mean share each topic has, by ${groups.column}`);
   svg.append(() => heatCells(order, size, names));
@@ -64,7 +64,7 @@ function drawHeat(section) {
 }
 
 function heatCells(order, size, left) {
-  const shade = d3.piecewise(d3.interpolateRgb, [colour("cold"), colour("cell"), colour("warm")]);
+  const shade = d3.piecewise(d3.interpolateRgb, [color("cold"), color("cell"), color("warm")]);
   const step = d3.scaleLinear([-2, 2], [0, 1]).clamp(true);
   const cells = d3.create("svg:g").attr("class", "cells");
   order.forEach((topic, row) => {
@@ -77,9 +77,9 @@ function heatCells(order, size, left) {
         .attr("y", HEAT_NAMES + row * HEAT_ROW)
         .attr("width", size - 1)
         .attr("height", HEAT_ROW - 1)
-        .attr("fill", found.unlike ? shade(step(Math.log2(Math.max(found.lift, 1e-6)))) : colour("cell"))
-        .on("pointermove", (event) => tell(lines, event.clientX, event.clientY))
-        .on("pointerleave", untell)
+        .attr("fill", found.unlike ? shade(step(Math.log2(Math.max(found.lift, 1e-6)))) : color("cell"))
+        .on("pointermove", (event) => showTooltip(lines, event.clientX, event.clientY))
+        .on("pointerleave", hideTooltip)
         .on("click", () => select(topic));
     });
   });

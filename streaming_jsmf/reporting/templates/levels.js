@@ -1,4 +1,4 @@
-// Several K: what the topics of one model are made of in the next.
+// Several K: how the topics of one model are composed of those of the next.
 
 const LEAST_FLOW = 0.08;
 
@@ -16,7 +16,7 @@ function drawLevels(section) {
     .nodeWidth(10)
     .nodePadding(Math.max(1.5, Math.min(8, (0.3 * height) / most)))
     .extent([[1, 4], [width - 130, height - 4]])(graph);
-  const svg = drawing(width, height, `Topics of ${models.map((model) => model.names.length).join(", ")}, and what each is made of in the next`);
+  const svg = drawing(width, height, `Topics of ${models.map((model) => model.names.length).join(", ")}, and the composition of each in the next model`);
   const links = svg
     .append("g")
     .attr("class", "links")
@@ -25,8 +25,8 @@ function drawLevels(section) {
     .join("path")
     .attr("d", d3.sankeyLinkHorizontal())
     .attr("stroke-width", (link) => Math.max(link.width, 0.5))
-    .on("pointerenter pointermove", (event, link) => tell(linesOfFlow(link), event.clientX, event.clientY))
-    .on("pointerleave", untell);
+    .on("pointerenter pointermove", (event, link) => showTooltip(linesOfFlow(link), event.clientX, event.clientY))
+    .on("pointerleave", hideTooltip);
   const nodes = svg.append("g").attr("class", "nodes").selectAll("g").data(graph.nodes).join("g");
   nodes
     .append("rect")
@@ -36,11 +36,11 @@ function drawLevels(section) {
     .attr("height", (node) => Math.max(node.y1 - node.y0, 1))
     .on("pointerenter", (event, node) => {
       links.classed("lit", (link) => link.source === node || link.target === node);
-      tell([titleOfNode(node), `${percent(node.share)} of the corpus`], event.clientX, event.clientY);
+      showTooltip([titleOfNode(node), `${percent(node.share)} of the corpus`], event.clientX, event.clientY);
     })
     .on("pointerleave", () => {
       links.classed("lit", false);
-      untell();
+      hideTooltip();
     })
     .on("click", (_, node) => node.own && places.has(node.topic) && select(places.get(node.topic)));
   labelNodes(nodes, (level) => (level === models.length - 1 ? 16 : Math.min(32, Math.floor(width / models.length / 9))));
@@ -49,7 +49,7 @@ function drawLevels(section) {
   section.querySelector(".each").replaceChildren(metricsOfLevels(models));
 }
 
-/** Names beside the nodes, as long as their column has room, but for those that would stand on the one before. */
+/** Label the nodes, except where a label would overlap the one above. */
 function labelNodes(nodes, lengthAt) {
   const lowest = new Map();
   nodes
@@ -72,7 +72,7 @@ function linesOfFlow(link) {
   return [`${titleOfNode(link.source)} → ${titleOfNode(link.target)}`, `${percent(share)} of the first`];
 }
 
-/** Nodes of each level in an order in which few flows cross: by the mean place of where they come from. */
+/** Order the nodes of each level by the mean position of their sources, so that few flows cross. */
 function levelsGraph(models, flows) {
   const last = models.length - 1;
   const nodes = [];

@@ -1,7 +1,7 @@
-// The map: circles that can be panned, zoomed and walked by arrow keys; labels where there is room for them.
+// The map of the topics: circles with labels, panning, zooming and navigation by arrow keys.
 
 const MAP_MARGIN = 0.04;
-// Of so many topics a label may lie on a part of another circle; of more there would be little left to see of them.
+// With at most this many topics, labels may overlap other circles.
 const FEW_CIRCLES = 30;
 let mapShown = null;
 
@@ -17,7 +17,7 @@ function drawMap(section) {
     .attr("viewBox", `0 0 ${width} ${height}`)
     .attr("class", "map")
     .attr("role", "group")
-    .attr("aria-label", "Map of the topics. Arrow keys go from topic to topic, Enter selects.");
+    .attr("aria-label", "Map of the topics. Arrow keys move between topics, Enter selects.");
   const circles = svg
     .append("g")
     .selectAll("circle")
@@ -28,18 +28,18 @@ function drawMap(section) {
     .attr("aria-label", (topic) => `Topic ${topicTitle(topic, 60)}, ${percent(topics[topic].share)}`)
     .style("--group", (topic) => colors[topic])
     .classed("doubtful", (topic) => topics[topic].warnings.length > 0)
-    .on("pointerenter pointermove", (event, topic) => tell(linesOf(topic), event.clientX, event.clientY))
-    .on("pointerleave blur", untell)
-    .on("focus", (event, topic) => tellBeside(event.currentTarget, topic))
+    .on("pointerenter pointermove", (event, topic) => showTooltip(linesOf(topic), event.clientX, event.clientY))
+    .on("pointerleave blur", hideTooltip)
+    .on("focus", (event, topic) => showTooltipBeside(event.currentTarget, topic))
     .on("click", (_, topic) => select(topic))
-    .on("keydown", walkMap);
+    .on("keydown", moveFocus);
   const labels = svg.append("g").attr("class", "labels").attr("aria-hidden", "true");
   mapShown = { svg, circles, labels, fit, transform: d3.zoomIdentity };
   const zoom = d3
     .zoom()
     .scaleExtent([1, 12])
     .translateExtent([[0, 0], [width, height]])
-    // A wheel without Ctrl and a single finger scroll the page.
+    // The wheel without Ctrl and a single finger scroll the page.
     .filter((event) => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.touches || event.touches.length > 1))
     .on("zoom", ({ transform }) => {
       mapShown.transform = transform;
@@ -49,18 +49,18 @@ function drawMap(section) {
   place.replaceChildren(mapButtons(svg, zoom), svg.node());
   const first = circles.filter((topic) => topic === (selected ?? 0)).attr("tabindex", 0);
   placeMap();
-  // The drawing is made anew when a panel beside it opens; who walks it by keys goes on where he was.
+  // The map is drawn again when the panel opens; keep the focus for keyboard users.
   if (focused) first.node().focus();
 }
 
-/** From the plane of the map to the drawing: one scale for both axes. */
+/** Transform coordinates of the map to those of the drawing, with the same scale for both axes. */
 function mapFit(width, height) {
   const { x, y, r } = data.map;
   const edges = (values, sign, pick) => pick(d3.range(K), (topic) => values[topic] + sign * r[topic]);
   const [left, right] = [edges(x, -1, d3.min), edges(x, 1, d3.max)];
   const [top, bottom] = [edges(y, -1, d3.min), edges(y, 1, d3.max)];
   const [w, h] = [Math.max(right - left, 1e-9), Math.max(bottom - top, 1e-9)];
-  // Below the lowest circles there is room for a line of text.
+  // Leave room for a line of text below the lowest circles.
   const scale = Math.min((width * (1 - 2 * MAP_MARGIN)) / w, (height * (1 - 2 * MAP_MARGIN) - 16) / h);
   return {
     width,
@@ -93,7 +93,7 @@ function placeMap() {
   placeLabels();
 }
 
-/** Labels of large topics first; one that would touch another is left out, and comes when the map is zoomed. */
+/** Place labels by descending size of the topics; labels that would overlap others are omitted until the map is zoomed. */
 function placeLabels() {
   const { labels, fit, transform } = mapShown;
   const taken = [];
@@ -148,7 +148,7 @@ function widthOf(text) {
   return measured.get(text);
 }
 
-/** Where a label may stand: on its circle if that is wide enough, else below it, above, to the right, to the left. */
+/** Possible positions of a label: on its circle if it is wide enough, else below, above, right or left of it. */
 function labelBoxes({ x, y, r }, text) {
   const half = widthOf(text) / 2 + 3;
   const at = (middle, top) => ({ left: middle - half, right: middle + half, top, bottom: top + 16 });
@@ -156,8 +156,8 @@ function labelBoxes({ x, y, r }, text) {
   return [at(x, y + r + 1), at(x, y - r - 17), at(x + r + half + 2, y - 8), at(x - r - half - 2, y - 8)];
 }
 
-/** An arrow key goes to the nearest circle in its direction. */
-function walkMap(event, topic) {
+/** Move the focus to the nearest circle in the direction of an arrow key. */
+function moveFocus(event, topic) {
   if (event.key === "Enter" || event.key === " ") {
     event.preventDefault();
     select(topic);
@@ -180,10 +180,10 @@ function walkMap(event, topic) {
   circles.filter((other) => other === nearest).node().focus();
 }
 
-function tellBeside(node, topic) {
+function showTooltipBeside(node, topic) {
   if (!node.matches(":focus-visible")) return;
   const box = node.getBoundingClientRect();
-  tell(linesOf(topic), box.right, box.bottom);
+  showTooltip(linesOf(topic), box.right, box.bottom);
 }
 
 onSelect(() => {

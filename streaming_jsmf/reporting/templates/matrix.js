@@ -1,4 +1,4 @@
-// Which topics go together, as a square of cells in the order of their similarity, with the tree beside it.
+// The matrix of pairs of topics, ordered by similarity, with the tree next to it.
 
 const matrix = {
   kind: together ? "together" : "alike",
@@ -18,23 +18,23 @@ function drawTogether(section) {
   drawGroups(section);
 }
 
-/** What stands left of the cells: the tree, where there is room for it, and the names. */
+/** Widths of the tree, which narrow pages omit, and of the names, left of the cells. */
 function sideWidths(section) {
   const [tree, names] = section.clientWidth < 560 ? [0, 110] : [TREE_WIDTH, 190];
   return { tree, names, sum: tree + names };
 }
 
-/** The tree, the names and the cells; what they are explained by stands above them. */
+/** Draw the legend, and below it the tree, the names and the cells. */
 function drawSquare(section, place) {
   const size = matrix.size;
   const { tree, names } = sideWidths(section);
-  // Without room for names the cells have the place of theirs.
+  // Small cells have no names.
   const labels = size < LABEL_CELL ? 6 : names;
   const focused = document.activeElement?.matches("#together canvas");
   const canvas = element("canvas", {
     tabindex: 0,
     role: "img",
-    "aria-label": `${K} times ${K} cells, topics in the order of their similarity. Arrow keys go from cell to cell, Enter selects the row.`,
+    "aria-label": `${K} times ${K} cells, topics in the order of their similarity. Arrow keys move between cells, Enter selects the row.`,
     "aria-describedby": "together-status",
   });
   const ratio = devicePixelRatio || 1;
@@ -53,27 +53,27 @@ const cellValue = (row, column) => (matrix.kind === "together" ? together.ratio 
 
 const SHADES = 255;
 
-/** Colours of the cells: by documents how many times as often as by chance, on both sides of 1; by words how alike. */
-function cellColours() {
+/** Color scale of the cells: diverging around 1 for co-occurrence relative to chance, sequential for similarity. */
+function cellColors() {
   if (matrix.kind === "together") {
-    const shades = d3.quantize(d3.piecewise(d3.interpolateRgb, [colour("cold"), colour("cell"), colour("warm")]), SHADES).map(channels);
+    const shades = d3.quantize(d3.piecewise(d3.interpolateRgb, [color("cold"), color("cell"), color("warm")]), SHADES).map(channels);
     const place = d3.scaleLinear([-3, 3], [0, SHADES - 1]).clamp(true);
     return (value) => shades[Math.round(place(Math.log2(Math.max(value, 1e-6))))];
   }
-  const shades = d3.quantize(d3.interpolateRgb(colour("cell"), colour("warm")), SHADES).map(channels);
+  const shades = d3.quantize(d3.interpolateRgb(color("cell"), color("warm")), SHADES).map(channels);
   let most = 0;
   for (let row = 0; row < K; row++) for (let column = 0; column < row; column++) most = Math.max(most, cellValue(row, column));
   return (value) => shades[Math.min(SHADES - 1, Math.round((value / (most || 1)) * (SHADES - 1)))];
 }
 
-/** A pixel for each cell; kept until the cells show something else, or in other colours. */
+/** One pixel for each cell, cached until the values or the color scheme change. */
 function cellPixels() {
   const shown = `${matrix.kind} ${dark.matches}`;
   if (matrix.pixels?.shown === shown) return matrix.pixels.canvas;
   const canvas = element("canvas", { width: K, height: K });
   const pixels = canvas.getContext("2d");
   const image = pixels.createImageData(K, K);
-  const [fill, own] = [cellColours(), channels(colour("own"))];
+  const [fill, own] = [cellColors(), channels(color("own"))];
   data.tree.order.forEach((row, y) => {
     data.tree.order.forEach((column, x) => {
       image.data.set(row === column ? own : fill(cellValue(row, column)), 4 * (y * K + x));
@@ -84,7 +84,7 @@ function cellPixels() {
   return canvas;
 }
 
-/** The pixels enlarged: forty thousand rectangles take the browser three times as long. */
+/** Enlarge the pixels, which takes a third of the time of drawing 40,000 rectangles. */
 function paintCells(canvas, size, ratio) {
   const brush = canvas.getContext("2d");
   brush.scale(ratio, ratio);
@@ -98,7 +98,7 @@ function paintCells(canvas, size, ratio) {
   }
 }
 
-/** A colour as four bytes. */
+/** The four bytes of a color. */
 function channels(text) {
   const { r, g, b } = d3.rgb(text);
   return [r, g, b, 255];
@@ -110,9 +110,9 @@ function linesOfCell(row, column) {
   const lines = [names];
   if (together) {
     lines.push(`in the same document ${together.ratio[row * K + column].toFixed(2)} times as often as by chance`);
-    lines.push(`where ${topics[row].number} is, another token is of ${topics[column].number} with ${percent(together.given[row * K + column])}`);
+    lines.push(`p(topic ${topics[column].number} | topic ${topics[row].number} in the same document) = ${percent(together.given[row * K + column])}`);
   }
-  lines.push(`words: ${percent(alike[row * K + column])} alike`);
+  lines.push(`similarity of words: ${percent(alike[row * K + column])}`);
   return lines;
 }
 
@@ -122,8 +122,8 @@ function listenToCells(canvas, size, status) {
     const at = (position) => Math.min(K - 1, Math.max(0, Math.floor(position / size)));
     return [data.tree.order[at(event.clientY - box.top)], data.tree.order[at(event.clientX - box.left)]];
   };
-  canvas.addEventListener("pointermove", (event) => tell(linesOfCell(...cellAt(event)), event.clientX, event.clientY));
-  canvas.addEventListener("pointerleave", untell);
+  canvas.addEventListener("pointermove", (event) => showTooltip(linesOfCell(...cellAt(event)), event.clientX, event.clientY));
+  canvas.addEventListener("pointerleave", hideTooltip);
   canvas.addEventListener("click", (event) => select(cellAt(event)[0]));
   canvas.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -135,9 +135,9 @@ function listenToCells(canvas, size, status) {
     const lines = linesOfCell(...matrix.cursor.map((at) => data.tree.order[at]));
     status.textContent = lines.join("; ");
     const box = canvas.getBoundingClientRect();
-    tell(lines, box.left + (matrix.cursor[1] + 1) * size, box.top + (matrix.cursor[0] + 1) * size);
+    showTooltip(lines, box.left + (matrix.cursor[1] + 1) * size, box.top + (matrix.cursor[0] + 1) * size);
   });
-  canvas.addEventListener("blur", untell);
+  canvas.addEventListener("blur", hideTooltip);
 }
 
 function rowLabels(width, size) {
@@ -155,14 +155,14 @@ function rowLabels(width, size) {
 }
 
 function legend() {
-  if (matrix.kind !== "together") return element("p", { class: "faint" }, "The darker, the more words they share.");
+  if (matrix.kind !== "together") return element("p", { class: "faint" }, "Darker cells: more words in common.");
   const swatch = (name) => element("span", { class: `swatch ${name}` });
   return element(
     "p",
     { class: "legend faint" },
-    swatch("cold"), "8 times as seldom as by chance ",
+    swatch("cold"), "an eighth of chance ",
     swatch("cell"), "as often as by chance ",
-    swatch("warm"), "8 times as often",
+    swatch("warm"), "8 times chance",
   );
 }
 
@@ -178,7 +178,7 @@ function matrixControls(section, square) {
       drawSquare(section, square);
     },
   });
-  const parts = [element("div", { class: "field" }, element("label", { for: "cell-size" }, "Size of the cells"), size)];
+  const parts = [element("div", { class: "field" }, element("label", { for: "cell-size" }, "Cell size"), size)];
   if (together) {
     const kind = element(
       "select",
@@ -189,8 +189,8 @@ function matrixControls(section, square) {
           drawSquare(section, square);
         },
       },
-      element("option", { value: "together", selected: matrix.kind === "together" }, "how often they meet in documents"),
-      element("option", { value: "alike", selected: matrix.kind === "alike" }, "how alike their words are"),
+      element("option", { value: "together", selected: matrix.kind === "together" }, "co-occurrence in documents"),
+      element("option", { value: "alike", selected: matrix.kind === "alike" }, "similarity of words"),
     );
     parts.unshift(element("div", { class: "field" }, element("label", { for: "cell-kind" }, "Cells show"), kind));
   }

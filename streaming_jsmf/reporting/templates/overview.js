@@ -1,4 +1,4 @@
-// The table of topics: search as you type, sort by every column, details on demand.
+// The table of topics: search as you type, sort by any column, details on demand.
 
 const rowOf = new Map(
   [...document.querySelectorAll("table.topics tbody tr")].map((row) => [places.get(Number(row.dataset.topic)), row]),
@@ -24,7 +24,7 @@ function prepareOverview() {
 
 function prepareRow(topic, row) {
   row.addEventListener("click", (event) => {
-    // Who marks words to copy them selects no topic.
+    // Do not select a topic when text is marked for copying.
     if (String(getSelection()) && !event.target.closest("a")) return;
     if (event.target.closest("button")) return;
     event.preventDefault();
@@ -62,7 +62,7 @@ function filterRows(query, status) {
 
 const foldedWords = new WeakMap();
 
-/** The words that a row shows, as they are compared. */
+/** The words that a row shows, folded for comparison. */
 function wordsOfRow(row) {
   if (!foldedWords.has(row)) {
     const items = [...row.querySelectorAll(".bars .word, .label .word, .characteristic .word, .anchor .word")];
@@ -104,7 +104,7 @@ function makeSortable(table, heading) {
   heading.replaceChildren(button);
 }
 
-/** Numbers go down first, texts and topic numbers up; what has no value comes last. */
+/** Sort numbers in descending order first, texts and topic numbers in ascending order; missing values come last. */
 function sortBy(table, column) {
   const headings = table.tHead.rows[0].cells;
   const heading = headings[column];

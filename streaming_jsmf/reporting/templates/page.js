@@ -1,6 +1,6 @@
-// Parts of the page, which topic is selected, and small things that all charts use.
+// Views of the page, the selected topic, and helpers that all charts use.
 
-/** An element with attributes (functions are listeners) and children; text stays text. */
+/** Create an element; attributes that are functions become event listeners, and strings become text nodes. */
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -11,28 +11,28 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Text from a corpus, apart from the direction of what is around it. */
+/** Text from a corpus, isolated from the writing direction of the text around it. */
 const word = (text) => element("span", { class: "word", title: text }, text);
 
-/** Words with commas between. */
+/** Words separated by commas. */
 const listed = (texts) => texts.flatMap((text) => [word(text), ", "]).slice(0, -1);
 
-/** The first characters of a text, whole characters as a reader sees them; in charts directions are kept apart by marks. */
+/** The first characters (graphemes) of a text; marks isolate its writing direction in SVG, which has no <bdi>. */
 const graphemes = Intl.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
 function shortened(text, length) {
-  // A few hundred code units are enough to look at, however long the text is.
+  // Segment a few hundred code units only, because texts can be long.
   const start = text.slice(0, 8 * length);
   const characters = graphemes ? [...graphemes.segment(start)].map((part) => part.segment) : [...start];
   const cut = characters.length > length || start.length < text.length;
   return `\u2068${characters.slice(0, length).join("")}${cut ? "…" : ""}\u2069`;
 }
 
-/** The words of a topic's name, each apart from the others' direction, as many characters as there is room for. */
+/** The words of a topic's name in at most `length` characters, each with its own writing direction. */
 function nameOf(topic, length) {
   const shown = [];
   let room = length;
   for (const text of topics[topic].name) {
-    // A word that was cut says so itself.
+    // A shortened word already ends in an ellipsis.
     if (room < 2) return room < -2 ? shown.join(", ") : `${shown.join(", ")}…`;
     shown.push(shortened(text, room));
     room -= text.length + 2;
@@ -45,7 +45,7 @@ const topicTitle = (topic, length = 28) => `${topics[topic].number} ${nameOf(top
 const listeners = [];
 let selected = null;
 
-/** Run now and again whenever another topic is selected. */
+/** Call the listener whenever another topic is selected. */
 function onSelect(listener) {
   listeners.push(listener);
 }
@@ -70,7 +70,7 @@ function topicButton(topic, length) {
 const views = new Map();
 let shownView = null;
 
-/** A part of the page is drawn when it is first shown, and again when its width or the colours have changed. */
+/** Register a view, which is drawn when it is first shown, and again after its width or the color scheme has changed. */
 function registerView(name, draw) {
   const section = document.getElementById(name);
   if (section) views.set(name, { section, draw, drawnFor: null });
@@ -100,7 +100,7 @@ function show(name) {
   refresh(views.get(name));
 }
 
-/** What the address asks for: a part of the page, or a topic. */
+/** Show the view or the topic that a URL fragment names; return whether there is one. */
 function follow(hash) {
   const asked = /^#topic-(\d+)$/.exec(hash);
   const topic = asked ? places.get(Number(asked[1])) : undefined;
@@ -116,20 +116,20 @@ function follow(hash) {
   return false;
 }
 
-/** A page without an address of its own, as in a notebook, cannot remember one. */
+/** Set the URL fragment. Pages without a URL of their own, as in notebooks, throw. */
 function remember(hash) {
   try {
     history.replaceState(null, "", hash);
   } catch {
-    /* nothing is lost but the address */
+    /* the page works without it */
   }
 }
 
 const tooltip = element("div", { class: "tooltip", hidden: true, "aria-hidden": "true" });
 document.body.append(tooltip);
 
-/** Show lines of text near a place of the window. */
-function tell(lines, x, y) {
+/** Show lines of text next to a point of the window. */
+function showTooltip(lines, x, y) {
   tooltip.replaceChildren(...lines.map((line, place) => element(place ? "p" : "strong", {}, line)));
   tooltip.hidden = false;
   const { width, height } = tooltip.getBoundingClientRect();
@@ -139,11 +139,11 @@ function tell(lines, x, y) {
   tooltip.style.top = `${top}px`;
 }
 
-function untell() {
+function hideTooltip() {
   tooltip.hidden = true;
 }
 
-/** What is told of a topic where a pointer rests on it. */
+/** Tooltip of a topic. */
 function linesOf(topic) {
   const { share, words } = topics[topic];
   return [
@@ -153,7 +153,7 @@ function linesOf(topic) {
   ];
 }
 
-/** A colour of the page. */
-function colour(name) {
+/** The value of a color variable of the style sheet. */
+function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }

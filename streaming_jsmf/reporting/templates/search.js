@@ -1,4 +1,4 @@
-// Texts as they are compared: case and accents do not count.
+// Search ignores case and accents.
 
 function folded(text) {
   return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
@@ -8,7 +8,7 @@ const textOfTopic = topics.map((topic) =>
   folded([topic.number, ...topic.name, topic.anchor ?? "", ...topic.words, ...topic.characteristic].join("\n")),
 );
 
-/** Whether a topic has all parts of a query in its name or among its listed words. */
+/** Whether the name or the listed words of a topic contain all parts of a query. */
 function isFound(topic, parts) {
   return parts.every((part) => textOfTopic[topic].includes(part));
 }

@@ -1,4 +1,4 @@
-// Puts the parts together and shows the first one.
+// Prepare all views and show the first one.
 
 function start() {
   document.documentElement.classList.add("scripted");
@@ -13,14 +13,14 @@ function start() {
   });
   registerView("words", drawWordView);
   if (groups) registerView("groups", drawGroupView);
-  registerView("outliers", () => {}); // only if the page has them
+  registerView("outliers", () => {}); // ignored if the page has none
   if (data.levels) registerView("levels", drawLevels);
   registerView("trust", () => {});
   document.addEventListener("click", followLink);
   addEventListener("hashchange", () => follow(location.hash));
   addEventListener("resize", () => refresh(views.get(shownView)));
   dark.addEventListener("change", () => refresh(views.get(shownView)));
-  // On paper all parts stand one after the other.
+  // Print all views below each other.
   addEventListener("beforeprint", () => {
     for (const view of views.values()) {
       view.section.hidden = false;
@@ -32,13 +32,13 @@ function start() {
   follow(location.hash);
 }
 
-/** Links of the page show its parts, here and where the page has no address of its own. */
+/** Follow a link within the page, also where the page has no URL of its own. */
 function followLink(event) {
   const link = event.target.closest("a[href^='#']");
   if (!link) return;
   event.preventDefault();
   if (follow(link.hash)) remember(link.hash);
-  if (link.matches(".parts a")) untell();
+  if (link.matches(".parts a")) hideTooltip();
 }
 
 start();

@@ -15,12 +15,12 @@ function drawWordView(section) {
   });
   const field = element("div", { class: "field" }, element("label", { for: "word" }, "Word"), input);
   section.querySelector(".controls").replaceChildren(field);
-  // Something to look at before anything is typed.
-  showWord(mostTelling(), section);
+  // Show an example before anything is typed.
+  showWord(mostSharedWord(), section);
 }
 
-/** A word of many topics' first words, to begin with. */
-function mostTelling() {
+/** The word that is among the first ten words of most topics. */
+function mostSharedWord() {
   let [best, most] = [0, -1];
   const seen = new Map();
   for (let topic = 0; topic < K; topic++) {
@@ -33,7 +33,7 @@ function mostTelling() {
   return best;
 }
 
-/** Words that are the query, then those that begin with it, then those that hold it; frequent ones first. */
+/** Words equal to the query, then those that start with it, then those that contain it; frequent words first. */
 function suggestions(query) {
   if (!foldedVocabulary.length) for (const text of lists.vocabulary) foldedVocabulary.push(folded(text));
   const wanted = folded(query.trim());

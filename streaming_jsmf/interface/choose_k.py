@@ -24,19 +24,17 @@ from streaming_jsmf.evaluation.coherence import distinct_share
 from streaming_jsmf.evaluation.counts import COUNTED, counts_of
 from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.evaluation.metrics import TOP_WORDS, Unavailable, top_word_metrics
+from streaming_jsmf.interface.fit import FitPlan, numbers_of_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, open_moments, read_store
-from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
 from streaming_jsmf.reporting.page import render_comparison, require_report
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, node_exists, read_bytes, store_path
 from streaming_jsmf.storage.results import write_alone
-from streaming_jsmf.topics.anchor_words import require_feasible
-from streaming_jsmf.topics.fit import fit, numbers_of_topics
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import COMPARISON, Model, model_targets, read_model
 
@@ -101,26 +99,36 @@ def choose_k(
     place = store_path(source, "a corpus or a moments store")
     target = place.with_name(place.name + SUFFIX) if out is None else store_path(out, "a directory of models")
     execution = settings_of("execution", Execution, execution, options)
-    model_targets(target, numbers)  # raises before any work
+    models = model_targets(target, numbers)  # raises before any work
     page, table = target / "choose-k.html", target / COMPARISON
     for path, require_own in ((page, require_report), (table, _require_comparison)):
         if not is_free(path):
             require_own(path)
+    plan = FitPlan(
+        models,
+        InferSettings(numbers[0]),
+        ScanSettings(seed=wanted.seed),
+        PolishSettings(seed=wanted.seed),
+        target / "moments",
+        execution,
+        listener,
+        overwrite,
+    )
     if node_exists(place) and read_attributes(place).get("kind") == MOMENTS_KIND:
         moments = open_moments(place)
         moments.eigenpairs(numbers[-1])  # raises before any work
         opened, reason = _corpus_of(moments, wanted.corpus)
     else:
         opened, reason = open_corpus(source), ""
-        moments = _scan(opened, target / "moments", numbers[-1], wanted, execution, listener, overwrite)
+        moments = _scan(opened, plan, keep_partitions=wanted.replicas > 0)
     candidates = _Candidates(moments, opened, reason, wanted.seed, wanted.replicas, execution, listener)
-    models = candidates.fit(target, numbers, overwrite)
-    choice = choose([candidates.measure(path) for path in models])
+    paths = candidates.fit(target, plan)
+    choice = choose([candidates.measure(path) for path in paths])
     missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
     write_alone(page, shown.encode(), lambda: require_report(page), overwrite=True)
     data = json_bytes(fields_of(choice, missing))
     write_alone(table, data, lambda: _require_comparison(table), overwrite=True)
-    return Comparison(choice, missing, models, page)
+    return Comparison(choice, missing, paths, page)
 
 
 def _require_comparison(path: StorePath) -> None:
@@ -142,26 +150,19 @@ def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | No
         return None, f"{error}; name it with {option.corpus('CORPUS')}"
 
 
-def _scan(
-    corpus: Corpus,
-    place: StorePath,
-    largest: int,
-    wanted: ComparisonRequest,
-    execution: Execution,
-    listener: Listener,
-    overwrite: bool,
-) -> Moments:
-    require_feasible(corpus, largest, InferSettings(largest))
-    settings = ScanSettings(max_topics=largest, seed=wanted.seed)
-    if wanted.replicas:
+def _scan(corpus: Corpus, plan: FitPlan, *, keep_partitions: bool) -> Moments:
+    plan.require_possible(corpus)
+    settings = plan.scan_settings
+    if keep_partitions:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
         budget = max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
         by = BY_ROWS if len(list_units(corpus)) < FEWEST_PARTS else None
         # A store of an earlier version has a single partition, and cannot change.
-        by = read_store(place).settings.partition_by if node_exists(place) and not overwrite else by
+        stored = node_exists(plan.moments) and not plan.overwrite
+        by = read_store(plan.moments).settings.partition_by if stored else by
         settings = replace(settings, partition_nonzeros=budget, partition_by=by)
-    kept = wanted.replicas > 0
-    return scan(corpus, place, settings, execution, listener, keep_partitions=kept, overwrite=overwrite)
+    plan = replace(plan, scan_settings=settings)
+    return plan.scanned(corpus, keep_partitions=keep_partitions, overwrite=plan.overwrite)
 
 
 @dataclass(frozen=True)
@@ -177,30 +178,18 @@ class _Candidates:
     listener: Listener
     missing: dict[str, str] = field(default_factory=dict)
 
-    def fit(self, target: StorePath, topics: Sequence[int], overwrite: bool) -> tuple[StorePath, ...]:
-        settings = InferSettings(topics[0])
-        if self.corpus is None:
-            return infer_each(
-                self.moments,
-                target,
-                topics,
-                settings,
-                workers=self.execution.threads_here,
-                overwrite=overwrite,
-                listener=self.listener,
-            )
-        return fit(
-            self.corpus.root,
-            str(target),
-            topics,
-            scan_settings=self.moments.settings,
-            infer_settings=settings,
-            polish=PolishSettings(seed=self.seed),
-            moments=str(self.moments.path),
-            execution=self.execution,
-            overwrite=overwrite,
+    def fit(self, target: StorePath, plan: FitPlan) -> tuple[StorePath, ...]:
+        if self.corpus is not None:
+            return plan.write_models(self.moments, self.corpus).models
+        return infer_each(
+            self.moments,
+            target,
+            [*plan.models],
+            plan.engine,
+            workers=self.execution.threads_here,
+            overwrite=plan.overwrite,
             listener=self.listener,
-        ).models
+        )
 
     @single_blas_thread()
     def measure(self, path: StorePath) -> Measures:

@@ -96,7 +96,6 @@ def _describe_shares(shares: SharesFile, verify: bool) -> dict[str, Any]:
         "without_known_words": about.totals.without_known_words,
         "unconverged": about.totals.unconverged,
         "shares_of_each": about.width,
-        "method": about.method,
         "columns": list(shares.columns),
     }
 

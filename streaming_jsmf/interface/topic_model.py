@@ -1,16 +1,13 @@
-"""``TopicModel``, a model shown as its topics, which can be named, merged and hidden; and ``fit``."""
+"""``TopicModel``, a model shown as its topics, which can be named, merged and hidden."""
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from numbers import Integral
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +20,16 @@ from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.events import Listener, combine, silent
-from streaming_jsmf.jobs.progress import progress_shown
 from streaming_jsmf.reporting.layout import Tree, topic_tree
 from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.topics import fit as fitting
 from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
-from streaming_jsmf.topics.fit import Fitted
 from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
+    beside,
     model_path,
     open_model,
     read_model,
@@ -46,8 +40,6 @@ from streaming_jsmf.topics.store import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-logger = logging.getLogger(__name__)
 
 #: Number of topics, the largest ones, in a representation.
 SHOWN = 10
@@ -110,8 +102,8 @@ class TopicModel:
     @property
     def corpus(self) -> Corpus | None:
         """The corpus used by ``fit``; None if it is unknown or missing."""
-        beside = fitting.beside(self.path, "corpus")
-        place = self._corpus or (str(beside) if isinstance(beside, Path) and beside.is_dir() else None)
+        own = beside(self.path, "corpus")
+        place = self._corpus or (str(own) if isinstance(own, Path) and own.is_dir() else None)
         return None if place is None else open_corpus(place)
 
     @property
@@ -306,95 +298,3 @@ class TopicModel:
 
     def _read(self) -> Model:
         return read_model(self.path, ("topic_probability",))
-
-
-@overload
-def fit(
-    source: Any, path: str | Path | None = ..., n_topics: int | None = ..., **options: Any
-) -> TopicModel: ...
-
-
-@overload
-def fit(source: Any, path: str | Path, n_topics: Sequence[int], **options: Any) -> Fitted: ...
-
-
-@fitting.fit_options(forwarding=fitting.fit)
-def fit(
-    source: Any,
-    path: str | Path | None = None,
-    n_topics: int | Sequence[int] | None = None,
-    *,
-    overwrite: bool | Literal["auto"] = False,
-    progress: bool | None = None,
-    listener: Listener = silent,
-    **options: Any,
-) -> TopicModel | Fitted:
-    """Find the topics of a corpus, or of any source of ``ingest``: scan, infer and polish.
-
-    A single K writes ``path`` itself; several write ``path/k=5``, ``path/k=10``, ... from one scan. The same call
-    completes an interrupted run: the scan resumes, and models with the same fingerprint are kept. The result is
-    bit-identical to that of ``streaming-jsmf fit``. Returns a ``TopicModel``, or for a sequence of K ``Fitted`` with
-    the paths of the store and the models.
-
-    Raises ``InputError`` and ``StoreError`` as ``ingest``, ``scan`` and ``infer``; before any work if a model exists
-    or ``n_topics`` is not a number. Warns if the source is a list of texts, each of which is the path of an existing
-    file.
-
-    Parameters
-    ----------
-    source
-        Path or URL of a corpus, or an open corpus; or any source of ``ingest`` (texts, tables, files), whose corpus is
-        written to ``path`` with ``.corpus`` appended, unless an earlier run wrote it.
-    path
-        Path or URL of the result. None: a temporary directory, removed with the returned model; ``save`` keeps it.
-    n_topics
-        K, or several of them. None: that of ``infer_settings``, or 20.
-    ingest_request
-        How to ingest a source; not allowed for a corpus.
-    scan_settings, infer_settings
-        All settings except the numbers of topics. ``StodSettings`` select the tensor engine and a scan with the third
-        moment.
-    polish
-        Whether, or how, to polish the topics by passes over the documents. None: only for LR-JSMF, since polish does
-        not always improve the topics of the tensor engine.
-    moments
-        Path of the moments store. None: ``path`` with ``.moments`` appended. A store of more topics and otherwise
-        equal settings is reused.
-    execution
-        How the scan and the inference run; the result does not depend on it.
-    overwrite
-        Replace existing models, and the corpus and the moments next to them if they were made in another way. auto:
-        only those that ``fit`` made with this ``path`` and whose topics were not edited, so that a cell of a notebook
-        can be run again.
-    progress
-        Whether to show progress bars. None: in notebooks and on terminals.
-    listener
-        Called with each event of ``jobs.events``.
-    **options
-        Fields of all these settings, such as ``text="body"``, ``min_df=5``, ``seed=3`` or ``workers=4``, and
-        ``engine``. ``seed`` applies to the scan, the engine and polish.
-
-    Examples
-    --------
-    >>> model = fit(["the cat sat on the mat", ...], n_topics=20)  # doctest: +SKIP
-    >>> model = fit("news.csv", "news", 20, text="body", id="url", metadata=["date"])  # doctest: +SKIP
-    """
-    if isinstance(path, Integral | Sequence) and not isinstance(path, str):
-        raise InputError(f"the second argument is where the model goes; write n_topics={path!r}")
-    several = isinstance(n_topics, Iterable) and not isinstance(n_topics, str)
-    temporary = path is None
-    with ExitStack() as stack:
-        if path is None:
-            if several:
-                raise InputError("models of several numbers of topics need a path: the directory of all")
-            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streaming-jsmf-"))) / "model"
-        told = combine(stack.enter_context(progress_shown(progress)), listener)
-        found = fitting.fit(source, path, n_topics, overwrite=overwrite, listener=told, **options)
-        if several:
-            return found
-        model = TopicModel(found.models[0])
-        for sentence in doubts_of(read_topics(model, probabilities=False)):
-            logger.warning("%s", sentence)
-        model._corpus, model._temporary = found.corpus, temporary
-        weakref.finalize(model, stack.pop_all().close)
-    return model

@@ -1,0 +1,1 @@
+"""What Python users start from: ``fit``, ``TopicModel``, ``choose_k`` and ``describe``."""
