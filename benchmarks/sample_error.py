@@ -21,6 +21,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from streaming_jsmf.linalg.factor import apply_gram
 
 from benchmarks.peers.methods import diagonal_of, scaled
 from pipelines.common.bags import read_counts, write_corpus
@@ -28,7 +29,6 @@ from pipelines.common.options import ONE_THREAD, Several
 from streaming_jsmf import ScanSettings, scan
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs, RitzBlock, block_width, subtract_diagonal
-from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import uniform_probes
 from streaming_jsmf.rectification.result import positive_half
 

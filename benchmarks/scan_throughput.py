@@ -25,6 +25,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+from streaming_jsmf.linalg.factor import apply_gram
 
 from benchmarks.growth import in_place
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
@@ -32,7 +33,6 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
-from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.simulation import simulate_lda

@@ -330,7 +330,7 @@ def test_info_as_json(
     assert whole["partitions"] > 1
     [entry] = whole["corpora"]
     assert (entry["path"], entry["fingerprint"]) == (str(corpus), of_corpus["fingerprint"])
-    assert {"word", "row_sum", "factor", "basis", "projection"} <= set(whole["digests"])
+    assert {"word", "row_sum", "sample_values", "basis", "projection"} <= set(whole["digests"])
     part = info(unfinished)
     assert (part["complete"], part["missing"]) == (False, ["projection"])
     assert part["projection_partitions_done"] == 0

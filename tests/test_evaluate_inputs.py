@@ -73,7 +73,7 @@ def test_a_lost_topic_of_the_truth_is_reported(simulated: Path) -> None:
         truth_of(str(simulated), Model({"word": named}, {}, {}, {}))
 
 
-@pytest.mark.parametrize("range_finder", ["factors", "halko"])
+@pytest.mark.parametrize("range_finder", ["sample", "halko"])
 def test_both_ranges_give_the_co_occurrences(range_finder: Any, corpus_path: Path, tmp_path: Path) -> None:
     settings = ScanSettings(max_topics=5, range_finder=range_finder)
     moments = scan(corpus_path, tmp_path / "moments", settings, Execution("synchronous"))

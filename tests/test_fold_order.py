@@ -202,7 +202,7 @@ def test_a_slow_part_does_not_fill_the_disk(tmp_path: Path) -> None:
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 COUNTS = planted(440, 60, 4).counts
-SETTINGS = ScanSettings(max_topics=5, partition_nonzeros=400, scans=1)
+SETTINGS = ScanSettings(max_topics=5, partition_nonzeros=400)
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +266,7 @@ def test_a_damaged_group_is_detected_and_repaired(folder: Path, tmp_path: Path) 
     store = tmp_path / "m"
     scan_until_the_disk_is_full(folder / "a", store)
     [fold] = (store / "partials").glob("range-fold-*")
-    chunk = fold / "factor" / "c" / "0" / "0"
+    chunk = fold / "sample_values" / "c" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-7])
     scanned(folder / "a", store, SETTINGS, keep=False)
     assert digests(store) == digests(folder / "of-a")

@@ -175,9 +175,9 @@ def test_a_corpus_that_moved_is_named_before_anything_changes(
     assert digests(store) == digests(folder / "of-a")
 
 
-def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) -> None:
-    once = replace(SMALL, scans=1)
-    corpora = [shutil.copytree(folder / name, tmp_path / f"corpus-{name}") for name in "ab"]
+def test_a_single_pass_merges_without_any_corpus(tmp_path: Path) -> None:
+    once = replace(SMALL, range_finder="halko")
+    corpora = [write_corpus(tmp_path / f"corpus-{name}", ALL[ROWS[name]]) for name in "ab"]
     for corpus in corpora:
         scanned(corpus, tmp_path / corpus.name[-1], once)
     shutil.rmtree(corpora[1])
@@ -187,7 +187,7 @@ def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_few_factors_lie_on_the_disk_while_a_scan_runs(
+def test_few_partial_results_lie_on_the_disk_while_a_scan_runs(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = write_corpus(tmp_path / "c", ALL, row_group_rows=20)
@@ -199,7 +199,7 @@ def test_few_factors_lie_on_the_disk_while_a_scan_runs(
         write(*arguments)
 
     monkeypatch.setattr(checkpoints, "write_record", watched)
-    settings = replace(SMALL, partition_nonzeros=500, scans=1)
+    settings = replace(SMALL, partition_nonzeros=500)
     scanned(corpus, store, settings, keep=False, execution=Execution("threads", workers))
     assert len(read_store(store).manifest.partitions) > 20
     # The folds of two groups and what takes the place of one; unfolded parts of a window, and those being written.

@@ -44,7 +44,7 @@ from tests.stores import rename_words
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
 
 #: A server of the tests takes its time: four partitions, one scan.
-FEW = ("--max-topics", "5", "--partition-nonzeros", "6000", "--scans", "1")
+FEW = ("--max-topics", "5", "--partition-nonzeros", "6000")
 CHANGED = (*FEW, "--keep-partitions", "--scheduler", "synchronous")
 
 

@@ -151,7 +151,7 @@ def test_a_selection_is_the_scan_of_its_documents(
     expression: str, chosen: set[Any], years: Moments, tmp_path: Path
 ) -> None:
     rows = np.array([i for i, year in enumerate(YEARS) if year in chosen])
-    alone = scanned(write_labelled(tmp_path / "c", rows), tmp_path / "m", replace(SMALL, scans=1), keep=False)
+    alone = scanned(write_labelled(tmp_path / "c", rows), tmp_path / "m", SMALL, keep=False)
     selected = select_partitions(years, expression)
     np.testing.assert_allclose(selected.row_sum, alone.row_sum, rtol=1e-6)
     np.testing.assert_allclose(selected.diagonal, alone.diagonal, rtol=1e-6)

@@ -133,7 +133,7 @@ def test_a_sound_store_is_left_as_it_is(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("part", "damage"),
     [
-        *each_once(["word/c", "row_sum/c", "factor/c", "basis/c", "projection/c"], SOME),
+        *each_once(["word/c", "row_sum/c", "sample_values/c", "basis/c", "projection/c"], SOME),
         *each_once(["word", "diagonal", "basis", "projection"], [emptied, Path.unlink]),
         *each_once(["records/range", "records/basis", "records/projection", "records/words"], ALL),
         *each_once(["partials", "records"], [truncated]),
@@ -172,12 +172,12 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("part", "store_name"), each_once(PARTS, ["plain", "kept"]))
-def test_the_merged_factor(part: tuple[str, Damage], store_name: str, bench: Bench) -> None:
+def test_the_last_fold(part: tuple[str, Damage], store_name: str, bench: Bench) -> None:
     (what, damage), store = part, bench.copy(store_name)
     attempt = only((store / "partials").glob("range-fold-*"))
     place, named = {
-        "chunk": (attempt / "factor" / "c" / "0" / "0", attempt),
-        "metadata": (attempt / "factor" / "zarr.json", attempt / "factor"),
+        "chunk": (attempt / "sample_values" / "c" / "0", attempt),
+        "metadata": (attempt / "sample_values" / "zarr.json", attempt / "factor"),
         "record": (
             record := only((store / "records").glob("range-fold-*/zarr.json")),
             store if damage is Path.unlink else record.parent,
@@ -198,7 +198,7 @@ def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
     record = records[sorted(records)[3]]
     before = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
     attempt = attempt_of(store, record)
-    damage(attempt / "factor" / "c" / "0" / "0" if what == "chunk" else record / "zarr.json")
+    damage(attempt / "sample_values" / "c" / "0" if what == "chunk" else record / "zarr.json")
     named = store if (what, damage) == ("record", Path.unlink) else attempt if what == "chunk" else record
     log = bench.mended(store, named, bench.made["kept"])
     assert computed(log) == NONE
@@ -250,7 +250,7 @@ def test_a_change_computes_again_what_it_needs(change: str, part: str, second: P
     if change == "--remove":
         for path in (store, whole):
             assert bench.scan(path, "--add", str(other)).code == 0
-    truncated(sorted((store / "partials").glob(part))[0] / "factor" / "c" / "0" / "0")
+    truncated(sorted((store / "partials").glob(part))[0] / "sample_values" / "c" / "0")
     for path in (store, whole):
         outcome = bench.scan(path, change, str(other))
         assert outcome.code == 0, outcome.err
@@ -271,7 +271,7 @@ def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
     assert digests(store) == digests(bench.made["plain"])
 
 
-@pytest.mark.parametrize(("part", "damage"), each_once(["word/c", "factor/c", "basis/c"], SOME))
+@pytest.mark.parametrize(("part", "damage"), each_once(["word/c", "sample_values/c", "basis/c"], SOME))
 def test_a_finished_stage_of_an_unfinished_store(part: str, damage: Damage, bench: Bench) -> None:
     store = bench.copy("projection")
     damage(next(path for path in (store / part).rglob("*") if path.is_file()))
@@ -283,7 +283,7 @@ def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
     store = bench.copy("plain")
     damage(store / "zarr.json")
     refused(bench.scan(store, *SETTINGS), 3, str(store / "zarr.json"))
-    assert (store / "factor").exists()
+    assert (store / "sample_values").exists()
 
 
 @pytest.fixture(scope="module")
@@ -317,10 +317,10 @@ def test_words_of_a_merged_store(merged: Path, bench: Bench) -> None:
         assert computed(bench.mended(store, place, merged)) == NONE
 
 
-def test_a_factor_from_another_store_is_not_lost_in_a_repair(merged: Path, bench: Bench) -> None:
+def test_a_merged_store_is_not_lost_in_a_repair(merged: Path, bench: Bench) -> None:
     store = Path(shutil.copytree(merged, bench.place / "m"))
     attempt = only((store / "partials").glob("range-fold-*"))
-    truncated(attempt / "factor" / "c" / "0" / "0")
+    truncated(attempt / "sample_values" / "c" / "0")
     before = sorted(store.rglob("*"))
     outcome = bench.scan(store, *SETTINGS)
     assert outcome.code == 3

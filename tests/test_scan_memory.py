@@ -101,7 +101,7 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
     monkeypatch.setattr(footer_module.hash_of_shard, "__defaults__", (hash_and_count,))
     monkeypatch.setattr(footer_module.pq, "ParquetFile", open_and_count)
     execution = Execution("synchronous", memory=None if budget is None else 4000 * MIB)
-    scan(corpus, tmp_path / "m", ScanSettings(max_topics=4, scans=1), execution)
+    scan(corpus, tmp_path / "m", ScanSettings(max_topics=4), execution)
     assert sorted(hashed.values()) == [1, 1, 1]
     # Once to know the row groups, and once for each to read it.
     read = sum(opened.values())

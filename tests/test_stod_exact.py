@@ -44,7 +44,7 @@ def test_topics_are_those_of_a_basis_by_factors(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "settings",
-    [replace(EXACT, third_moment=False), replace(SMALL, scans=1, document_weights="uniform", seed=3)],
+    [replace(EXACT, third_moment=False), replace(SMALL, document_weights="uniform", seed=3)],
     ids=["exact", "one scan"],
 )
 def test_the_error_names_a_command_that_adds_it(

@@ -49,7 +49,7 @@ def test_a_store_holds_the_moments_of_its_documents(tmp_path: Path) -> None:
     counts = planted(200, 60, 4, length=4, seed=5).counts
     assert (counts.sum(axis=1) < 3).sum() > 20
     settings = ScanSettings(
-        max_topics=5, scans=1, partition_nonzeros=300, document_weights="uniform", third_moment=True
+        max_topics=5, partition_nonzeros=300, document_weights="uniform", third_moment=True
     )
     store = scanned(write_corpus(tmp_path / "short", counts), tmp_path / "m", settings)
     assert len(store.manifest.partitions) > 1

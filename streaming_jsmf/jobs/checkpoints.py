@@ -164,8 +164,7 @@ class Checkpoints:
     ----------
     store : Root of the store, which has the groups ``partials`` and ``records``.
     hint : Advice appended to messages about damage.
-    keep : Keep the results of parts after folding. Each takes the space of a factor, but allows removing the part
-        later.
+    keep : Keep the results of parts after folding, so that a part can be removed later.
     axes : Axis names by array, where they differ from ``AXES``.
     protected : Key of a fold that is never removed, because the previous state of the store depends on it.
     held : Keeps the fold that was committed or verified last, which is handed out once instead of being read again.

@@ -61,7 +61,7 @@ class Changes:
     add : Paths or URLs of corpora with the same words.
     merge : Paths of moments stores.
     third_moment : With another change: add the third moment of the resulting store, if it has none.
-    rebase : Recompute the basis of a store with a sample from all its documents.
+    rebase : Recompute the basis from all documents of the store.
     """
 
     remove: Sequence[str] = ()
@@ -153,10 +153,10 @@ def change_corpora(
     """Remove corpora and shards, then add corpora, atomically.
 
     Removals need a store that keeps its partitions; added corpora have the words of the store. Scan 1 reads only the
-    new corpora; after a removal the kept results of the remaining parts are folded again. Scan 2 reads all corpora,
-    since the basis has changed. The result has the bits of a store scanned from the same documents at once. A store
-    with a sample keeps its basis when documents are added, and every scan reads only the new corpora, unless
-    ``rebase`` recomputes the basis from all documents.
+    new corpora; after a removal the kept results of the remaining parts are folded again. The basis is kept when
+    documents are added, and every scan reads only the new corpora, unless these are larger than the others. After
+    removals and with ``rebase``, the basis is recomputed, the other scans read all corpora, and the result has the bits
+    of a store scanned from the same documents at once.
 
     Raises ``InputError`` if the store does not keep its partitions, a name is unknown, a shard shares a partition with
     one that stays, the words differ (merge separate stores instead), a shard is already in the store, or a corpus is
@@ -229,9 +229,7 @@ def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
     for content, count in manifest.parts:
         held = staying[first : first + count]
         if any(held) and not all(held):
-            raise InputError(
-                f"{', '.join(names)} was merged with other partitions into one factor; scan again"
-            )
+            raise InputError(f"{', '.join(names)} was merged with other partitions into one part; scan again")
         if all(held):
             parts.append((content, count))
         first += count

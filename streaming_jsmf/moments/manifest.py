@@ -30,13 +30,10 @@ from streaming_jsmf.validation import Strict, explain
 
 KIND = "streaming_jsmf.moments"
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: Increase when the same settings give different bits; part of the settings' fingerprint.
-ALGORITHM_VERSION = 5
-
-#: As ``ALGORITHM_VERSION``, for settings with a sample only.
-SAMPLE_VERSION = 4
+ALGORITHM_VERSION = 6
 
 #: Name prefix of the arrays that ``WordIds`` describes.
 WORD_IDS = "columns-"
@@ -94,8 +91,8 @@ class Manifest(Strict):
     """What a moments store was made from. Keys with a default are missing in stores of earlier releases.
 
     ``vocabulary`` is the digest of the words. ``parts`` lists (content, number of partitions) of each part in folding
-    order. ``change`` identifies the last requested change. ``sample_share`` is the share of documents in the sample,
-    fixed when the store is created (None: no sample). ``base`` is the fold of scan 1 that the basis is computed from
+    order. ``change`` identifies the last requested change. ``sample_share`` is the share of the documents that the
+    store holds, fixed when it is created (None: halko). ``base`` is the fold of scan 1 that the basis is computed from
     if the basis is kept while documents are added (None: the last fold). ``fan_in`` is that of the ``FoldOrder``
     (None in stores of earlier releases, which fold one part after the other).
     """
@@ -116,13 +113,6 @@ class Manifest(Strict):
     sample_share: float | None = None
     base: str | None = None
     fan_in: int | None = None
-
-    @property
-    def is_of_older_sample(self) -> bool:
-        """Whether the store has a sample in the format of an earlier release."""
-        return self.sample_share is not None and self.settings_fingerprint != _settings_fingerprint(
-            self.settings
-        )
 
     @property
     def scan_settings(self) -> ScanSettings:
@@ -169,10 +159,20 @@ class Manifest(Strict):
     def on_basis_of(self, before: Manifest) -> Manifest:
         """The manifest with the basis of ``before``, whose parts are a prefix of its own.
 
-        All other results are then sums that can be extended. Without a sample the manifest is unchanged: the basis is
-        recomputed from the factor of all documents.
+        All other results are then sums that can be extended. The basis is new if the documents that it was computed
+        from have less than half of the nonzeros, since few documents have few eigenvectors; and with a sketch or the
+        whole C, which determine it.
         """
-        return self.changed(base=None if self.sample_share is None else before.base or before.order.total)
+        base = before.base or before.order.total
+        covered = sum(self.partitions[number].nonzeros for number in self._partitions_of(base))
+        kept = 2 * covered >= sum(partition.nonzeros for partition in self.partitions)
+        return self.changed(base=base if kept and self.scan_settings.has_projection else None)
+
+    def _partitions_of(self, fold: str) -> list[int]:
+        """Numbers of the partitions that a fold of scan 1 contains."""
+        counts = [count for _, count in self.parts]
+        starts = list(accumulate(counts, initial=0))
+        return [n for part in self.order.covered([fold]) for n in range(starts[part], starts[part + 1])]
 
     def with_new_basis(self) -> Manifest:
         """The manifest with a basis computed from all its documents, as in a single scan."""
@@ -192,7 +192,7 @@ def new_manifest(
 ) -> Manifest:
     """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
 
-    ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words.
+    ``vocabulary`` is the digest of the words.
     """
     fields = settings.fields()
     empty = Manifest(
@@ -211,14 +211,13 @@ def new_manifest(
         fan_in=FAN_IN,
     )
     if settings.range_finder == "sample":
-        share = settings.sampled_share(corpus.n_documents, corpus.n_words, corpus.nonzeros)
+        share = settings.held_share(corpus.n_documents, corpus.n_words, corpus.nonzeros)
         empty = empty.changed(sample_share=share)
     return with_corpus(empty, corpus)
 
 
 def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
-    sampled = {"sample": SAMPLE_VERSION} if fields["range_finder"] == "sample" else {}
-    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION, **sampled})
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
 def with_third_moment(manifest: Manifest) -> Manifest:
@@ -306,16 +305,13 @@ def read_manifest(path: StorePath) -> Manifest:
         raise StoreError(f"{path}/zarr.json: the manifest is missing; {hint}")
     fields = {**fields, "sha256": attributes.get("manifest_sha256")}
     try:
-        manifest = Manifest.model_validate(
+        return Manifest.model_validate(
             verified(path, fields, FORMAT_VERSION, what="the fields of the manifest", hint=hint)
         )
     except ValidationError as error:
         raise StoreError(
             f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); {hint}"
         ) from error
-    if manifest.is_of_older_sample:
-        raise InputError(f"{path}: has a sample of an earlier release; {hint}")
-    return manifest
 
 
 def words_digest(words: Sequence[str]) -> str:

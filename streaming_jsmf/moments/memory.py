@@ -11,8 +11,8 @@ from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
-from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages import stages_of
@@ -39,8 +39,8 @@ def scan_memory(
 ) -> int:
     """Projected peak memory of a scan in bytes.
 
-    The larger of the partitions and task arrays of all workers and the largest final arrays, plus the sample of
-    ``sample_share`` of the documents. Without a sample it does not depend on the number of documents.
+    The larger of the partitions and task arrays of all workers and the largest final arrays, plus the documents that
+    the store holds, a share ``sample_share`` of all (None: none).
     """
     largest = max(partition.nonzeros for partition in partitions)
     row_group = max(
@@ -48,7 +48,7 @@ def scan_memory(
     )
     each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
     final = max(stage.final_memory(n_words, settings) for stage in stages_of(settings))
-    # Folding holds two samples and their concatenation; multiplying holds the sample as read and scaled.
+    # Folding holds earlier documents and their concatenation with others; multiplying holds them as read and scaled.
     sample = (
         0.0 if sample_share is None else sample_share * sum(partition.nonzeros for partition in partitions)
     )
@@ -58,7 +58,7 @@ def scan_memory(
 def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
     """Bytes that a worker holds in addition to its partition."""
     tall = max(stage.task_memory(n_words, settings) for stage in stages_of(settings))
-    # A block of rows in the factor's products, or of nonzeros sorted by word in the tensor's.
+    # A block of rows in products, or of nonzeros sorted by word in the tensor's.
     return row_group * BYTES_PER_NONZERO_READ + tall + max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
 
 

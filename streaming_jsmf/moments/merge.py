@@ -1,4 +1,4 @@
-"""Merges two stores: part by part if both keep their parts, otherwise with the second store's factor as one part."""
+"""Merges two stores: part by part if both keep their parts, otherwise with the second store as one part."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def merge_stores(
     """Merge the complete store at ``other`` into ``store``, after its own parts. Rows are matched by word.
 
     Scan 1 reads no corpus. If both stores keep their partitions and have the same words, the parts are folded in order,
-    and the result has the bits of a single store; otherwise the second store's factor is merged as one part, and the
-    result keeps no partitions. A word missing in a store is a row of zeros. Scan 2 reads all corpora.
+    and the result has the bits of a single store; otherwise the second store is merged as one part, and the result
+    keeps no partitions. A word missing in a store is a row of zeros. The basis is kept as when the corpora of the
+    second store are added; with other words, scan 2 reads all corpora.
 
     Raises ``SettingsMismatchError`` if the settings differ; ``InputError`` if a shard is in both stores, a corpus has
     moved, sketches have different words, or the words differ and the store is at a URL; ``StoreError`` if a store is
@@ -85,8 +86,8 @@ def _merged_manifest(
 ) -> Manifest:
     """The manifest of the first store with corpora, partitions and parts of the second appended.
 
-    Unless both stores have the same words and keep their parts, the factor of the second becomes one part, and with
-    other words also that of the first.
+    Unless both stores have the same words and keep their parts, the second becomes one part, and with other words also
+    the first.
     """
     in_parts, shift = union.same and first.keep_partitions and second.keep_partitions, len(first.corpora)
     theirs = (
@@ -94,7 +95,7 @@ def _merged_manifest(
         for entry, ids in zip(second.corpora, word_ids, strict=True)
     )
     moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
-    return first.with_new_basis().changed(
+    merged = first.with_new_basis().changed(
         vocabulary=words_digest(union.words),
         n_words=len(union.words),
         keep_partitions=in_parts,
@@ -105,6 +106,7 @@ def _merged_manifest(
             *(second.parts if in_parts else _as_one_part(second)),
         ),
     )
+    return merged.on_basis_of(first) if union.same else merged
 
 
 def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
@@ -144,13 +146,13 @@ def _require_same_probes(store: Moments, second: Moments, union: Union) -> None:
     shares = [made.manifest.sample_share for made in (store, second)]
     if shares[0] != shares[1]:
         raise InputError(
-            f"{second.path}: a share of {shares[1]:.3g} of its documents is in the sample, and {shares[0]:.3g} in "
-            f"{store.path}; scan both with the same {option.sample_share} to merge them"
+            f"{second.path}: holds a share of {shares[1]:.3g} of its documents, and {store.path} of {shares[0]:.3g}; "
+            f"scan both with the same {option.sample_share} to merge them"
         )
     if store.settings.range_finder == "halko" and not union.same:
         raise InputError(
             f"{second.path}: has other words than {store.path}, and a sketch depends on the ids of the words; "
-            f"scan with {option.range_finder('factors')} to merge, or ingest both corpora with one vocabulary"
+            f"scan with {option.range_finder('sample')} to merge, or ingest both corpora with one vocabulary"
         )
 
 

@@ -66,7 +66,7 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
     are opened only if partitions must be read. The folds and kept parts of finished stages are verified only in a
     store that is complete: a change reads those that it needs.
 
-    Raises ``InputError`` if a corpus has a bad record or has moved, and ``StoreError`` if a shard, or a factor merged
+    Raises ``InputError`` if a corpus has a bad record or has moved, and ``StoreError`` if a shard, or a part merged
     from another store, is damaged: it cannot be recomputed.
     """
     load, complete = cache(partial(load_partitions, store.manifest, store.path, corpora)), store.is_complete()
@@ -152,7 +152,7 @@ def _refuse_lost_merges(
     for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
         if count > 1 and number not in folded and key not in parts:
             raise StoreError(
-                f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
+                f"{store.path}: a merged store is damaged, and {count} partitions of it came from another store as "
                 "one; delete the store and merge its sources again"
             )
 

@@ -54,16 +54,16 @@ def scan(
 ) -> Moments:
     """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
 
-    Makes ``settings.scans`` passes over the data, or none if the store is complete. Without ``changes`` everything
-    committed is verified, and what is damaged is computed again. The same corpus and settings give the same bits on
-    every scheduler and number of workers. A store scanned for more topics than requested is used as it is. With
+    Makes two passes over the data, three with a sample and one with ``halko``; none if the store is complete. Without
+    ``changes`` everything committed is verified, and what is damaged is computed again. The same corpus and settings
+    give the same bits on every scheduler and number of workers. A store scanned for more topics than requested is used as it is. With
     ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or one to be
     removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also keyword
     arguments.
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
-    ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions can be
-    removed or selected later. With ``overwrite`` a store of another corpus or with other settings is removed and made
+    ``keep_partitions`` keeps the sums and documents of each partition, so that partitions can be removed or selected
+    later. With ``overwrite`` a store of another corpus or with other settings is removed and made
     again.
 
     Raises
@@ -154,9 +154,6 @@ class _Request:
         execution: Execution,
         keep_partitions: bool,
     ) -> _Request:
-        if stored is None or {stored.settings.range_finder, settings.range_finder} != {"sample"}:
-            size = (corpus.n_documents, corpus.n_words, corpus.nonzeros)
-            settings = settings.resolved(*size, keep_partitions=keep_partitions)
         if stored is None and execution.memory is not None and settings.partition_nonzeros is None:
             settings = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
         vocabulary = words_digest(corpus.vocabulary().words)
@@ -264,8 +261,6 @@ def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> Sc
     If they then differ from the store's only by fewer topics, the store's are returned.
     """
     stored = replace(store.settings, third_moment=wanted.third_moment)
-    # Values chosen for the first corpus stay, even if the store has changed since.
-    wanted = wanted.as_chosen_in(stored)
     if execution.memory is not None and wanted.partition_nonzeros is None:
         # The store may have been started with another budget or number of workers.
         wanted = replace(wanted, partition_nonzeros=stored.partition_nonzeros)

@@ -4,7 +4,7 @@ Layout::
 
     MOMENTS/            attributes: kind, manifest
       word              vocabulary
-      row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
+      row_sum ... basis, basis_eigenvalues, projection             final arrays, each named by a record
       records/          one attributes-only group for each commit
       partials/         partition results that are not folded yet; removed when a stage is complete
 """

@@ -1,4 +1,4 @@
-"""The sample of a scan: scaled counts of some of its documents, collected by the ``range`` stage."""
+"""The documents that a store holds: scaled counts of all of them, or of a sample, collected by the ``range`` stage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.linalg.factor import partition_factor
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.probes import uniform_probes
+from streaming_jsmf.linalg.sampled import SampleParts
 from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
@@ -37,29 +38,31 @@ def sample_arrays(block: csr_array[Any]) -> dict[str, NDArray[Any]]:
 
 
 def read_sample(store: Store) -> csr_array[Any]:
-    """H_s of a sampled store (documents x words, CSR, float32), H_s'H_s ~ C + diag(D)."""
-    share = store.manifest.sample_share
-    assert share is not None, "a sampled store"
+    """H_s (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), equal if the store holds all documents."""
     lengths, words, values = each(store.read, VARIABLES)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
-    values = values * np.float32(1 / np.sqrt(share * store.scalars("range")["total_weight"]))
+    values = values * np.float32(1 / np.sqrt(share_of(store) * store.scalars("range")["total_weight"]))
     return csr_array((values, words, indptr), shape=(lengths.size, store.n_words), copy=False)
 
 
-def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDArray[np.float32]:
-    """F (words x L) with F F' ~ H'H; ``label`` selects the probes."""
-    n_words = block.shape[1]
-    width = min(settings.factor_width, n_words)
-    with span("orthonormalise"):
-        # Only the callee holds the probes, so that it can free them after the first step.
-        return partition_factor(block, probes(n_words, width, settings.seed, label), settings.power_steps)
+def read_parts(store: Store) -> SampleParts:
+    """The documents of ``read_sample`` by use."""
+    return SampleParts.of(read_sample(store), share_of(store))
 
 
-def probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
-    """Omega (words x width, float32) for a seed and a label; unit vectors if ``width`` equals the number of words."""
+def share_of(store: Store) -> float:
+    """Share of the documents that the store holds."""
+    share = store.manifest.sample_share
+    assert share is not None, "halko holds no documents"
+    return share
+
+
+def sample_probes(n_words: int, settings: ScanSettings) -> NDArray[np.float32]:
+    """Omega (words x block width, float32) for the basis; unit vectors if it has as many columns as there are words."""
+    width = min(block_width(settings.basis_width + GUARD_VECTORS), n_words)
     if width == n_words:
         # Unit vectors span the whole space; N random vectors are occasionally nearly dependent.
         return np.eye(n_words, dtype=np.float32)
     with span("probes"):
-        return uniform_probes(n_words, width, seed, label)
+        return uniform_probes(n_words, width, settings.seed, "sample")
