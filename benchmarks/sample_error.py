@@ -21,13 +21,13 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from streaming_jsmf.linalg.factor import apply_gram
 
 from benchmarks.peers.methods import diagonal_of, scaled
 from pipelines.common.bags import read_counts, write_corpus
 from pipelines.common.options import ONE_THREAD, Several
 from streaming_jsmf import ScanSettings, scan
 from streaming_jsmf.evaluation.matching import yy_error
+from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import Eigenpairs, RitzBlock, block_width, subtract_diagonal
 from streaming_jsmf.linalg.probes import uniform_probes
 from streaming_jsmf.rectification.result import positive_half
@@ -109,7 +109,7 @@ def reference(counts: sparse.csr_array, n_topics: int) -> Eigenpairs:
     block = RitzBlock(times, diagonal, apply_gram(rows, uniform_probes(n_words, width, 0, "start")), width)
     half = np.zeros((n_words, n_topics))
     for _ in range(REFERENCE_STEPS):
-        # Otherwise the block stops at the accuracy of a float32 factor.
+        # Otherwise the block stops at the accuracy of float32.
         block.residual = np.inf
         block.correct(n_topics)
         before, half = half, positive_half(block.leading(n_topics, 0), n_topics)
@@ -145,9 +145,7 @@ def cases(
         with tempfile.TemporaryDirectory() as folder:
             write_corpus(Path(folder) / "corpus", ordered)
             for number, (n_topics, seed) in enumerate((k, seed) for k in topics for seed in range(seeds)):
-                settings = ScanSettings(
-                    max_topics=n_topics, range_finder="sample", sample_share=share, seed=seed
-                )
+                settings = ScanSettings(max_topics=n_topics, sample_share=share, seed=seed)
                 case = Case.of(Path(folder) / "corpus", Path(folder) / str(number), settings, exact)
                 click.echo(
                     f"| {name} | {label} | {counts.shape[0]} | {counts.shape[1]} | {n_topics} | {seed} | "

@@ -136,8 +136,7 @@ def main(
     corpus: str, out: Path, by: str, span: int, topics: int, cut: float, anchor_min_df: float | None
 ) -> None:
     """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
-    # Models of selections use only the factors, so a second scan would not be used.
-    settings = ScanSettings(max_topics=WIDER * topics, scans=1, partition_by=by)
+    settings = ScanSettings(max_topics=WIDER * topics, partition_by=by)
     try:
         moments = scan(corpus, out / "moments", settings, keep_partitions=True)
         names = ranges(moments, span)

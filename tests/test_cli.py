@@ -614,7 +614,7 @@ MODEL_ROOTS = [_group({"kind": "streaming_jsmf.model", **version}) for version i
 
 #: Verbs that read moments, and what the scan and info of damage read.
 SCANS, INFERS, INFO = "scan {corpus} {moments} SMALL", "infer {moments} {new} --topics 3", "info {moments}"
-ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "factor"]
+ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "eigenvectors"]
 
 
 @pytest.mark.parametrize(

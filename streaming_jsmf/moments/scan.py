@@ -56,10 +56,10 @@ def scan(
 
     Makes two passes over the data, three with a sample and one with ``halko``; none if the store is complete. Without
     ``changes`` everything committed is verified, and what is damaged is computed again. The same corpus and settings
-    give the same bits on every scheduler and number of workers. A store scanned for more topics than requested is used as it is. With
-    ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or one to be
-    removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also keyword
-    arguments.
+    give the same bits on every scheduler and number of workers. A store scanned for more topics than requested is used
+    as it is. With ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or
+    one to be removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also
+    keyword arguments.
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
     ``keep_partitions`` keeps the sums and documents of each partition, so that partitions can be removed or selected
