@@ -466,7 +466,7 @@ def test_added_documents_raise_the_estimated_error_until_a_rebase(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = by_topic(RICH)
-    a, b = write_corpus(tmp_path / "a", counts[:2000]), write_corpus(tmp_path / "b", counts[2000:])
+    a, b = write_corpus(tmp_path / "a", counts[:3400]), write_corpus(tmp_path / "b", counts[3400:])
     settings = replace(SAMPLED, max_topics=10, partition_nonzeros=20_000, sample_share=0.6)
     monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 0.031)
     before = scanned(a, tmp_path / "m", settings).scalars("eigenpairs")
