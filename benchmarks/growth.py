@@ -125,7 +125,7 @@ def periods(
 ) -> Iterator[list[object]]:
     """Rows, one per period: documents, mean and largest L1 distance of topics, and shared anchors."""
     settings = ScanSettings(max_topics=max_topics, partition_by=by)
-    scan(source, folder / "all.zarr", settings, options.ONE_THREAD, keep_partitions=True)
+    scan(source, folder / "all.zarr", settings, options.ONE_THREAD)
     values = np.concatenate(
         [pq.read_table(source / shard.name, columns=[by])[by] for shard in open_corpus(source).shards]
     )

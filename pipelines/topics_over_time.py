@@ -138,7 +138,7 @@ def main(
     """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
     settings = ScanSettings(max_topics=WIDER * topics, partition_by=by)
     try:
-        moments = scan(corpus, out / "moments", settings, keep_partitions=True)
+        moments = scan(corpus, out / "moments", settings)
         names = ranges(moments, span)
         periods = fitted(moments, out, names, InferSettings(topics, anchor_min_df=anchor_min_df))
     except StreamingJSMFError as error:

@@ -49,7 +49,7 @@ RECORDED = Path(__file__).with_name("golden.json")
 DATA = Path(__file__).with_name("data") / "golden"
 FIRST, SECOND = DATA / "first", DATA / "second"
 SCAN = ("--max-topics", "5", "--partition-nonzeros", "1000")
-KEPT = (*SCAN, "--keep-partitions", "--third-moment")
+KEPT = (*SCAN, "--third-moment")
 LARGER = ("--max-topics", "5", "--partition-nonzeros", "3000")
 SAMPLED = (*LARGER, "--range", "sample", "--sample-share", "0.5")
 CURATION = (
@@ -207,7 +207,7 @@ class Stores:
 
 
 def _by_year(made: Stores) -> Path:
-    return made.scanned("by-year", *SCAN, "--keep-partitions", "--partition-by", "year")
+    return made.scanned("by-year", *SCAN, "--partition-by", "year")
 
 
 def _third_moment_later(made: Stores) -> Path:
@@ -240,7 +240,7 @@ SCANS: dict[str, Callable[[Stores], Path]] = {
     "sample, removed": lambda made: made.changed(
         "sample-removed",
         *("--remove", "part-00001.parquet"),
-        of=made.scanned("sample-kept", *SAMPLED, "--keep-partitions"),
+        of=made.scanned("sample-kept", *SAMPLED),
     ),
 }
 

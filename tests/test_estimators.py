@@ -114,7 +114,7 @@ def test_an_estimator_is_scan_and_infer(
     engine: type, models: dict[type, Any], corpus: Path, tmp_path: Path
 ) -> None:
     found, is_stod = models[engine], engine is STOD
-    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=K, third_moment=is_stod), keep=False)
+    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=K, third_moment=is_stod))
     fitted = infer(moments, tmp_path / "model", StodSettings(K) if is_stod else InferSettings(K))
     np.testing.assert_array_equal(found.components_, fitted.arrays["word_topic"].T)
     assert match_topics(found.components_.T, TRUTH.word_topic).mean_l1 < 0.25

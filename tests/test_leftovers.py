@@ -29,7 +29,7 @@ from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
 from tests.results import WHOLE, wanted_of, write_result
 
-SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--keep-partitions", "--scheduler", "synchronous")
+SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--scheduler", "synchronous")
 INFER, OTHER = (("--topics", k, "--anchor-min-df", "2") for k in "32")
 
 

@@ -127,7 +127,7 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
 def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_last_fold(
     corpus_path: Path, tmp_path: Path
 ) -> None:
-    moments = scanned(corpus_path, tmp_path / "m", keep=False)
+    moments = scanned(corpus_path, tmp_path / "m")
     data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
     assert data["eigenvectors"].dims == ("word", "eigenpair")
     assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]

@@ -45,7 +45,7 @@ SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
 
 #: A server of the tests takes its time: four partitions, one scan.
 FEW = ("--max-topics", "5", "--partition-nonzeros", "6000")
-CHANGED = (*FEW, "--keep-partitions", "--scheduler", "synchronous")
+CHANGED = (*FEW, "--scheduler", "synchronous")
 
 
 @pytest.fixture

@@ -33,9 +33,9 @@ def corpus(documents: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path
     return write_corpus(root / "corpus", documents.counts, shards=PARTS, row_group_rows=ROWS)
 
 
-def scanned(corpus: Path, name: str, *, keep: bool = True, **settings: object) -> Moments:
+def scanned(corpus: Path, name: str, **settings: object) -> Moments:
     chosen = ScanSettings(**{"max_topics": 3, "partition_nonzeros": 1, **settings})  # type: ignore[arg-type]
-    return scan(corpus, corpus.parent / name, chosen, Execution("synchronous"), keep_partitions=keep)
+    return scan(corpus, corpus.parent / name, chosen, Execution("synchronous"))
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,6 @@ def test_a_sample_has_the_moments_of_the_documents_drawn(moments: Moments, docum
 
 
 def test_moments_that_cannot_be_drawn_from_say_why(corpus: Path) -> None:
-    with pytest.raises(InputError, match="keeps no partitions; scan with keep_partitions=True"):
-        resampled(scanned(corpus, "dropped", keep=False), 0, 0)
     with pytest.raises(InputError, match="has 1 partitions, 4 are needed"):
         resampled(scanned(corpus, "one", partition_nonzeros=10**6), 0, 0)
     with pytest.raises(InputError, match="holds sketches"):

@@ -62,7 +62,7 @@ def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
         return scan_memory(120, settings, parts, 1) + 2000 * planning.BYTES_PER_NONZERO
 
     small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
-    first = scan(corpus, tmp_path / "m", settings, small, keep_partitions=True)
+    first = scan(corpus, tmp_path / "m", settings, small)
     size = first.settings.partition_nonzeros
     assert size is not None
     assert len(first.manifest.partitions) > 2

@@ -51,7 +51,7 @@ def test_the_error_names_a_command_that_adds_it(
     settings: ScanSettings, folder: Path, tmp_path: Path, invoke: Command
 ) -> None:
     store = tmp_path / "my moments"
-    scanned(folder / "a", store, settings, keep=False)
+    scanned(folder / "a", store, settings)
     before = digests(store)
     infer = ("infer", store, tmp_path / "model", "--topics", 4, "--engine", "stod")
     outcome = invoke(*infer)

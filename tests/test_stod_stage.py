@@ -85,14 +85,14 @@ def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[
     store = copy("with")
     files = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
     for settings in (PLAIN, THIRD):
-        scanned(folder / "a", store, settings, keep=False)
+        scanned(folder / "a", store, settings)
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == files
 
 
 def test_other_settings_still_make_another_store(folder: Path, copy: Callable[[str], Path]) -> None:
     store = copy("without")
     with pytest.raises(SettingsMismatchError, match=r"max_topics: .*\b5, .*\b6\b") as caught:
-        scanned(folder / "a", store, replace(THIRD, max_topics=6), keep=False)
+        scanned(folder / "a", store, replace(THIRD, max_topics=6))
     assert "third_moment" not in str(caught.value)
     assert digests(store) == digests(folder / "without")
     assert not read_store(store).missing_stages
@@ -105,7 +105,7 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
     turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
     store.commit("basis", turned, {})
     assert read_store(path).missing_stages == ("projection", "third_moment")
-    require_moments(scanned(folder / "a", path, THIRD, keep=False), COUNTS[:300])
+    require_moments(scanned(folder / "a", path, THIRD), COUNTS[:300])
 
 
 def test_partitions_change_the_moments_by_rounding_only(folder: Path, tmp_path: Path) -> None:

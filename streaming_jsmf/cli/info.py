@@ -22,7 +22,6 @@ _OMITTED = {
 _DONE = "_partitions_done"
 _TITLES = {
     "steps_done": "tasks done",
-    "keeps_partitions": "kept partitions",
     "counted_corpora": "evaluated on",
     "missing": "missing stages",
 }

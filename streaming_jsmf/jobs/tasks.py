@@ -152,8 +152,11 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: 
     if not _is_done(checkpoints, step):
         try:
             with span("commit"):
-                read = checkpoints.read_part if step.of_part else checkpoints.read_fold
-                partial = read(step.taken)
+                partial = (
+                    checkpoints.read_part(step.taken, folding=True)
+                    if step.of_part
+                    else checkpoints.read_fold(step.taken)
+                )
             _fold(checkpoints, stage, step, partial)
         except StoreError:
             # A worker that was considered lost may have committed the same fold and removed its inputs.

@@ -1,4 +1,4 @@
-"""The manifest of a moments store: its corpora, its partitions in order, and the parts that are folded.
+"""The manifest of a moments store: its corpora and its partitions in folding order.
 
 Functions map one manifest to the next and have no side effects. Together with the settings, a manifest determines
 every bit of a store: part keys hash the partition contents, and the key of the last fold hashes all part keys.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -88,40 +88,33 @@ class PartitionEntry(Strict):
 
 
 class Manifest(Strict):
-    """What a moments store was made from. Keys with a default are missing in stores of earlier releases.
+    """What a moments store was made from.
 
-    ``vocabulary`` is the digest of the words. ``parts`` lists (content, number of partitions) of each part in folding
-    order. ``change`` identifies the last requested change. ``sample_share`` is the share of the documents that the
-    store holds, fixed when it is created (None: halko). ``base`` is the fold of scan 1 that the basis is computed from
-    if the basis is kept while documents are added (None: the last fold). ``fan_in`` is that of the ``FoldOrder``
-    (None in stores of earlier releases, which fold one part after the other).
+    ``vocabulary`` is the digest of the words, ``range_fingerprint`` that of all settings except ``third_moment``, on
+    which scan 1 and the basis depend. ``fan_in`` is that of the ``FoldOrder``. ``sample_share`` is the share of the
+    documents that the store holds, fixed when it is created (None: halko). ``base`` is the fold of scan 1 that the
+    basis is computed from if the basis is kept while documents are added (None: the last fold). ``change`` identifies
+    the last requested change.
     """
 
     format_version: int
     settings: dict[str, Any]
     settings_fingerprint: str
-    range_fingerprint: str | None = None
+    range_fingerprint: str
     partition_budget: int
-    keep_partitions: bool
     corpora: tuple[CorpusEntry, ...]
     n_words: int
     vocabulary: str
     probes: dict[str, Any]
     partitions: tuple[PartitionEntry, ...]
-    parts: tuple[tuple[str, int], ...]
+    fan_in: int
     change: str | None = None
     sample_share: float | None = None
     base: str | None = None
-    fan_in: int | None = None
 
     @property
     def scan_settings(self) -> ScanSettings:
         return ScanSettings(**self.settings)
-
-    @property
-    def range_key(self) -> str:
-        """Fingerprint of the settings that scan 1 and the basis depend on: all except ``third_moment``."""
-        return self.range_fingerprint or self.settings_fingerprint
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -141,38 +134,31 @@ class Manifest(Strict):
     @property
     def part_keys(self) -> tuple[str, ...]:
         """Keys of the parts of scan 1, in order."""
-        return tuple(key_of(name) for name in distinct([content for content, _ in self.parts]))
+        return tuple(map(key_of, self.contents))
 
     @property
     def order(self) -> FoldOrder:
         """Folding order of scan 1. Other words, settings or part order give other fold keys."""
         sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
-        salt = f"{self.range_key}\n{self.vocabulary}{sampled}"
-        return self.order_of(self.part_keys, [count for _, count in self.parts], salt)
+        salt = f"{self.range_fingerprint}\n{self.vocabulary}{sampled}"
+        return self.order_of(self.part_keys, salt)
 
-    def order_of(self, keys: Sequence[str], counts: Sequence[int], salt: str) -> FoldOrder:
-        """Folding order of parts of ``counts`` partitions each: within each corpus first, then across corpora."""
-        starts = list(accumulate(counts, initial=0))[:-1]
-        corpora = groupby(self.partitions[start].corpus for start in starts)
+    def order_of(self, keys: Sequence[str], salt: str) -> FoldOrder:
+        """Folding order of the partitions: within each corpus first, then across corpora."""
+        corpora = groupby(partition.corpus for partition in self.partitions)
         return FoldOrder(tuple(keys), salt, tuple(len(list(same)) for _, same in corpora), self.fan_in)
 
     def on_basis_of(self, before: Manifest) -> Manifest:
-        """The manifest with the basis of ``before``, whose parts are a prefix of its own.
+        """The manifest with the basis of ``before``, whose partitions are a prefix of its own.
 
         All other results are then sums that can be extended. The basis is new if the documents that it was computed
         from have less than half of the nonzeros, since few documents have few eigenvectors; and with a sketch or the
         whole C, which determine it.
         """
         base = before.base or before.order.total
-        covered = sum(self.partitions[number].nonzeros for number in self._partitions_of(base))
+        covered = sum(self.partitions[number].nonzeros for number in self.order.covered([base]))
         kept = 2 * covered >= sum(partition.nonzeros for partition in self.partitions)
         return self.changed(base=base if kept and self.scan_settings.has_projection else None)
-
-    def _partitions_of(self, fold: str) -> list[int]:
-        """Numbers of the partitions that a fold of scan 1 contains."""
-        counts = [count for _, count in self.parts]
-        starts = list(accumulate(counts, initial=0))
-        return [n for part in self.order.covered([fold]) for n in range(starts[part], starts[part + 1])]
 
     def with_new_basis(self) -> Manifest:
         """The manifest with a basis computed from all its documents, as in a single scan."""
@@ -187,9 +173,7 @@ class Manifest(Strict):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def new_manifest(
-    corpus: Corpus, settings: ScanSettings, vocabulary: str, *, keep_partitions: bool = False
-) -> Manifest:
+def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> Manifest:
     """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
 
     ``vocabulary`` is the digest of the words.
@@ -201,13 +185,11 @@ def new_manifest(
         settings_fingerprint=_settings_fingerprint(fields),
         range_fingerprint=_settings_fingerprint(replace(settings, third_moment=False).fields()),
         partition_budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
-        keep_partitions=keep_partitions,
         corpora=(),
         n_words=corpus.n_words,
         vocabulary=vocabulary,
         probes={"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
         partitions=(),
-        parts=(),
         fan_in=FAN_IN,
     )
     if settings.range_finder == "sample":
@@ -225,7 +207,6 @@ def with_third_moment(manifest: Manifest) -> Manifest:
     return manifest.changed(
         settings=fields,
         settings_fingerprint=_settings_fingerprint(fields),
-        range_fingerprint=manifest.range_key,
     )
 
 
@@ -246,7 +227,6 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
     return manifest.changed(
         corpora=(*manifest.corpora, entry),
         partitions=(*manifest.partitions, *(_describe(p, corpus, number) for p in planned)),
-        parts=(*manifest.parts, *((partition.content, 1) for partition in planned)),
     )
 
 

@@ -47,7 +47,6 @@ def scan(
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
-    keep_partitions: bool = False,
     changes: Changes | None = None,
     overwrite: bool = False,
     **options: Any,
@@ -62,8 +61,7 @@ def scan(
     keyword arguments.
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
-    ``keep_partitions`` keeps the sums and documents of each partition, so that partitions can be removed or selected
-    later. With ``overwrite`` a store of another corpus or with other settings is removed and made
+    With ``overwrite`` a store of another corpus or with other settings is removed and made
     again.
 
     Raises
@@ -92,12 +90,12 @@ def scan(
     begun, request = steps_begun(stored, steps, changes), None
     if stored is None or not changes.any:
         assert settings is not None, "only a change keeps the settings of the store"
-        request = _planned(opened(corpus), path, settings, stored, execution, keep_partitions, overwrite)
+        request = _planned(opened(corpus), path, settings, stored, execution, overwrite)
         if request is None:
             return open_moments(path)
     elif not begun:
         settings = None if settings is None else _as_stored(stored, settings, execution)
-        require_changeable(stored, corpus, settings, changes, keep_partitions)
+        require_changeable(stored, corpus, settings, changes)
     with sole_writer(path):
         is_new = request is not None and (request.replaces or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
@@ -115,18 +113,17 @@ def _planned(
     settings: ScanSettings,
     stored: Moments | None,
     execution: Execution,
-    keep_partitions: bool,
     overwrite: bool,
 ) -> _Request | None:
     """The scan to run, which replaces another store with ``overwrite``; None if the store is complete and intact."""
     as_stored = settings if stored is None else _as_stored(stored, settings, execution)
-    request = _Request.of(corpus, path, as_stored, stored, execution, keep_partitions)
+    request = _Request.of(corpus, path, as_stored, stored, execution)
     found = request.wanted(overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return None
     if found is Found.OTHER:
-        other = _Request.of(corpus, path, settings, None, execution, keep_partitions)
+        other = _Request.of(corpus, path, settings, None, execution)
         request = replace(other, replaces=True)
     require_scan_memory(request.planned(), path, execution, [corpus])
     return request
@@ -152,12 +149,11 @@ class _Request:
         settings: ScanSettings,
         stored: Moments | None,
         execution: Execution,
-        keep_partitions: bool,
     ) -> _Request:
         if stored is None and execution.memory is not None and settings.partition_nonzeros is None:
             settings = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
         vocabulary = words_digest(corpus.vocabulary().words)
-        return cls(corpus, path, new_manifest(corpus, settings, vocabulary, keep_partitions=keep_partitions))
+        return cls(corpus, path, new_manifest(corpus, settings, vocabulary))
 
     def wanted(self, overwrite: bool = False) -> Wanted:
         """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
@@ -195,9 +191,8 @@ class _Request:
         settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, self.manifest))
         return {
             **settings,
-            "algorithm version": (manifest if settings == wanted else self.manifest).range_key,
+            "algorithm version": (manifest if settings == wanted else self.manifest).range_fingerprint,
             "corpus": entry.fingerprint[:12],
-            "keep_partitions": manifest.keep_partitions or not self.manifest.keep_partitions,
         }
 
     def run(self, executor: Executor) -> Moments:

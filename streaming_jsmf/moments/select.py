@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
@@ -19,7 +20,7 @@ from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
-from streaming_jsmf.moments.stages.sample import sample_probes
+from streaming_jsmf.moments.stages.sample import joined, sample_probes, scaled
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
 
 Label = str | int | None
@@ -87,11 +88,20 @@ def number_of(label: Label) -> int | None:
 class SelectedMoments(Moments):
     """Moments of some partitions of a store, folded in memory. Eigenpairs are computed from their documents.
 
-    ``partitions`` describes the selection; ``folded`` holds its sums and documents.
+    ``partitions`` describes the selection; ``folded`` holds its sums, and ``documents`` H_s.
     """
 
     partitions: str
     folded: PartialResult
+    documents: Mapping[str, NDArray[Any]]
+
+    @cached_property
+    def _sample(self) -> csr_array[Any]:
+        return scaled(self, self.documents)
+
+    def sample(self) -> csr_array[Any]:
+        """H_s of the selection."""
+        return self._sample
 
     def scalars(self, stage: str) -> Mapping[str, float]:
         return self.folded.scalars if stage == "range" else super().scalars(stage)
@@ -146,15 +156,15 @@ class SelectedMoments(Moments):
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     """Moments of the partitions whose label matches an expression (see ``Labels``). No pass over the corpus.
 
-    Memory: their documents. Raises ``InputError`` if partitions were not made by a column or not kept, or if no label
-    matches; the message lists the labels.
+    Memory: their documents. Raises ``InputError`` if partitions were not made by a column, or if no label matches; the
+    message lists the labels.
     """
     labels = Labels(expression)
     column = moments.settings.partition_by
-    if column is None or not moments.manifest.keep_partitions:
+    if column is None:
         raise InputError(
-            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN')} "
-            f"{option.keep_partitions(True)}; scan again with both"
+            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN')}; scan "
+            "again with it"
         )
     if moments.settings.range_finder == "halko":
         raise InputError(
@@ -177,12 +187,11 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
 
 def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
     """Fold one or more parts of scan 1 in order and in memory."""
-    reduction, folded = RangeReduction(moments.n_words, moments.settings), None
-    with single_blas_thread():
-        for part in parts:
-            folded = reduction.fold(folded, part)
+    reduction, folded, parts = RangeReduction(moments.n_words, moments.settings), None, list(parts)
+    for part in parts:
+        folded = reduction.fold(folded, part)
     assert folded is not None, "there are parts"
-    return SelectedMoments(moments.path, moments.manifest, selection, folded)
+    return SelectedMoments(moments.path, moments.manifest, selection, folded, joined(parts))
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -202,9 +211,7 @@ def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
 
 
 def require_parts(moments: Moments) -> None:
-    """Raise ``InputError`` if the parts cannot be resampled: not kept, too few, or linear sketches."""
-    if not moments.manifest.keep_partitions:
-        raise InputError(f"{moments.path} keeps no partitions; scan with {option.keep_partitions(True)}")
+    """Raise ``InputError`` if the parts cannot be resampled: too few, or linear sketches."""
     if moments.settings.range_finder == "halko":
         raise InputError(f"{moments.path} holds sketches; scan with {option.range_finder('sample')}")
     if len(moments.manifest.part_keys) < FEWEST_PARTS:
@@ -215,7 +222,7 @@ def require_parts(moments: Moments) -> None:
 
 
 def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
-    """Moments of a bootstrap sample of the kept parts. No pass over the corpus; memory: two copies of its documents.
+    """Moments of a bootstrap sample of the parts. No pass over the corpus; memory: two copies of its documents.
 
     A part drawn twice counts as two copies of its documents. Raises ``InputError`` as ``require_parts``, and
     ``StoreError`` if a part is damaged.

@@ -160,8 +160,7 @@ def _scan(
         # A store of an earlier version has a single partition, and cannot change.
         by = read_store(place).settings.partition_by if node_exists(place) and not overwrite else by
         settings = replace(settings, partition_nonzeros=budget, partition_by=by)
-    kept = wanted.replicas > 0
-    return scan(corpus, place, settings, execution, listener, keep_partitions=kept, overwrite=overwrite)
+    return scan(corpus, place, settings, execution, listener, overwrite=overwrite)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def _scan(*line: str) -> tuple[str, ...]:
 
 
 OF_A = _scan("a", "m", *SCAN)
-KEPT = _scan("a", "m", *SCAN, "--keep-partitions")
+KEPT = _scan("a", "m", *SCAN)
 SAMPLED = (*OF_A, "--range", "sample")
 WITH_THIRD = _scan("a", "m", *SCAN, "--third-moment")
 MODEL = ("infer", "m", "model", *TOPICS)
@@ -85,7 +85,7 @@ CASES = (
     Case("merge", (OF_A, _scan("b", "of-b", *SCAN)), _scan("a", "m", "--merge", "of-b")),
     Case(
         "merge-kept",
-        (KEPT, _scan("b", "of-b", *SCAN, "--keep-partitions")),
+        (KEPT, _scan("b", "of-b", *SCAN)),
         _scan("a", "m", "--merge", "of-b"),
     ),
     Case("unite", (OF_A, _scan("c", "of-c", *SCAN)), _scan("a", "m", "--merge", "of-c")),

@@ -39,7 +39,7 @@ class SumStage(Stage):
 class SampledStage(Stage):
     """A stage of stores that hold documents, and C Q for the basis."""
 
-    reads: ClassVar = tuple(sample.VARIABLES)
+    reads: ClassVar = (sample.SAMPLE,)
 
     def wanted(self, settings: ScanSettings) -> bool:
         """True unless the whole C is counted, or the range finder is ``halko``."""

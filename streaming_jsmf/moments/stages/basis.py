@@ -14,7 +14,7 @@ from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width, 
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import sample_eigenpairs
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
-from streaming_jsmf.moments.stages.sample import read_parts, sample_probes
+from streaming_jsmf.moments.stages.sample import SAMPLE, read_parts, sample_probes
 from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
@@ -31,6 +31,7 @@ class BasisStage(Stage):
         "basis": Variable(("word", "component"), "leading algebraic eigenvectors after scan 1", "Q"),
         "basis_eigenvalues": Variable(("component",), "their eigenvalues"),
     }
+    reads: ClassVar = (SAMPLE,)
     reads_corpora = False
     of_base = True
 

@@ -17,7 +17,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.moments.stages.base import SampledStage
 from streaming_jsmf.moments.stages.directions import corrected_in, eigenpairs_memory
-from streaming_jsmf.moments.stages.sample import WORDS, share_of
+from streaming_jsmf.moments.stages.sample import read_sample, share_of
 from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 
@@ -87,7 +87,7 @@ def words_seen(store: Store) -> WordsSeen:
 def hardly_seen(store: Store) -> NDArray[np.int64]:
     """Ids of the words that ``WordsSeen`` counts, by decreasing document frequency."""
     frequency = store.read("document_frequency")
-    in_sample = np.bincount(store.read(WORDS), minlength=store.n_words)
+    in_sample = np.bincount(read_sample(store).indices, minlength=store.n_words)
     few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))
     return np.asarray(few[np.argsort(-frequency[few], kind="stable")])
 

@@ -1,6 +1,6 @@
 """Scan 1: exact sums, and from each partition the documents that the store holds, or the sketch of ``halko``.
 
-Documents are appended in manifest order; everything else is added.
+Sums are added; the documents stay in the parts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class RangeReduction:
                 partition, self.n_words, self.settings.document_weights, self._sample(partition)
             )
         if self.settings.range_finder == "sample":
-            return PartialResult({**sums.arrays, **sample.sample_arrays(block)}, sums.scalars)
+            held = {**sums.scalars, "n_held": block.shape[0]}
+            return PartialResult({**sums.arrays, **sample.sample_arrays(block)}, held)
         width = min(self.settings.sketch_width, self.n_words)
         probes = gaussian_probes(self.n_words, width, self.settings.seed, SHARED_PROBES)
         return PartialResult({**sums.arrays, "sketch": apply_gram(block, probes)}, sums.scalars)
@@ -69,20 +70,18 @@ class RangeReduction:
         )
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add the sums, and the sketches in float64; append the documents."""
-        arrays = dict(partial.arrays)
+        """Add the sums, and the sketches in float64; the documents stay in the parts."""
+        arrays = {name: values for name, values in partial.arrays.items() if name not in sample.VARIABLES}
         if "sketch" in arrays:
             arrays["sketch"] = arrays["sketch"].astype(np.float64)
         if folded is None:
             return PartialResult(arrays, partial.scalars)
-        for name, own in arrays.items():
-            before = folded.arrays[name]
-            arrays[name] = np.concatenate([before, own]) if name in sample.VARIABLES else before + own
+        arrays = {name: folded.arrays[name] + own for name, own in arrays.items()}
         return PartialResult(arrays, add_scalars(folded, partial))
 
 
 class RangeStage(Stage):
-    """Scan 1. Its parts may be kept; its last fold is kept for changes."""
+    """Scan 1. Its parts, which hold the documents, and its last fold are kept."""
 
     name = "range"
     variables: ClassVar = {
@@ -91,24 +90,26 @@ class RangeStage(Stage):
         "term_count": Variable(("word",), "tokens of the word in the documents kept"),
         "document_frequency": Variable(("word",), "documents kept that hold the word"),
         "sketch": Variable(("word", "probe"), "(C + diag(D)) Omega", "Y"),
-        **sample.VARIABLES,
     }
-    part_axes: ClassVar = {name: variable.dimensions for name, variable in sample.VARIABLES.items()}
-    keeps_parts = True
+    part_axes: ClassVar = sample.VARIABLES
+    unfolded = frozenset(sample.VARIABLES)
+
+    def keeps_parts(self, settings: ScanSettings) -> bool:
+        """True unless they are sketches, which are as large as the sketch of the whole store."""
+        return settings.range_finder == "sample"
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
         del settings
         return True
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """One scan over the parts of the manifest."""
-        counts = tuple(count for _, count in store.manifest.parts)
+        """One scan over the partitions of the manifest."""
         share = store.manifest.sample_share
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
-        return (Scan(reduction, store.order, counts),)
+        return (Scan(reduction, store.order),)
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """Sums divided by the total weight, and the documents."""
+        """Sums divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:
             raise InputError(
