@@ -124,16 +124,20 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
     assert a.digests()["basis"] != b.digests()["basis"]
 
 
-def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_last_fold(
+def test_the_store_is_zarr_that_xarray_reads_and_keeps_parts_and_last_folds(
     corpus_path: Path, tmp_path: Path
 ) -> None:
-    moments = scanned(corpus_path, tmp_path / "m")
+    moments = scanned(corpus_path, tmp_path / "m", ScanSettings(max_topics=5))
     data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
     assert data["eigenvectors"].dims == ("word", "eigenpair")
     assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
-    projection, whole = sorted(p.name for p in (tmp_path / "m" / "partials").iterdir() if p.is_dir())
-    assert projection.startswith("projection-fold-")
-    assert whole.startswith(f"range-fold-{moments.total}")
+    kept = [p.name for p in sorted((tmp_path / "m" / "partials").iterdir()) if p.is_dir()]
+    assert [name.rpartition("-")[0].rpartition("-")[0] for name in kept] == [
+        "projection-fold",
+        "range-fold",
+        "range-part",
+    ]
+    assert kept[1].startswith(f"range-fold-{moments.total}")
 
 
 def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_path: Path) -> None:

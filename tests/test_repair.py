@@ -210,23 +210,20 @@ def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "stage", "what", "damage"),
+    ("kind", "what", "damage"),
     each_once(
         ["fold", "unfolded part", "folded part"],
-        ["range", "projection"],
         ["record", "chunk"],
         [truncated, Path.unlink],
     ),
 )
-def test_results_on_their_way_into_a_fold(
-    stage: str, kind: str, what: str, damage: Damage, bench: Bench
-) -> None:
-    store = bench.copy(stage)
-    parts = sorted((store / "records").glob(f"{stage}-part-*"))
+def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, bench: Bench) -> None:
+    store = bench.copy("projection")
+    parts = sorted((store / "records").glob("projection-part-*"))
     unfolded = [record for record in parts if attempt_of(store, record).exists()]
     assert 0 < len(unfolded) < len(parts) == COMPUTED
     record = {
-        "fold": only((store / "records").glob(f"{stage}-fold-*")),
+        "fold": only((store / "records").glob("projection-fold-*")),
         "unfolded part": unfolded[0],
         "folded part": next(record for record in parts if record not in unfolded),
     }[kind]
@@ -236,7 +233,15 @@ def test_results_on_their_way_into_a_fold(
     damage(next(attempt_of(store, record).rglob("c/0/0")) if what == "chunk" else record / "zarr.json")
     log = bench.mended(store, store, bench.made["plain"], told=False)
     lost = {"fold": COMPUTED - len(unfolded), "unfolded part": 1, "folded part": 0}[kind]
-    assert computed(log)[stage] == n_partitions(store) - COMPUTED + lost
+    assert computed(log)["projection"] == n_partitions(store) - COMPUTED + lost
+
+
+@pytest.mark.parametrize("damage", SOME)
+def test_documents_of_an_unfinished_scan(damage: Damage, bench: Bench) -> None:
+    store = bench.copy("range")
+    for attempt in sorted((store / "partials").glob("range-part-*"))[:2]:
+        damage(attempt / "sample_words" / "c" / "0")
+    bench.mended(store, store, bench.made["plain"], told=False)
 
 
 @pytest.mark.parametrize(
