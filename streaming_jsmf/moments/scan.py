@@ -150,7 +150,7 @@ class _Request:
         stored: Moments | None,
         execution: Execution,
     ) -> _Request:
-        if stored is None and execution.memory is not None and settings.partition_nonzeros is None:
+        if stored is None:
             settings = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
         vocabulary = words_digest(corpus.vocabulary().words)
         return cls(corpus, path, new_manifest(corpus, settings, vocabulary))
@@ -256,9 +256,13 @@ def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> Sc
     If they then differ from the store's only by fewer topics, the store's are returned.
     """
     stored = replace(store.settings, third_moment=wanted.third_moment)
-    if execution.memory is not None and wanted.partition_nonzeros is None:
+    if execution.memory is not None:
         # The store may have been started with another budget or number of workers.
-        wanted = replace(wanted, partition_nonzeros=stored.partition_nonzeros)
+        wanted = replace(
+            wanted,
+            partition_nonzeros=wanted.partition_nonzeros or stored.partition_nonzeros,
+            sample_share=wanted.sample_share or stored.sample_share,
+        )
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
     logger.info("%s: this scan supports up to %d topics and is used as it is", store.path, stored.max_topics)
