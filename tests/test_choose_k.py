@@ -153,7 +153,7 @@ def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command
     shown = invoke("choose-k", tmp_path / "m", "--topics", "3,6", "--json", *SYNCHRONOUS)
     found = json.loads(shown.out)
     assert list(found["missing"]) == ["stability"]
-    assert "keeps no partitions" in found["missing"]["stability"]
+    assert "4 are needed" in found["missing"]["stability"]
     assert all(row["perplexity"] and row["npmi"] for row in found["rows"])
     assert (tmp_path / "m.choose-k" / "k=3").is_dir()
     moved = corpus.rename(corpus.with_name("moved"))

@@ -57,6 +57,10 @@ OUTSIDE_STEPS = 2
 STEP_FLOOR = 1e-4
 
 
+#: Eigenvalues below this fraction of the first are rounding errors of float32 products, and their signs are random.
+VALUE_FLOOR = 1e-6
+
+
 @dataclass(frozen=True)
 class SampleParts:
     """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
@@ -205,7 +209,7 @@ def corrected_eigenpairs(
     inside, rotation = np.linalg.eigh((core + core.T) / 2)
     if len(basis) <= DENSE_WORDS:
         dense = _corrected_matrix(_sample_matrix(sample, diagonal), basis, product)
-        pairs = _dense_eigenpairs(dense, found)
+        pairs = _without_noise(_dense_eigenpairs(dense, found))
         beyond = pairs.vectors - basis @ (basis.T @ pairs.vectors)
         return CorrectedPairs(pairs, np.zeros(found), beyond.astype(np.float32), inside)
     thin, image = basis.astype(np.float32), product.astype(np.float32)
@@ -229,7 +233,12 @@ def corrected_eigenpairs(
     rest -= outside * values.astype(np.float32)
     subtract_product(rest, thin, single_gram(thin, rest).astype(np.float32))
     residuals = column_lengths(rest).astype(np.float64)
-    return CorrectedPairs(with_fixed_signs(values, vectors), residuals, outside, inside)
+    return CorrectedPairs(_without_noise(with_fixed_signs(values, vectors)), residuals, outside, inside)
+
+
+def _without_noise(pairs: Eigenpairs) -> Eigenpairs:
+    noise = np.abs(pairs.values) < VALUE_FLOOR * pairs.values[:1]
+    return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
 
 
 def _corrected_matrix(of_sample: Floats, basis: Floats, product: Floats) -> Floats:
