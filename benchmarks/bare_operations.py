@@ -31,7 +31,7 @@ from pipelines.common.bags import read_counts
 from streaming_jsmf import open_model, open_moments
 from streaming_jsmf.inference.polish import FULL_STEPS, plan_steps
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
-from streaming_jsmf.linalg.sampled import SampleParts
+from streaming_jsmf.linalg.sampled import BASIS_STEPS, SampleParts
 
 #: Places of the hash table, a power of two, several times the number of different words.
 PLACES = 1 << 20
@@ -86,16 +86,15 @@ def bare_scan(corpus: Path, store: Path) -> float:
         return seconds(lambda: rows.T @ (rows @ vectors))
 
     second = moments.read("basis").shape[1]
-    third = moments.read("directions").shape[1] if moments.settings.range_finder == "sample" else 0
+    third = moments.read("directions").shape[1]
     rows = scaled(read_counts(corpus))
     total = (2 + bool(third)) * decoded(corpus) + product(rows, second)
     if third:
         total += product(rows, third)
-    if moments.settings.range_finder == "sample":
-        block = block_width(second + GUARD_VECTORS)
-        multiplied = 1 + moments.settings.power_steps
-        return total + multiplied * product(SampleParts.of(moments.sample()).fitted, block)
-    return total + moments.settings.power_steps * product(rows, moments.settings.factor_width)
+    share = moments.manifest.sample_share
+    assert share is not None, "not halko"
+    fitted = SampleParts.of(moments.sample(), share).fitted
+    return total + (2 + BASIS_STEPS) * product(fitted, block_width(second + GUARD_VECTORS))
 
 
 def bare_inference(store: Path, topics: int) -> float:

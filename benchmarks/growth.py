@@ -55,13 +55,13 @@ def scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None 
 
 
 def _scan_seconds(corpus: Path, moments: Path, n_topics: int, added: Path | None) -> float:
-    settings = ScanSettings(max_topics=n_topics, range_finder="sample")
+    settings = ScanSettings(max_topics=n_topics)
     with tempfile.TemporaryDirectory() as folder:
         # Warm up: imports and compiled code.
         few, other = Path(folder) / "few", Path(folder) / "other"
         for documents, path in ((2000, few), (3000, other)):
             simulate_lda(path, n_documents=documents, n_words=1000, n_topics=5, seed=0)
-        wanted = ScanSettings(max_topics=5, range_finder="sample", sample_share=0.5)
+        wanted = ScanSettings(max_topics=5)
         scan(few, Path(folder) / "m", wanted, options.ONE_THREAD, changes=Changes(add=[str(other)]))
     started = time.process_time()
     scan(
@@ -125,7 +125,7 @@ def periods(
 ) -> Iterator[list[object]]:
     """Rows, one per period: documents, mean and largest L1 distance of topics, and shared anchors."""
     settings = ScanSettings(max_topics=max_topics, partition_by=by)
-    scan(source, folder / "all.zarr", settings, options.ONE_THREAD, keep_partitions=True)
+    scan(source, folder / "all.zarr", settings, options.ONE_THREAD)
     values = np.concatenate(
         [pq.read_table(source / shard.name, columns=[by])[by] for shard in open_corpus(source).shards]
     )

@@ -179,14 +179,14 @@ def measure(documents: int, words: int, max_topics: int) -> list[Costs]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         simulate_zipf(folder / "corpus", documents, words)
-        settings = ScanSettings(max_topics=max_topics, range_finder="factors")
+        settings = ScanSettings(max_topics=max_topics)
         scan(folder / "corpus", folder / "moments", settings, Execution("threads", 2))
         corpus = open_corpus(folder / "corpus")
         units = list_units(corpus)
         partitions = plan_partitions(units, max(1, corpus.nonzeros // 4))
         store = open_moments(folder / "moments")
         stages = {
-            "scan 1, factors": RangeReduction(corpus.n_words, settings),
+            "scan 1, all documents": RangeReduction(corpus.n_words, settings),
             "scan 1, sample": RangeReduction(corpus.n_words, settings, SAMPLED_SHARE),
             "scan 2": ProductReduction.of(store),
             "third moment": ThirdMomentReduction.of(store),

@@ -1,12 +1,12 @@
 """Profile of a scan; a scan compared with the bare sparse products; two workers compared with one.
 
     python -m benchmarks.scan_throughput [CORPUS] [--max-topics 50] [--shares-only]
-    python -m benchmarks.scan_throughput [CORPUS] --two-workers [--range factors,sample] [--turns 3]
+    python -m benchmarks.scan_throughput [CORPUS] --two-workers [--share 1,0.2] [--turns 3]
 
 Shares are fractions of the CPU time of a scan with two threads, by the spans of `streaming_jsmf.timing`: `products` are
 H X and H'(H X), `other` is everything outside spans (Zarr's thread, planning, imports). The kernel is scipy's H'(H X)
-in float32 on the same partitions in memory, as often as the two scans multiply with `--range factors`. Without CORPUS a
-Zipf corpus is simulated. Compare ratios of one run.
+in float32 on the same partitions in memory, as often as a scan of all documents multiplies. Without CORPUS a Zipf
+corpus is simulated. Compare ratios of one run.
 
 `--two-workers` scans with one and two workers in turn, on threads and on processes of a LocalCluster, and prints median
 ratios for the *passes* over the partitions and for the *whole* scan, in which one process computes basis and
@@ -27,13 +27,16 @@ import click
 import numpy as np
 
 from benchmarks.growth import in_place
+from pipelines.common.options import Several
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
-from streaming_jsmf.linalg.factor import apply_gram
+from streaming_jsmf.linalg.csr import apply_gram
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.probes import gaussian_probes
+from streaming_jsmf.linalg.sampled import BASIS_STEPS
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.timing import stopwatch
@@ -54,18 +57,19 @@ def simulate_zipf(folder: Path, documents: int, words: int) -> None:
 
 
 def kernel_seconds(corpus: Corpus, settings: ScanSettings) -> float:
-    """Seconds of one thread for the sparse products of a scan alone, in the widths of the factor and of the basis."""
+    """Seconds of one thread for the sparse products of a scan alone, between and in the passes."""
     partitions = plan_partitions(
         list_units(corpus), settings.partition_budget(corpus.nonzeros, corpus.n_words)
     )
-    wide = gaussian_probes(corpus.n_words, settings.factor_width, 0, "wide")
+    block_columns = block_width(settings.basis_width + GUARD_VECTORS)
+    wide = gaussian_probes(corpus.n_words, block_columns, 0, "wide")
     narrow = np.ascontiguousarray(wide[:, : settings.basis_width])
     total = 0.0
     for partition in partitions:
         block = load_block(partition, corpus.n_words, settings.document_weights)
         with single_blas_thread():
             started = time.perf_counter()
-            for _ in range(settings.power_steps):
+            for _ in range(2 + BASIS_STEPS):
                 apply_gram(block, wide)
             apply_gram(block, narrow)
             total += time.perf_counter() - started
@@ -104,24 +108,23 @@ def print_two_workers(
     corpus: Corpus, settings: ScanSettings, folder: Path, schedulers: Sequence[str], turns: int
 ) -> None:
     """Print the speedup of two workers; runs alternate, so that changes of the machine's load affect both."""
-    found = settings.resolved(corpus.n_documents, corpus.n_words, corpus.nonzeros)
     partitions = len(
-        plan_partitions(list_units(corpus), found.partition_budget(corpus.nonzeros, corpus.n_words))
+        plan_partitions(list_units(corpus), settings.partition_budget(corpus.nonzeros, corpus.n_words))
     )
-    half = folder / f"half-{found.range_finder}"
+    half = folder / f"half-{settings.sample_share}"
     less = open_corpus(in_place(Path(corpus.root), half, [shard.name for shard in corpus.shards[::2]]))
     for scheduler in schedulers:
         ratios = []
         for _ in range(turns):
             one, two, part = (
-                scan_seconds(documents, found, folder, Execution(scheduler, workers))
+                scan_seconds(documents, settings, folder, Execution(scheduler, workers))
                 for documents, workers in ((corpus, 1), (corpus, 2), (less, 1))
             )
             ratios.append((one.passes / two.passes, one.whole / two.whole, part.whole / two.whole))
         passes, whole, weak = (float(np.median(column)) for column in zip(*ratios, strict=True))
         lowest, highest = (f"{bound(ratio[0] for ratio in ratios):.2f}" for bound in (min, max))
         click.echo(
-            f"| {found.range_finder} | {scheduler} | {partitions} | {passes:.2f} | {whole:.2f} | {weak:.2f} | "
+            f"| {settings.sample_share} | {scheduler} | {partitions} | {passes:.2f} | {whole:.2f} | {weak:.2f} | "
             f"{lowest} to {highest} |"
         )
 
@@ -147,7 +150,9 @@ def print_shares(corpus: Corpus, settings: ScanSettings, folder: Path) -> None:
 @click.option("--partition-nonzeros", default=None, type=int)
 @click.option("--shares-only", is_flag=True, help="Only profile one scan.")
 @click.option("--two-workers", is_flag=True, help="Compare two workers with one, and nothing else.")
-@click.option("--range", "ranges", default="factors,sample", show_default=True, help="With --two-workers.")
+@click.option(
+    "--share", "shares", type=Several(float), default="1,0.2", show_default=True, help="With --two-workers."
+)
 @click.option("--scheduler", default="threads,cluster", show_default=True, help="With --two-workers.")
 @click.option("--turns", default=3, show_default=True, help="With --two-workers.")
 def main(
@@ -158,13 +163,11 @@ def main(
     partition_nonzeros: int | None,
     shares_only: bool,
     two_workers: bool,
-    ranges: str,
+    shares: list[float],
     scheduler: str,
     turns: int,
 ) -> None:
-    settings = ScanSettings(
-        max_topics=max_topics, partition_nonzeros=partition_nonzeros, range_finder="factors"
-    )
+    settings = ScanSettings(max_topics=max_topics, partition_nonzeros=partition_nonzeros)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if corpus is None:
@@ -176,12 +179,12 @@ def main(
         )
         if two_workers:
             click.echo(
-                "| range | scheduler | partitions | passes | whole scan | weak | passes, turns |\n"
+                "| share | scheduler | partitions | passes | whole scan | weak | passes, turns |\n"
                 + "|---" * 7
                 + "|"
             )
-            for range_finder in ranges.split(","):
-                wanted = replace(settings, range_finder=range_finder)
+            for share in shares:
+                wanted = replace(settings, sample_share=share)
                 print_two_workers(opened, wanted, folder, scheduler.split(","), turns)
             return
         print_shares(opened, settings, folder)

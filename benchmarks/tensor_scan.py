@@ -146,7 +146,7 @@ def one_pass(corpus: Corpus, store: Path, settings: ScanSettings) -> tuple[float
 
 def measure(corpus: Corpus, topics: int, folder: Path, tod: bool) -> None:
     """Print a row for one K and, with ``tod``, the comparison with TOD."""
-    settings = ScanSettings(max_topics=topics, scans=1, power_steps=2)
+    settings = ScanSettings(max_topics=topics)
     store, with_tensor = folder / f"m{topics}", replace(settings, third_moment=True)
     scan(corpus.root, store, settings, Execution("synchronous"))
     complete = shutil.copytree(store, folder / f"complete{topics}")

@@ -1,4 +1,4 @@
-"""Starts of LR-JSMF compared: the paper's single pass, power iterations, merged factors, and samples.
+"""Starts of LR-JSMF compared: the paper's single pass, power iterations, all documents, and samples.
 
     python -m pipelines.one_pass OUT --corpus nips=data_specs/uci_nips --corpus kos=KOS [--topics 20] [--seeds 5]
 
@@ -8,8 +8,8 @@ leading eigenpairs (of V D V' in the Frobenius norm, relative to the best matrix
 of the same ENN in comparison with those from exact eigenpairs.
 
 `one pass, whole range` solves for all L columns of the sketch, as printed; `one pass` keeps the L / 2 leading columns
-of its range, which is what `scan --range halko` does. `power` multiplies K + 10 columns by C, once per pass. `merged`
-and `sampled` are scans of this package; `partitions` is the number of parts whose factors are merged.
+of its range, which is what `scan --range halko` does. `power` multiplies K + 10 columns by C, once per pass. `scan` is
+a scan of this package, whose store holds all documents or a sample.
 
 OUT keeps stores and results; it gets one_pass.parquet, one_pass.md, one_pass.svg and one_pass.json.
 """
@@ -41,9 +41,8 @@ from streaming_jsmf.topics.anchor_words import anchor_rules
 #: Multiplications of C with K + 10 columns.
 PASSES = (2, 3, 5, 9)
 
-SHARES = (0.1, 0.25, 0.5)
-
-PARTITIONS = 8
+#: Shares of the documents that a scan holds.
+SHARES = (0.1, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -101,22 +100,9 @@ class Trial:
         moments = scan(self.setup.corpus.root, path, settings, options.ONE_THREAD)
         return moments.eigenpairs(self.n_topics)
 
-    def merged(self, scans: int, seed: int) -> Eigenpairs:
-        nonzeros = -(-self.setup.counts.nnz // PARTITIONS)
-        settings = ScanSettings(
-            max_topics=self.n_topics,
-            scans=scans,
-            range_finder="factors",
-            document_weights="uniform",
-            partition_nonzeros=nonzeros,
-            seed=seed,
-        )
-        return self.scanned(f"merged-{scans}", settings)
-
     def sampled(self, share: float, seed: int) -> Eigenpairs:
         settings = ScanSettings(
             max_topics=self.n_topics,
-            range_finder="sample",
             document_weights="uniform",
             sample_share=share,
             seed=seed,
@@ -132,13 +118,10 @@ class Trial:
         for passes in PASSES:
             shown = f"L = {self.n_topics + 10}"
             yield Start("power", shown, self.n_topics + 10, passes, lambda s, p=passes: self.power(p, s))
-        width = ScanSettings(max_topics=self.n_topics).factor_width
-        for scans in (1, 2):
-            shown = f"L = {width}, {PARTITIONS} partitions"
-            yield Start("merged", shown, width, scans, lambda s, n=scans: self.merged(n, s))
+        width = ScanSettings(max_topics=self.n_topics).basis_width
         for share in SHARES:
-            shown = f"L = {width}, {share:.0%} of the documents"
-            yield Start("sampled", shown, width, 2, lambda s, part=share: self.sampled(part, s))
+            shown, passes = f"m = {width}, {share:.0%} of the documents", 3 if share < 1 else 2
+            yield Start("scan", shown, width, passes, lambda s, part=share: self.sampled(part, s))
 
     def topics(self, pairs: Eigenpairs) -> tuple[Floats, Floats]:
         """Word topics and anchors of ENN and LAW from eigenpairs."""
@@ -208,12 +191,11 @@ def draw(rows: Sequence[Row], path: Path) -> None:
             there = [row for row in rows if (row["corpus"], row["K"]) == (corpus, k)]
             series: dict[str, dict[float, list[float]]] = {}
             for row in there:
-                name = {
-                    "power": f"power, {row['passes']} passes",
-                    "merged": f"merged, {row['passes']} scans",
-                }.get(row["method"], row["method"])
-                if row["method"] == "sampled":
-                    name = f"sampled, {row['detail'].split(', ')[1]}"
+                name = row["method"]
+                if name == "power":
+                    name = f"power, {row['passes']} passes"
+                elif name == "scan":
+                    name = f"scan, {row['detail'].split(', ')[1]}"
                 series.setdefault(name, {}).setdefault(row["size"], []).append(row[column])
             for number, (name, points) in enumerate(series.items()):
                 means = {x: float(np.mean(values)) for x, values in sorted(points.items())}

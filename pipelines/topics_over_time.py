@@ -28,9 +28,6 @@ LISTED = 6
 #: L1 distance (0 to 2) above which two topics of successive periods are considered different.
 CUT = 1.3
 
-#: ``max_topics`` of the scan as a multiple of the topics of a period: without a second scan, wider factors are needed.
-WIDER = 4
-
 
 @dataclass(frozen=True)
 class Period:
@@ -136,10 +133,9 @@ def main(
     corpus: str, out: Path, by: str, span: int, topics: int, cut: float, anchor_min_df: float | None
 ) -> None:
     """Scan CORPUS once into OUT, fit a model for each period, follow topics from period to period, print them."""
-    # Models of selections use only the factors, so a second scan would not be used.
-    settings = ScanSettings(max_topics=WIDER * topics, scans=1, partition_by=by)
+    settings = ScanSettings(max_topics=topics, partition_by=by)
     try:
-        moments = scan(corpus, out / "moments", settings, keep_partitions=True)
+        moments = scan(corpus, out / "moments", settings)
         names = ranges(moments, span)
         periods = fitted(moments, out, names, InferSettings(topics, anchor_min_df=anchor_min_df))
     except StreamingJSMFError as error:

@@ -296,9 +296,9 @@ def outputs(folder: Path) -> Found:
     log = ("--log-json", folder / "log.jsonl")
     yield from _corpora(folder, log)
     scan = (*log, "--max-topics", 5, "--partition-nonzeros", 4000)
-    printed("scan", CORPUS, folder / "moments", *scan, "--keep-partitions", "--third-moment")
+    printed("scan", CORPUS, folder / "moments", *scan, "--third-moment")
     printed("scan", CORPUS, folder / "exact", *scan, "--exact")
-    printed("scan", CORPUS, folder / "sample", *scan, "--range", "sample", "--sample-share", 0.5)
+    printed("scan", CORPUS, folder / "sample", *scan, "--sample-share", 0.5)
     for name in ("moments", "exact", "sample"):
         yield f"scan {name}", arrays(folder / name)
     for engine in ("lr-jsmf", "stod"):

@@ -49,9 +49,9 @@ RECORDED = Path(__file__).with_name("golden.json")
 DATA = Path(__file__).with_name("data") / "golden"
 FIRST, SECOND = DATA / "first", DATA / "second"
 SCAN = ("--max-topics", "5", "--partition-nonzeros", "1000")
-KEPT = (*SCAN, "--keep-partitions", "--third-moment")
+KEPT = (*SCAN, "--third-moment")
 LARGER = ("--max-topics", "5", "--partition-nonzeros", "3000")
-SAMPLED = (*LARGER, "--range", "sample", "--sample-share", "0.5")
+SAMPLED = (*LARGER, "--sample-share", "0.5")
 CURATION = (
     "--preset",
     "papers",
@@ -207,7 +207,7 @@ class Stores:
 
 
 def _by_year(made: Stores) -> Path:
-    return made.scanned("by-year", *SCAN, "--keep-partitions", "--partition-by", "year")
+    return made.scanned("by-year", *SCAN, "--partition-by", "year")
 
 
 def _third_moment_later(made: Stores) -> Path:
@@ -219,7 +219,7 @@ def _third_moment_later(made: Stores) -> Path:
 SCANS: dict[str, Callable[[Stores], Path]] = {
     "kept": Stores.kept,
     "plain": lambda made: made.scanned("plain", *SCAN),
-    "one scan": lambda made: made.scanned("one-scan", *SCAN, "--scans", 1, "--document-weights", "length"),
+    "weights by length": lambda made: made.scanned("length", *SCAN, "--document-weights", "length"),
     "uniform weights": lambda made: made.scanned(
         "uniform", *SCAN, "--document-weights", "uniform", "--seed", 3
     ),
@@ -230,17 +230,14 @@ SCANS: dict[str, Callable[[Stores], Path]] = {
     "added": lambda made: made.changed("added", "--add", SECOND),
     "removed": lambda made: made.changed("removed", "--remove", "part-00001.parquet"),
     "merged": Stores.merged,
-    "one power step": lambda made: made.scanned("one-step", *LARGER, "--power-steps", 1),
+    "added, rebased": lambda made: made.changed("added-rebased", "--add", SECOND, "--rebase"),
     "exact, added": lambda made: made.changed("exact-added", "--add", SECOND, of=made.exact()),
     "halko, added": lambda made: made.changed("halko-added", "--add", SECOND, of=SCANS["halko"](made)),
-    "one scan, added": lambda made: made.changed("one-added", "--add", SECOND, of=SCANS["one scan"](made)),
     "sample": Stores.sample,
     "sample, added": lambda made: made.changed("sample-added", "--add", SECOND, of=made.sample()),
     "sample, rebased": lambda made: made.changed("rebased", "--add", SECOND, "--rebase", of=made.sample()),
     "sample, removed": lambda made: made.changed(
-        "sample-removed",
-        *("--remove", "part-00001.parquet"),
-        of=made.scanned("sample-kept", *SAMPLED, "--keep-partitions"),
+        "sample-removed", *("--remove", "part-00001.parquet"), of=made.sample()
     ),
 }
 

@@ -30,11 +30,9 @@ def scanned(
     store: Path,
     settings: ScanSettings | None = SMALL,
     *,
-    keep: bool = True,
     execution: Execution = SYNCHRONOUS,
 ) -> Moments:
-    """Scan; keeps partitions by default."""
-    return scan(corpus, store, settings, execution, keep_partitions=keep)
+    return scan(corpus, store, settings, execution)
 
 
 def changed(

@@ -53,7 +53,7 @@ def test_infer_says_so_first(
     corpus_path: Path, invoke: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rectify, "_MANY_TOPICS", 3)
-    assert invoke("scan", corpus_path, tmp_path / "s", "--max-topics", "3", "--scans", "1").code == 0
+    assert invoke("scan", corpus_path, tmp_path / "s", "--max-topics", "3").code == 0
     said = invoke("infer", tmp_path / "s", tmp_path / "m", "--topics", "3")
     assert said.code == 0
     assert said.err.startswith("K = 3 of ")

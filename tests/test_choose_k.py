@@ -142,7 +142,7 @@ def test_a_corpus_of_one_row_group_has_stability_and_prints_its_table_only(
     # The store of a version that did not cut row groups is used as it is.
     old, budget = tmp_path / "old", math.ceil(open_corpus(corpus).nonzeros / 16)
     settings = ScanSettings(max_topics=6, partition_nonzeros=budget)
-    assert len(scan(corpus, old / "moments", settings, keep_partitions=True).manifest.partitions) == 1
+    assert len(scan(corpus, old / "moments", settings).manifest.partitions) == 1
     shown = invoke("choose-k", corpus, "--topics", "3,6", "--out", old, *SYNCHRONOUS)
     assert (shown.code, shown.err) == (0, "")
     assert "missing: stability: " in shown.out
@@ -153,7 +153,7 @@ def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command
     shown = invoke("choose-k", tmp_path / "m", "--topics", "3,6", "--json", *SYNCHRONOUS)
     found = json.loads(shown.out)
     assert list(found["missing"]) == ["stability"]
-    assert "keeps no partitions" in found["missing"]["stability"]
+    assert "4 are needed" in found["missing"]["stability"]
     assert all(row["perplexity"] and row["npmi"] for row in found["rows"])
     assert (tmp_path / "m.choose-k" / "k=3").is_dir()
     moved = corpus.rename(corpus.with_name("moved"))

@@ -330,9 +330,9 @@ def test_info_as_json(
     assert whole["partitions"] > 1
     [entry] = whole["corpora"]
     assert (entry["path"], entry["fingerprint"]) == (str(corpus), of_corpus["fingerprint"])
-    assert {"word", "row_sum", "factor", "basis", "projection"} <= set(whole["digests"])
+    assert {"word", "row_sum", "eigenvectors", "basis", "projection"} <= set(whole["digests"])
     part = info(unfinished)
-    assert (part["complete"], part["missing"]) == (False, ["projection"])
+    assert (part["complete"], part["missing"]) == (False, ["projection", "eigenpairs"])
     assert part["projection_partitions_done"] == 0
     assert {"basis", "projection"} & set(part["digests"]) == {"basis"}
     single = info(made_model)
@@ -508,7 +508,7 @@ REFUSED: list[tuple[str, ...]] = [
     ),
     ("infer {moments} {moments} --topics 3,5", "{moments}", "directory of their own"),
     *(
-        (command, "{later}", "format version 99", "reads 2")
+        (command, "{later}", "format version 99", "reads 3")
         for command in ("info {later}", "scan {corpus} {later} SMALL", "infer {later} {new} --topics 3")
     ),
     *((f"{verb} {{later_model}}", "{later_model}", "format version 99") for verb in ("topics", "info")),
@@ -583,7 +583,7 @@ def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_p
     wide[:, :N_WORDS] = counts
     path = write_corpus(tmp_path / "c", wide, row_group_rows=25)
     arguments = ("scan", path, tmp_path / "m", *SMALL_SCAN)
-    # No file may be larger than 24 KiB; a factor is.
+    # No file may be larger than 24 KiB; a basis is.
     limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (24576, 24576)); "
     limited += "os.execv(sys.argv[1], sys.argv[1:])"
     done = ended([sys.executable, "-c", limited, *process(*arguments)], PYTHONDONTWRITEBYTECODE="1")
@@ -591,7 +591,7 @@ def test_a_full_disk_ends_in_one_line_and_the_scan_resumes(counts: Counts, tmp_p
     assert "Traceback" not in done.err
     assert done.err.splitlines()[-1].startswith("error: ")
     assert "File too large" in done.err
-    assert require_unfinished(tmp_path / "m") == "range"
+    assert require_unfinished(tmp_path / "m") == "basis"
     assert run([str(argument) for argument in arguments]) == 0
 
 
@@ -614,7 +614,7 @@ MODEL_ROOTS = [_group({"kind": "streaming_jsmf.model", **version}) for version i
 
 #: Verbs that read moments, and what the scan and info of damage read.
 SCANS, INFERS, INFO = "scan {corpus} {moments} SMALL", "infer {moments} {new} --topics 3", "info {moments}"
-ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "factor"]
+ARRAYS = ["word", "row_sum", "diagonal", "document_frequency", "term_count", "eigenvectors"]
 
 
 @pytest.mark.parametrize(

@@ -481,7 +481,7 @@ def test_topics_over_time_from_strings_of_a_csv_file(
     ]
     source, corpus, model = written("csv", tmp_path / "s", rows), tmp_path / "c", tmp_path / "m"
     moments, shares = tmp_path / "moments", tmp_path / "shares.parquet"
-    by_column = ["--partition-by", column, "--keep-partitions"]
+    by_column = ["--partition-by", column]
     for command in (
         ["ingest", source, corpus, "--preset", "papers"],
         ["scan", corpus, moments, "--max-topics", "3", *by_column],

@@ -135,12 +135,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = "--max-topics 5 --partition-nonzeros 1500"
     lines = (
         "simulate DRAWN --documents 200 --vocabulary-size 60 --topics 3 --seed 0",
-        f"scan A ALONE {small} --keep-partitions",
-        f"scan A MOMENTS {small} --third-moment --keep-partitions",
+        f"scan A ALONE {small}",
+        f"scan A MOMENTS {small} --third-moment",
         "scan A MOMENTS --add B",
         f"scan D MOMENTS2 {small}",
         f"scan CORPUS EXACT {small} --exact",
-        f"scan A YEARS {small} --partition-by year --keep-partitions",
+        f"scan A YEARS {small} --partition-by year",
         "fit CORPUS MODEL --topics 4 --steps 6",
         "infer EXACT MODELS --topics 3,4",
         "fit DRAWN DRAWN-MODEL --topics 3 --no-polish",

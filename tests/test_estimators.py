@@ -113,7 +113,7 @@ def test_names_of_an_earlier_fit_do_not_count(corpus: Path) -> None:
 @ENGINES
 def test_an_estimator_is_scan_and_infer(engine: type, corpus: Path, tmp_path: Path) -> None:
     found, is_stod = engine(K, polish_steps=0, **ONE).fit(corpus), engine is STOD
-    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=K, third_moment=is_stod), keep=False)
+    moments = scanned(corpus, tmp_path / "m", ScanSettings(max_topics=K, third_moment=is_stod))
     fitted = infer(moments, tmp_path / "model", StodSettings(K) if is_stod else InferSettings(K))
     np.testing.assert_array_equal(found.components_, fitted.arrays["word_topic"].T)
     assert match_topics(found.components_.T, TRUTH.word_topic).mean_l1 < 0.25
@@ -482,13 +482,13 @@ def test_a_fitted_estimator_serves_as_a_model(engine: type, models: dict[type, A
 def test_random_states_are_seeds(state: Any, seed: int, corpus: Path) -> None:
     stored = LRJSMF(K, random_state=state, **ONE).fit(corpus).model_.attrs["provenance"]["scan_settings"]
     # What `auto` has become is in the store.
-    assert stored == ScanSettings(max_topics=K, range_finder="factors", seed=int(seed)).fields()
+    assert stored == ScanSettings(max_topics=K, seed=int(seed)).fields()
 
 
 def test_parameters_are_the_settings(corpus: Path) -> None:
     given = LRJSMF(
-        np.int64(3), max_topics=np.int32(4), scans=1, document_weights="uniform", partition_nonzeros=4000,
-        power_steps=2, rectify="palm", max_iterations=np.int64(20), anchor_min_df=np.float32(0.02), alpha0=2,
+        np.int64(3), max_topics=np.int32(4), document_weights="uniform", partition_nonzeros=4000,
+        rectify="palm", max_iterations=np.int64(20), anchor_min_df=np.float32(0.02), alpha0=2,
         memory="4GB", polish_steps=4, **ONE,
     )  # fmt: skip
     found = pickle.loads(pickle.dumps(clone(given).fit(corpus)))
@@ -496,7 +496,7 @@ def test_parameters_are_the_settings(corpus: Path) -> None:
     expected = InferSettings(3, rectify="palm", max_iterations=20, anchor_min_df=float(np.float32(0.02)))
     polish = PolishSettings(4).fields()
     assert about["settings"] == json.loads(json.dumps({**expected.fields(), "polish": polish}))
-    scan_settings = ScanSettings(4, 1, "factors", "uniform", 4000, power_steps=2)
+    scan_settings = ScanSettings(4, document_weights="uniform", partition_nonzeros=4000)
     assert about["provenance"]["scan_settings"] == scan_settings.fields()
     assert found.alpha0_ == 2
     tensor = STOD(3, alpha0=1, restarts=5, refine="als", random_state=2, **ONE).fit(corpus)
@@ -522,7 +522,6 @@ def test_polished_topics_are_those_of_fit(corpus: Path, tmp_path: Path) -> None:
         (STOD("5"), COUNTS, "n_topics is '5'"),  # type: ignore[arg-type]
         (STOD(5, max_topics=0), COUNTS, "max_topics is 0"),
         (STOD(5, workers=0), COUNTS, "workers is 0"),
-        (STOD(5, scans=3), COUNTS, "scans is 3"),
         (LRJSMF(3, rectify="x"), COUNTS, "rectify is 'x'"),  # type: ignore[arg-type]
         (LRJSMF(3, alpha0=0), COUNTS, "alpha0 is 0"),
         (LRJSMF(3, alpha0="much"), COUNTS, "alpha0 is 'much'"),

@@ -55,7 +55,7 @@ QUICK = InferSettings(5, max_iterations=3)
 def fitted(corpus_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("counts")
     settings = ScanSettings(max_topics=5, partition_nonzeros=5000)
-    infer(scanned(corpus_path, root / "moments", settings, keep=False), root / "model", QUICK)
+    infer(scanned(corpus_path, root / "moments", settings), root / "model", QUICK)
     return root / "model"
 
 

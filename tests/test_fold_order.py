@@ -20,7 +20,6 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, run_job
 from streaming_jsmf.jobs.tasks import Part
-from streaming_jsmf.moments import manifest
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.storage.arrays import create_group
@@ -202,7 +201,7 @@ def test_a_slow_part_does_not_fill_the_disk(tmp_path: Path) -> None:
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 COUNTS = planted(440, 60, 4).counts
-SETTINGS = ScanSettings(max_topics=5, partition_nonzeros=400, scans=1)
+SETTINGS = ScanSettings(max_topics=5, partition_nonzeros=400)
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +210,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tree")
     for name, rows in (("a", COUNTS[:230]), ("b", COUNTS[230:])):
         write_corpus(root / name, rows, row_group_rows=20)
-        scanned(root / name, root / f"of-{name}", SETTINGS, keep=False)
+        scanned(root / name, root / f"of-{name}", SETTINGS)
         assert len(read_store(root / f"of-{name}").manifest.partitions) > FAN_IN + 1
     return root
 
@@ -239,26 +238,7 @@ def scan_until_the_disk_is_full(corpus: Path, store: Path) -> None:
         mock.patch.object(RangeReduction, "compute", failing),
         pytest.raises(OSError, match="no space left"),
     ):
-        scanned(corpus, store, SETTINGS, keep=False)
-
-
-def test_an_old_store_continues_part_by_part(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(manifest, "FAN_IN", None)
-        scanned(folder / "a", tmp_path / "whole", SETTINGS, keep=False)
-        before = read_store(tmp_path / "whole")
-        scan_until_the_disk_is_full(folder / "b", tmp_path / "b")
-    # An earlier release did not store its order of folds.
-    assert before.manifest.fan_in is None
-    assert before.total == fold_keys(before.manifest.part_keys, before.manifest.order.salt)[-1]
-    assert digests(tmp_path / "whole") != digests(folder / "of-a")
-    scanned(folder / "b", tmp_path / "b", SETTINGS, keep=False)
-    assert read_store(tmp_path / "b").manifest.fan_in is None
-    changed(folder / "a", tmp_path / "whole", add=[folder / "b"])
-    after = read_store(tmp_path / "whole")
-    assert after.total == fold_keys(after.manifest.part_keys, after.manifest.order.salt)[-1]
+        scanned(corpus, store, SETTINGS)
 
 
 @pytest.mark.slow
@@ -266,7 +246,7 @@ def test_a_damaged_group_is_detected_and_repaired(folder: Path, tmp_path: Path) 
     store = tmp_path / "m"
     scan_until_the_disk_is_full(folder / "a", store)
     [fold] = (store / "partials").glob("range-fold-*")
-    chunk = fold / "factor" / "c" / "0" / "0"
+    chunk = fold / "row_sum" / "c" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-7])
-    scanned(folder / "a", store, SETTINGS, keep=False)
+    scanned(folder / "a", store, SETTINGS)
     assert digests(store) == digests(folder / "of-a")

@@ -99,11 +99,7 @@ def test_all_paths_to_the_co_occurrences_agree(kind: str, documents: Planted, tm
 
 
 def dense(moments: Moments) -> Floats:
-    factor = moments.factor()
-    assert factor is not None
-    wide = factor.astype(float)
-    found: Floats = wide @ wide.T - np.diag(moments.diagonal)
-    return found
+    return moments.cooccurrence_rows(np.arange(moments.n_words))
 
 
 def test_of_whole_numbers_it_is_equation_1(documents: Planted) -> None:

@@ -87,17 +87,6 @@ def test_adding_is_merging_on_every_scheduler(execution: Execution, folder: Path
     assert digests(tmp_path / "merged") == digests(folder / "of-both")
 
 
-def test_adding_without_kept_partitions_gives_the_same_bits(folder: Path, tmp_path: Path) -> None:
-    store = tmp_path / "m"
-    scanned(folder / "a", store, keep=False)
-    assert digests(store) == digests(folder / "of-a")
-    changed(folder / "a", store, add=[folder / "b"])
-    assert len(partial_names(store)) == 1
-    with pytest.raises(InputError, match=re.escape(str(store))):
-        changed(folder / "a", store, remove=[folder / "b"])
-    require_untouched(store, digests(folder / "of-both"))
-
-
 def test_two_corpora_at_once_are_two_one_after_the_other(folder: Path, tmp_path: Path) -> None:
     once, twice = (shutil.copytree(folder / "of-a", tmp_path / name) for name in ("once", "twice"))
     pieces = [write_corpus(tmp_path / f"{i}", COUNTS[i : i + 200], shards=1) for i in (500, 700)]
@@ -130,7 +119,7 @@ def test_equal_shards_of_one_corpus_both_count_and_empty_ones_do_not_clash(tmp_p
         shutil.copy(path / "part-00000.parquet", path / "again.parquet")
         write_lists(path / "empty.parquet", [], [])
         paths.append(path)
-    scanned(paths[0], tmp_path / "m", ScanSettings(max_topics=3, partition_nonzeros=500), keep=False)
+    scanned(paths[0], tmp_path / "m", ScanSettings(max_topics=3, partition_nonzeros=500))
     moments = changed(paths[0], tmp_path / "m", add=[paths[1]])
     assert moments.n_documents == 400
     np.testing.assert_array_equal(moments.term_count, 2 * COUNTS[:200].sum(axis=0))
@@ -210,9 +199,6 @@ def test_a_changed_store_is_that_of_its_own_corpora_and_settings(
     with pytest.raises(SettingsMismatchError, match=re.escape(str(both))):
         scan(folder / "a", both, ScanSettings(seed=1), SYNCHRONOUS, changes=changes)
     require_untouched(both, digests(folder / "of-both"))
-    scanned(folder / "a", tmp_path / "m", keep=False)
-    with pytest.raises(SettingsMismatchError, match="keep_partitions=True"):
-        scan(folder / "a", tmp_path / "m", None, SYNCHRONOUS, keep_partitions=True, changes=changes)
 
 
 def test_a_scan_of_one_corpus_says_what_else_the_store_holds(

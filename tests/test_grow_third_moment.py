@@ -62,7 +62,7 @@ def test_a_bad_corpus_leaves_a_store_without_it(
     with pytest.raises(InputError, match="-1"):
         scan(folder / "a", store, THIRD, SYNCHRONOUS, changes=Changes(add=[str(bad)]))
     assert digests(store) == digests(folder / "plain-of-a")
-    assert read_store(store).settings == replace(SMALL, range_finder="factors")
+    assert read_store(store).settings == SMALL
     assert not read_store(store).missing_stages
 
 
@@ -123,7 +123,7 @@ def test_settings_in_python_may_ask_for_it_and_the_same_again_does_nothing(
             scan(folder / "a", store, wrong, SYNCHRONOUS, changes=changes)
     # A corpus that is open is the one at its path.
     moments = scan(open_corpus(folder / "a"), store, THIRD, SYNCHRONOUS, changes=changes)
-    assert moments.settings == replace(THIRD, range_finder="factors")
+    assert moments.settings == THIRD
     assert digests(store) == digests(folder / "third-of-both")
     assert command(folder, store, *GROWN) == 0
     assert "there is nothing to do" in capsys.readouterr().err

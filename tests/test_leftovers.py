@@ -29,7 +29,7 @@ from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
 from tests.results import WHOLE, wanted_of, write_result
 
-SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--keep-partitions", "--scheduler", "synchronous")
+SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--scheduler", "synchronous")
 INFER, OTHER = (("--topics", k, "--anchor-min-df", "2") for k in "32")
 
 
@@ -303,7 +303,7 @@ def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: py
     outcome = read_store(store).outcome("range")
     assert outcome is not None
     assert len(outcome["history"]) > 1
-    (store / "factor" / "c" / "0" / "0").write_bytes(b"")
+    (store / "sample_values" / "c" / "0").write_bytes(b"")
 
     with monkeypatch.context() as patch:
         patch.setattr(moments_store, "write_record", Mock(side_effect=StoreError("killed")))

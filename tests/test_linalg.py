@@ -6,19 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.linalg import eigen as eigen_module
-from streaming_jsmf.linalg import factor as factor_module
-from streaming_jsmf.linalg.csr import document_weights
-from streaming_jsmf.linalg.eigen import factor_eigenpairs, nystrom_eigenpairs, single_view_eigenpairs
-from streaming_jsmf.linalg.factor import apply_gram, merge_factors, partition_factor
+from streaming_jsmf.linalg import csr as csr_module
+from streaming_jsmf.linalg.csr import apply_gram, document_weights
+from streaming_jsmf.linalg.eigen import nystrom_factor, single_view_eigenpairs
 from streaming_jsmf.linalg.gram import gram, inverse_square_root, rotate, single_gram, stacked_qr
 from streaming_jsmf.linalg.probes import ROWS_PER_COUNTER, gaussian_probes, uniform_probes
+from streaming_jsmf.linalg.sampled import sample_eigenpairs
 from tests import reference
 from tests.corpora import planted
 
@@ -74,7 +71,7 @@ def test_apply_gram_is_the_dense_product_however_its_rows_are_cut(monkeypatch: p
     dense = h.toarray().astype(float)
     whole = apply_gram(h, x)
     np.testing.assert_allclose(whole, dense.T @ (dense @ x), rtol=0, atol=2e-6 * np.abs(whole).max())
-    monkeypatch.setattr(factor_module, "ROW_BLOCK_BYTES", 4 * 7 * 13)
+    monkeypatch.setattr(csr_module, "ROW_BLOCK_BYTES", 4 * 7 * 13)
     np.testing.assert_allclose(apply_gram(h, x), whole, rtol=0, atol=2e-6 * np.abs(whole).max())
 
 
@@ -115,123 +112,23 @@ def test_stacked_qr_of_several_parts_is_that_of_all_side_by_side(n_rows: int) ->
     np.testing.assert_allclose(apart, np.linalg.norm(left[:, :2] - right, axis=0), rtol=1e-4)
 
 
-@pytest.mark.parametrize("rank", [1, 5, 12])
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_a_factor_wide_enough_for_the_rank_is_exact(rank: int, steps: int) -> None:
-    h = sparse_rows(rank)
-    f = partition_factor(h, gaussian_probes(N, 12, 0, "p"), steps)
-    assert f.shape[1] <= 12
-    dense = h.toarray().astype(float)
-    np.testing.assert_allclose(f.astype(float) @ f.T, dense.T @ dense, atol=5e-6)
-
-
-def test_power_steps_lower_the_error_of_a_narrow_factor() -> None:
-    h = sparse_rows(60, decay=0.93)
-    dense = h.toarray().astype(float)
-    second = dense.T @ dense
-    errors = [
-        np.linalg.norm(second - (f := partition_factor(h, gaussian_probes(N, 10, 0, "p"), steps)) @ f.T)
-        for steps in (1, 2, 4)
-    ]
-    best = np.linalg.norm(np.linalg.eigvalsh(second)[:-10])
-    assert errors[0] > 1.2 * errors[1] > 1.2 * best * 0.9
-    assert errors[2] < 1.08 * best
-
-
-def test_merging_is_exact_while_the_ranks_fit() -> None:
-    parts = [partition_factor(sparse_rows(4, seed=s), gaussian_probes(N, 4, 0, "p"), 2) for s in range(3)]
-    merged = merge_factors(merge_factors(parts[0], parts[1], 12), parts[2], 12)
-    expected = sum(part.astype(float) @ part.T for part in parts)
-    np.testing.assert_allclose(merged.astype(float) @ merged.T, expected, atol=2e-6)
-    assert merged.shape[1] == 12
-
-
-@given(st.integers(0, 2**31), st.integers(1, 10))
-def test_a_truncated_merge_never_exceeds_the_sum_and_keeps_its_best_part(seed: int, width: int) -> None:
-    a, b = (
-        partition_factor(sparse_rows(8, seed=seed + i), gaussian_probes(N, 8, i, "p"), 2) for i in range(2)
-    )
-    before = a.astype(float) @ a.T + b.astype(float) @ b.T
-    merged = merge_factors(a, b, width).astype(float)
-    values = np.linalg.eigvalsh(before)
-    assert np.linalg.eigvalsh(before - merged @ merged.T).min() > -1e-5
-    assert np.linalg.norm(before - merged @ merged.T) <= np.linalg.norm(values[: N - width]) + 1e-5
-
-
-SPECTRA = {
-    "low rank": np.r_[np.linspace(1, 0.2, 8), np.zeros(N - 8)],
-    "slow decay": 1.0 / (1 + np.arange(N)),
-    "negative tail": np.r_[0.9 ** np.arange(20), -0.5 * np.ones(N - 20)],
-}
-
-
-@pytest.mark.parametrize("spectrum", SPECTRA)
-def test_eigenpairs_are_the_largest_algebraic_ones(spectrum: str) -> None:
-    values = SPECTRA[spectrum]
-    shift = max(0.0, -values.min()) + 0.1
-    vectors, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((N, N)))
-    factor = vectors * np.sqrt(values + shift)
-    pairs = factor_eigenpairs(factor, np.full(N, shift), 6)
-    expected = reference.truncated_eig((vectors * values) @ vectors.T, 6)
-    np.testing.assert_allclose(pairs.values, expected.values, atol=1e-6)
-    every = factor_eigenpairs(factor[:4, :2], np.full(4, 0.5), 4).values
-    tiny = factor[:4, :2] @ factor[:4, :2].T - 0.5 * np.eye(4)
-    np.testing.assert_allclose(every, np.linalg.eigvalsh(tiny)[::-1])
-    y, y_expected = (p.vectors * np.sqrt(np.maximum(p.values, 0)) for p in (pairs, expected))
-    assert yy_error(y, y_expected) < 1e-5
-
-
-def test_nystrom_is_exact_on_a_positive_matrix_of_the_basis_rank_and_drops_what_is_negative() -> None:
-    c = symmetric(np.r_[1.0, 0.5, 0.25, np.zeros(N - 3)])
-    basis, _ = np.linalg.qr(c @ np.random.default_rng(0).standard_normal((N, 3)))
-    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, [1.0, 0.5, 0.25])
-    mixed = symmetric(np.r_[1.0, 0.5, np.full(N - 2, -0.3)])
-    exact = reference.truncated_eig(mixed, 6)
-    pairs = nystrom_eigenpairs(exact.vectors, mixed @ exact.vectors)
-    np.testing.assert_allclose(pairs.values, [1.0, 0.5])
-    np.testing.assert_allclose(np.abs(pairs.vectors.T @ exact.vectors[:, :2]), np.eye(2), atol=1e-10)
-
-
-@pytest.mark.parametrize("rows", [40, 400])
-def test_a_factor_keeps_weak_directions_whether_documents_or_words_are_fewer(rows: int) -> None:
-    """Steps from the columns of a factor would lose directions below 3e-4 of the strongest."""
-    rng = np.random.default_rng(3)
-    left, right = (np.linalg.qr(rng.standard_normal((n, 30)))[0] for n in (rows, N))
-    strengths = np.logspace(0, -3, 30)  # of H; their squares are those of H'H
-    block = csr_array(((left * strengths) @ right.T).astype(np.float32))
-    factor = partition_factor(block, gaussian_probes(N, 40, 0, "weak"), 3).astype(np.float64)
-    np.testing.assert_allclose(factor @ factor.T, (right * strengths**2) @ right.T, atol=2e-6)
-    assert np.linalg.matrix_rank(factor, tol=2e-3) >= 27
-
-
 def test_nothing_has_no_directions() -> None:
     nothing, probes = csr_array((5, N), dtype=np.float32), gaussian_probes(N, 4, 0, "p")
     np.testing.assert_array_equal(apply_gram(nothing, probes), 0)
     np.testing.assert_array_equal(apply_gram(nothing[:0], probes), 0)
     assert inverse_square_root(np.zeros((3, 3))).shape == (3, 0)
-    empty = partition_factor(nothing, probes, 3)
-    assert empty.shape == (N, 0)
-    part = partition_factor(sparse_rows(4), probes, 2)
-    for merged in (merge_factors(part, empty, 8), merge_factors(empty, part, 8)):
-        np.testing.assert_allclose(merged @ merged.T, part @ part.T, atol=1e-6)
+    assert nystrom_factor(np.eye(N)[:, :3], np.zeros((N, 3))).shape == (N, 0)
 
 
-@pytest.mark.parametrize(
-    ("diagonal", "width", "outside", "expected"),
-    [
-        # A thousand times weaker than the first, as topics are relative to word frequencies.
-        ([1.0, 4e-4, 2e-4, 1e-4, 0.0], 4, 0.0, [1.0, 4e-4, 2e-4, 1e-4]),
-        # The residual of the third pair outside the basis is seven times its own length.
-        ([1.0, 0.5, 0.01, 0.0, 0.0], 3, 0.05, [1.0, 0.5]),
-    ],
-)
-def test_nystrom_keeps_weak_pairs_and_drops_those_with_long_residuals(
-    diagonal: list[float], width: int, outside: float, expected: list[float]
-) -> None:
-    c, basis = np.diag(diagonal), np.eye(5)[:, :width]
-    c[2, 3:] += outside
-    c[3:, 2] += outside
-    np.testing.assert_allclose(nystrom_eigenpairs(basis, c @ basis).values, expected)
+@pytest.mark.parametrize("rank", [3, 20])
+def test_nystrom_agrees_with_the_matrix_on_the_basis_and_nowhere_exceeds_it(rank: int) -> None:
+    a = symmetric(np.r_[np.logspace(0, -3, rank), np.zeros(N - rank)])
+    basis = np.linalg.qr(a @ np.random.default_rng(0).standard_normal((N, 8)))[0]
+    factor = nystrom_factor(basis, a @ basis).astype(np.float64)
+    np.testing.assert_allclose(factor @ (factor.T @ basis), a @ basis, atol=2e-6)
+    assert np.linalg.eigvalsh(a - factor @ factor.T)[0] > -2e-6
+    if rank < 8:
+        np.testing.assert_allclose(factor @ factor.T, a, atol=2e-6)
 
 
 def test_single_view_is_exact_on_a_matrix_of_the_range_rank() -> None:
@@ -242,26 +139,18 @@ def test_single_view_is_exact_on_a_matrix_of_the_range_rank() -> None:
 
 
 @pytest.mark.parametrize("length", [4, 40])
-def test_block_davidson_finds_what_dense_algebra_finds(
-    length: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_block_davidson_finds_what_dense_algebra_finds(length: float) -> None:
     h = planted(2000, 700, 6, length=length, seed=9).counts.astype(float)
     n = h.sum(axis=1)
     h, n = h[n >= 2], n[n >= 2]
-    factor = partition_factor(
-        csr_array(h / np.sqrt(n * (n - 1) * len(n))[:, None], dtype=np.float32),
-        gaussian_probes(700, 80, 0, "p"),
-        3,
-    )
+    rows = csr_array(h / np.sqrt(n * (n - 1) * len(n))[:, None], dtype=np.float32)
     diagonal = (h / (n * (n - 1))[:, None]).sum(axis=0) / len(n)
-    found = factor_eigenpairs(factor, diagonal, 20)
-    monkeypatch.setattr(eigen_module, "DENSE_WORDS", 1000)
-    exact = factor_eigenpairs(factor, diagonal, 20)
+    found = sample_eigenpairs(rows, diagonal, uniform_probes(700, 64, 0, "p"), 20, steps=8)
+    values, vectors = np.linalg.eigh(rows.toarray().astype(float).T @ rows.toarray() - np.diag(diagonal))
+    values, vectors = values[::-1], vectors[:, ::-1]
     if length == 4:
-        assert np.linalg.eigvalsh(factor @ factor.T - np.diag(diagonal))[0] < -exact.values[6], (
-            "the case must bite"
-        )
-    np.testing.assert_allclose(found.values[:10], exact.values[:10], rtol=0.02)
-    y, y_exact = (pairs.leading(6).vectors * np.sqrt(pairs.leading(6).values) for pairs in (found, exact))
+        assert values[-1] < -values[6], "the case must bite"
+    np.testing.assert_allclose(found.values[:10], values[:10], rtol=0.02)
+    y, y_exact = (x[:, :6] * np.sqrt(d[:6]) for x, d in ((found.vectors, found.values), (vectors, values)))
     assert yy_error(y, y_exact) < 1e-3
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-12)

@@ -6,7 +6,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +14,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.jobs import checkpoints
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.run import WINDOW_PER_WORKER
-from streaming_jsmf.moments.reader import Moments, open_moments, read_store
+from streaming_jsmf.moments.reader import Moments, open_moments
 from tests import reference
 from tests.corpora import planted, words, write_corpus
-from tests.stores import SMALL, changed, dense, digests, half, partial_names, scanned
+from tests.stores import SMALL, changed, dense, digests, half, scanned
 
 ALL = planted(900, 60, 4).counts
 #: Rows and columns of ALL that each corpus has: words shared, missing, and in another order.
@@ -103,7 +100,6 @@ def test_a_chain_in_one_command_or_two_or_from_the_other_side(
     changed(folder / "b", right, merge=[folder / "of-c"])
     moments = changed(folder / "a", other, merge=[right])
     require_moments_of(moments, joint(moments, "a", "b", "c"), bound=1e-4)
-    assert [len(partial_names(path)) for path in (store, merged, other)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -138,20 +134,20 @@ def test_what_a_merged_store_refuses(folder: Path, merged: Path, tmp_path: Path)
         ({"merge": [merged]}, "already"),
         ({"merge": [tmp_path / "of-overlapping"]}, r"mine\.parquet"),
         ({"merge": [tmp_path / "uniform"]}, "document_weights: .*'capped', .*'uniform'"),
-        ({"remove": [folder / "b"]}, "does not keep its partitions"),
     ):
         with pytest.raises(InputError, match=said):
             changed(folder / "a", merged, **wish)
     assert digests(merged) == digests(folder / "of-ab")
 
 
-def test_sketches_of_other_words_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_sketches_are_neither_merged_nor_taken_apart(folder: Path, tmp_path: Path) -> None:
     halko = replace(SMALL, range_finder="halko")
     for name in "ab":
         scanned(folder / name, tmp_path / name, halko)
     expected = digests(tmp_path / "a")
-    with pytest.raises(InputError, match="other words"):
-        changed(folder / "a", tmp_path / "a", merge=[tmp_path / "b"])
+    for wish in ({"merge": [tmp_path / "b"]}, {"remove": [folder / "a"]}):
+        with pytest.raises(InputError, match="sketch"):
+            changed(folder / "a", tmp_path / "a", **wish)
     assert digests(tmp_path / "a") == expected
 
 
@@ -173,34 +169,3 @@ def test_a_corpus_that_moved_is_named_before_anything_changes(
     with pytest.raises(InputError, match=re.escape(str(corpus))):
         changed(folder / "a", store, merge=[tmp_path / "second"])
     assert digests(store) == digests(folder / "of-a")
-
-
-def test_factors_alone_merge_without_any_corpus(folder: Path, tmp_path: Path) -> None:
-    once = replace(SMALL, scans=1)
-    corpora = [shutil.copytree(folder / name, tmp_path / f"corpus-{name}") for name in "ab"]
-    for corpus in corpora:
-        scanned(corpus, tmp_path / corpus.name[-1], once)
-    shutil.rmtree(corpora[1])
-    moments = changed(corpora[0], tmp_path / "a", merge=[tmp_path / "b"])
-    assert moments.n_documents == 650
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_few_factors_lie_on_the_disk_while_a_scan_runs(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = write_corpus(tmp_path / "c", ALL, row_group_rows=20)
-    store, seen, write = tmp_path / "m", [0], checkpoints.write_record
-
-    def watched(*arguments: Any) -> None:
-        # What is about to be committed lies there, and so does what it replaces.
-        seen.append(len(partial_names(store)))
-        write(*arguments)
-
-    monkeypatch.setattr(checkpoints, "write_record", watched)
-    settings = replace(SMALL, partition_nonzeros=500, scans=1)
-    scanned(corpus, store, settings, keep=False, execution=Execution("threads", workers))
-    assert len(read_store(store).manifest.partitions) > 20
-    # The folds of two groups and what takes the place of one; unfolded parts of a window, and those being written.
-    assert 2 < max(seen) <= 3 + (WINDOW_PER_WORKER + 1) * workers

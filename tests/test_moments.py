@@ -69,7 +69,7 @@ def test_a_partition_has_the_same_bits_anywhere_and_folding_leaves_its_inputs_al
         np.testing.assert_array_equal(a.arrays[name], values)
 
 
-def test_a_wide_enough_factor_is_the_cooccurrence(
+def test_the_documents_of_a_store_give_its_cooccurrence(
     corpus_path: Path, documents: Planted, tmp_path: Path
 ) -> None:
     settings = ScanSettings(max_topics=40, partition_nonzeros=6000)
@@ -85,7 +85,7 @@ def test_a_wide_enough_factor_is_the_cooccurrence(
     ("settings", "bound"),
     [
         (SMALL, 0.005),
-        (replace(SMALL, range_finder="halko", scans=1), 0.5),
+        (replace(SMALL, range_finder="halko"), 0.5),
     ],
 )
 def test_eigenpairs_are_close_to_the_exact_ones(
@@ -121,24 +121,30 @@ def test_the_order_of_shards_changes_rounding_only(documents: Planted, tmp_path:
     np.testing.assert_allclose(a.row_sum, b.row_sum, rtol=1e-13)
     assert yy_error(half(a, 5), half(b, 5)) < 0.003
     # The bits do differ, or the comparison would say nothing about folding in another order.
-    assert a.digests()["factor"] != b.digests()["factor"]
+    assert a.digests()["basis"] != b.digests()["basis"]
 
 
-def test_the_store_is_zarr_that_xarray_reads_and_of_partial_results_holds_the_last_fold(
+def test_the_store_is_zarr_that_xarray_reads_and_keeps_parts_and_last_folds(
     corpus_path: Path, tmp_path: Path
 ) -> None:
-    moments = scanned(corpus_path, tmp_path / "m", keep=False)
+    moments = scanned(corpus_path, tmp_path / "m", ScanSettings(max_topics=5))
     data = xr.open_zarr(str(tmp_path / "m"), consolidated=False)
-    assert data["factor"].dims == ("word", "rank")
+    assert data["eigenvectors"].dims == ("word", "eigenpair")
     assert float(data["row_sum"].sel(word="word0003")) == moments.row_sum[3]
-    [fold] = [p.name for p in (tmp_path / "m" / "partials").iterdir() if p.is_dir()]
-    assert fold.startswith(f"range-fold-{moments.total}")
+    kept = [p.name for p in sorted((tmp_path / "m" / "partials").iterdir()) if p.is_dir()]
+    assert [name.rpartition("-")[0].rpartition("-")[0] for name in kept] == [
+        "projection-fold",
+        "range-fold",
+        "range-part",
+    ]
+    assert kept[1].startswith(f"range-fold-{moments.total}")
 
 
-def test_projected_memory_does_not_grow_with_documents(documents: Planted, tmp_path: Path) -> None:
+def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_path: Path) -> None:
     sizes = []
     for copies in (1, 4):
         path = write_corpus(tmp_path / f"c{copies}", np.vstack([documents.counts] * copies))
         partitions = plan_partitions(list_units(open_corpus(path)), 3000)
-        sizes.append(scan_memory(120, SMALL, partitions, 2))
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
+        sizes.append([scan_memory(120, SMALL, partitions, 2, share) for share in (None, 0.0, 1.0)])
+    assert sizes[1][:2] == pytest.approx(sizes[0][:2], rel=0.01)
+    assert sizes[1][2] - sizes[0][2] == pytest.approx(3 * 16 * (documents.counts > 0).sum(), rel=0.1)

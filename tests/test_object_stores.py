@@ -44,8 +44,8 @@ from tests.stores import rename_words
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
 
 #: A server of the tests takes its time: four partitions, one scan.
-FEW = ("--max-topics", "5", "--partition-nonzeros", "6000", "--scans", "1")
-CHANGED = (*FEW, "--keep-partitions", "--scheduler", "synchronous")
+FEW = ("--max-topics", "5", "--partition-nonzeros", "6000")
+CHANGED = (*FEW, "--scheduler", "synchronous")
 
 
 @pytest.fixture
@@ -374,12 +374,12 @@ def test_files_of_others_are_left_alone(memory: str, corpus_path: Path, local: P
 def test_a_damaged_chunk_is_named(memory: str, corpus_path: Path) -> None:
     moments, files = f"{memory}/m.zarr", fsspec.filesystem("memory")
     printed("scan", corpus_path, moments, *SETTINGS)
-    chunk, record = f"{moments}/factor/c/0/0", f"{moments}/records/range/zarr.json"
+    chunk, record = f"{moments}/basis/c/0/0", f"{moments}/records/range/zarr.json"
     whole = files.cat_file(chunk)
     for path, contents, named in (
-        (chunk, whole[:-7], "m.zarr/factor/c/0/0: chunk is truncated"),
-        (chunk, whole[:-4] + b"\1\2\3\4", "m.zarr/factor: values differ"),
-        (chunk, None, "m.zarr/factor: values differ"),
+        (chunk, whole[:-7], "m.zarr/basis/c/0/0: chunk is truncated"),
+        (chunk, whole[:-4] + b"\1\2\3\4", "m.zarr/basis: values differ"),
+        (chunk, None, "m.zarr/basis: values differ"),
         (record, b'{"attributes": {', "records/range/zarr.json: record is damaged"),
     ):
         if contents is None:

@@ -151,7 +151,7 @@ def test_a_selection_is_the_scan_of_its_documents(
     expression: str, chosen: set[Any], years: Moments, tmp_path: Path
 ) -> None:
     rows = np.array([i for i, year in enumerate(YEARS) if year in chosen])
-    alone = scanned(write_labelled(tmp_path / "c", rows), tmp_path / "m", replace(SMALL, scans=1), keep=False)
+    alone = scanned(write_labelled(tmp_path / "c", rows), tmp_path / "m", SMALL)
     selected = select_partitions(years, expression)
     np.testing.assert_allclose(selected.row_sum, alone.row_sum, rtol=1e-6)
     np.testing.assert_allclose(selected.diagonal, alone.diagonal, rtol=1e-6)
@@ -199,15 +199,13 @@ def test_infer_on_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.
     assert shown["metrics"]["n_documents"] == sum(y in (None, 1990, 1991, 1992) for y in YEARS)
 
 
-@pytest.mark.parametrize("without", ["--partition-by", "--keep-partitions"])
-def test_a_store_scanned_without_the_options_says_which_are_needed(
-    without: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_store_scanned_without_a_column_says_which_option_is_needed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = SMALL if without == "--partition-by" else BY_YEAR
-    scanned(folder / "c", tmp_path / "m", settings, keep=without != "--keep-partitions")
+    scanned(folder / "c", tmp_path / "m", SMALL)
     assert run(infer_line(tmp_path / "m", tmp_path / "model", "--partitions", "1990")) == 2
     [line] = capsys.readouterr().err.splitlines()[-1:]
-    assert without in line
+    assert "--partition-by" in line
     assert not (tmp_path / "model").exists()
 
 

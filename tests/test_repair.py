@@ -37,13 +37,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(corpus: Path) -> dict[str, Path]:
-    """Stores to be copied: one that keeps its partitions, one that does not, and one in the middle of each scan."""
-    stores = {name: corpus.parent / name for name in ("plain", "kept", "range", "projection")}
+    """Stores to be copied: one that is complete, and one in the middle of each scan."""
+    stores = {name: corpus.parent / name for name in ("plain", "range", "projection")}
 
-    def scan(name: str, *options: str) -> int:
-        return run(["scan", str(corpus), str(stores[name]), *SETTINGS, *options])
+    def scan(name: str) -> int:
+        return run(["scan", str(corpus), str(stores[name]), *SETTINGS])
 
-    assert scan("plain") == scan("kept", "--keep-partitions") == 0
+    assert scan("plain") == 0
     for name, stage in (("range", RangeReduction), ("projection", ProductReduction)):
         with disk_full_after(stage, COMPUTED):
             assert scan(name) == 2
@@ -123,7 +123,7 @@ def mtimes(store: Path) -> dict[Path, int]:
 
 
 def test_a_sound_store_is_left_as_it_is(bench: Bench) -> None:
-    store = bench.copy("kept")
+    store = bench.copy("plain")
     before = mtimes(store)
     outcome = bench.scan(store, *SETTINGS)
     assert (outcome.code, outcome.err) == (0, "")
@@ -133,7 +133,7 @@ def test_a_sound_store_is_left_as_it_is(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("part", "damage"),
     [
-        *each_once(["word/c", "row_sum/c", "factor/c", "basis/c", "projection/c"], SOME),
+        *each_once(["word/c", "row_sum/c", "eigenvectors/c", "basis/c", "projection/c"], SOME),
         *each_once(["word", "diagonal", "basis", "projection"], [emptied, Path.unlink]),
         *each_once(["records/range", "records/basis", "records/projection", "records/words"], ALL),
         *each_once(["partials", "records"], [truncated]),
@@ -148,9 +148,8 @@ def test_a_damaged_file_of_a_finished_store(part: str, damage: Damage, bench: Be
     if not told:
         assert bench.scan(store, *SETTINGS).code == 0
     log = bench.mended(store, store / part.removesuffix("/c"), bench.made["plain"], told=told)
-    # The projection alone is made of the corpus; the others lie in the last fold.
-    again = n_partitions(store) if "projection" in part and told else 0
-    assert computed(log) == {"range": 0, "projection": again}
+    # Everything is in the last folds.
+    assert computed(log) == NONE
     assert not chunks or sum(line.startswith("repair: ") for line in log.splitlines()) == 1
 
 
@@ -171,36 +170,37 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize(("part", "store_name"), each_once(PARTS, ["plain", "kept"]))
-def test_the_merged_factor(part: tuple[str, Damage], store_name: str, bench: Bench) -> None:
-    (what, damage), store = part, bench.copy(store_name)
-    attempt = only((store / "partials").glob("range-fold-*"))
+@pytest.mark.parametrize(("part", "stage"), each_once(PARTS, ["range", "projection"]))
+def test_the_last_fold(part: tuple[str, Damage], stage: str, bench: Bench) -> None:
+    (what, damage), store = part, bench.copy("plain")
+    attempt = only((store / "partials").glob(f"{stage}-fold-*"))
+    array = attempt / ("row_sum" if stage == "range" else "projection")
     place, named = {
-        "chunk": (attempt / "factor" / "c" / "0" / "0", attempt),
-        "metadata": (attempt / "factor" / "zarr.json", attempt / "factor"),
+        "chunk": (next(path for path in (array / "c").rglob("*") if path.is_file()), attempt),
+        "metadata": (array / "zarr.json", array),
         "record": (
-            record := only((store / "records").glob("range-fold-*/zarr.json")),
+            record := only((store / "records").glob(f"{stage}-fold-*/zarr.json")),
             store if damage is Path.unlink else record.parent,
         ),
     }[what]
     damage(place)
-    log = bench.mended(store, named, bench.made[store_name])
-    again = n_partitions(store) if store_name == "plain" else 0
-    assert computed(log) == {"range": again, "projection": 0}
+    log = bench.mended(store, named, bench.made["plain"])
+    again = 0 if stage == "range" else n_partitions(store)
+    assert computed(log) == {"range": 0, "projection": again}
     assert ("its scan is repeated" if again else "the kept parts are folded again") in log
 
 
 @pytest.mark.parametrize(("damage", "what"), each_once(SOME, ["chunk", "record"]))
 def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
-    store = bench.copy("kept")
+    store = bench.copy("plain")
     records = {path.name: path for path in (store / "records").glob("range-part-*")}
     assert len(records) == n_partitions(store)
     record = records[sorted(records)[3]]
     before = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
     attempt = attempt_of(store, record)
-    damage(attempt / "factor" / "c" / "0" / "0" if what == "chunk" else record / "zarr.json")
+    damage(attempt / "sample_values" / "c" / "0" if what == "chunk" else record / "zarr.json")
     named = store if (what, damage) == ("record", Path.unlink) else attempt if what == "chunk" else record
-    log = bench.mended(store, named, bench.made["kept"])
+    log = bench.mended(store, named, bench.made["plain"])
     assert computed(log) == NONE
     assert len(re.findall(r"^repair: partitions computed again: \d+$", log, re.M)) == 1
     after = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
@@ -210,23 +210,20 @@ def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "stage", "what", "damage"),
+    ("kind", "what", "damage"),
     each_once(
         ["fold", "unfolded part", "folded part"],
-        ["range", "projection"],
         ["record", "chunk"],
         [truncated, Path.unlink],
     ),
 )
-def test_results_on_their_way_into_a_fold(
-    stage: str, kind: str, what: str, damage: Damage, bench: Bench
-) -> None:
-    store = bench.copy(stage)
-    parts = sorted((store / "records").glob(f"{stage}-part-*"))
+def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, bench: Bench) -> None:
+    store = bench.copy("projection")
+    parts = sorted((store / "records").glob("projection-part-*"))
     unfolded = [record for record in parts if attempt_of(store, record).exists()]
     assert 0 < len(unfolded) < len(parts) == COMPUTED
     record = {
-        "fold": only((store / "records").glob(f"{stage}-fold-*")),
+        "fold": only((store / "records").glob("projection-fold-*")),
         "unfolded part": unfolded[0],
         "folded part": next(record for record in parts if record not in unfolded),
     }[kind]
@@ -236,21 +233,33 @@ def test_results_on_their_way_into_a_fold(
     damage(next(attempt_of(store, record).rglob("c/0/0")) if what == "chunk" else record / "zarr.json")
     log = bench.mended(store, store, bench.made["plain"], told=False)
     lost = {"fold": COMPUTED - len(unfolded), "unfolded part": 1, "folded part": 0}[kind]
-    assert computed(log)[stage] == n_partitions(store) - COMPUTED + lost
+    assert computed(log)["projection"] == n_partitions(store) - COMPUTED + lost
+
+
+@pytest.mark.parametrize("damage", SOME)
+def test_documents_of_an_unfinished_scan(damage: Damage, bench: Bench) -> None:
+    store = bench.copy("range")
+    for attempt in sorted((store / "partials").glob("range-part-*"))[:2]:
+        damage(attempt / "sample_words" / "c" / "0")
+    bench.mended(store, store, bench.made["plain"], told=False)
 
 
 @pytest.mark.parametrize(
     ("change", "part"),
-    [("--add", "range-fold-*"), ("--remove", "range-part-*"), ("--merge", "range-fold-*")],
+    [
+        ("--add", "range-fold-*/row_sum"),
+        ("--remove", "range-part-*/row_sum"),
+        ("--merge", "range-part-*/sample_values"),
+    ],
 )
 def test_a_change_computes_again_what_it_needs(change: str, part: str, second: Path, bench: Bench) -> None:
-    store = bench.copy("kept")
+    store = bench.copy("plain")
     whole = Path(shutil.copytree(store, bench.place / "whole"))
     other = second / ("m" if change == "--merge" else "corpus")
     if change == "--remove":
         for path in (store, whole):
             assert bench.scan(path, "--add", str(other)).code == 0
-    truncated(sorted((store / "partials").glob(part))[0] / "factor" / "c" / "0" / "0")
+    truncated(sorted((store / "partials").glob(part))[0] / "c" / "0")
     for path in (store, whole):
         outcome = bench.scan(path, change, str(other))
         assert outcome.code == 0, outcome.err
@@ -271,7 +280,7 @@ def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
     assert digests(store) == digests(bench.made["plain"])
 
 
-@pytest.mark.parametrize(("part", "damage"), each_once(["word/c", "factor/c", "basis/c"], SOME))
+@pytest.mark.parametrize(("part", "damage"), each_once(["word/c", "row_sum/c", "basis/c"], SOME))
 def test_a_finished_stage_of_an_unfinished_store(part: str, damage: Damage, bench: Bench) -> None:
     store = bench.copy("projection")
     damage(next(path for path in (store / part).rglob("*") if path.is_file()))
@@ -283,15 +292,15 @@ def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
     store = bench.copy("plain")
     damage(store / "zarr.json")
     refused(bench.scan(store, *SETTINGS), 3, str(store / "zarr.json"))
-    assert (store / "factor").exists()
+    assert (store / "basis").exists()
 
 
 @pytest.fixture(scope="module")
 def second(corpus: Path) -> Path:
-    """Another corpus with the same words, and a store of it that keeps its partitions."""
+    """Another corpus with the same words, and a store of it."""
     folder, counts = corpus.parent / "other", planted(100, 60, 5, length=40, seed=9).counts
     write_corpus(folder / "corpus", counts, shards=1, row_group_rows=25, names=[f"w{i}" for i in range(60)])
-    scan = ["scan", str(folder / "corpus"), str(folder / "m"), *SETTINGS, "--keep-partitions"]
+    scan = ["scan", str(folder / "corpus"), str(folder / "m"), *SETTINGS]
     assert run(scan) == 0
     return folder
 
@@ -317,14 +326,8 @@ def test_words_of_a_merged_store(merged: Path, bench: Bench) -> None:
         assert computed(bench.mended(store, place, merged)) == NONE
 
 
-def test_a_factor_from_another_store_is_not_lost_in_a_repair(merged: Path, bench: Bench) -> None:
+def test_a_part_of_a_merged_store_is_computed_again_from_its_corpus(merged: Path, bench: Bench) -> None:
     store = Path(shutil.copytree(merged, bench.place / "m"))
-    attempt = only((store / "partials").glob("range-fold-*"))
-    truncated(attempt / "factor" / "c" / "0" / "0")
-    before = sorted(store.rglob("*"))
-    outcome = bench.scan(store, *SETTINGS)
-    assert outcome.code == 3
-    assert "merge its sources again" in outcome.err
-    assert sorted(store.rglob("*")) == before
-    inferred = bench.invoke("infer", store, bench.place / "model", "--topics", "3", "--anchor-min-df", "2")
-    assert inferred.code == 0
+    attempt = sorted((store / "partials").glob("range-part-*"))[0]
+    truncated(attempt / "sample_values" / "c" / "0")
+    assert computed(bench.mended(store, attempt, merged)) == NONE

@@ -41,7 +41,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"{HOSTILE[number % len(HOSTILE)]}{number}" for number in range(60)]
     (root / "corpus" / "vocab.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
     settings = ScanSettings(max_topics=K, partition_nonzeros=5000, third_moment=True)
-    moments = scanned(root / "corpus", root / "moments", settings, keep=False)
+    moments = scanned(root / "corpus", root / "moments", settings)
     infer(moments, root / "lr-jsmf", InferSettings(K, max_iterations=20), workers=1)
     infer(moments, root / "stod", StodSettings(K), workers=1)
     return root

@@ -9,14 +9,16 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import drawn_parts, resampled
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
+from tests.stores import half
 
-#: Two documents of each row group, a partition for each: the factor has as many columns as words, so it is exact.
+#: A partition for each row group.
 N_WORDS, PARTS, ROWS = 40, 6, 20
 
 
@@ -31,9 +33,9 @@ def corpus(documents: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path
     return write_corpus(root / "corpus", documents.counts, shards=PARTS, row_group_rows=ROWS)
 
 
-def scanned(corpus: Path, name: str, *, keep: bool = True, **settings: object) -> Moments:
+def scanned(corpus: Path, name: str, **settings: object) -> Moments:
     chosen = ScanSettings(**{"max_topics": 3, "partition_nonzeros": 1, **settings})  # type: ignore[arg-type]
-    return scan(corpus, corpus.parent / name, chosen, Execution("synchronous"), keep_partitions=keep)
+    return scan(corpus, corpus.parent / name, chosen, Execution("synchronous"))
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +72,12 @@ def test_a_sample_has_the_moments_of_the_documents_drawn(moments: Moments, docum
     np.testing.assert_array_equal(sample.term_count, drawn.sum(axis=0))
     exact = reference.cooccurrence(drawn, reference.document_weights(drawn.sum(axis=1), "capped"))
     np.testing.assert_allclose(sample.row_sum, exact.sum(axis=1), rtol=1e-10)
-    factor = sample.factor()
-    assert factor is not None
-    found = factor.astype(np.float64) @ factor.T - np.diag(sample.diagonal)
-    np.testing.assert_allclose(found, exact, atol=2e-6 * exact.max())
+    np.testing.assert_allclose(sample.cooccurrence_rows(np.arange(N_WORDS)), exact, atol=2e-6 * exact.max())
+    expected = reference.truncated_eig(exact, 3)
+    assert yy_error(half(sample, 3), expected.vectors * np.sqrt(expected.values)) < 1e-5
 
 
 def test_moments_that_cannot_be_drawn_from_say_why(corpus: Path) -> None:
-    with pytest.raises(InputError, match="keeps no partitions; scan with keep_partitions=True"):
-        resampled(scanned(corpus, "dropped", keep=False), 0, 0)
     with pytest.raises(InputError, match="has 1 partitions, 4 are needed"):
         resampled(scanned(corpus, "one", partition_nonzeros=10**6), 0, 0)
     with pytest.raises(InputError, match="holds sketches"):

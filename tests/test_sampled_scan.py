@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import threading
 from dataclasses import replace
@@ -19,17 +18,16 @@ from scipy.sparse import csr_array
 from benchmarks.sample_error import Law
 from streaming_jsmf.cli.main import cli
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS, SAMPLED_NONZEROS
+from streaming_jsmf.config.scan import HELD_NONZEROS, SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.interface.describe import describe
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import sampled
-from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import each, panel_threads
 from streaming_jsmf.linalg.probes import drawn_rows, uniform_probes
 from streaming_jsmf.linalg.sampled import (
@@ -52,7 +50,7 @@ from tests.processes import PATIENCE
 from tests.stores import SYNCHRONOUS, changed, dense, digests, half, scanned
 
 K = 5
-SAMPLED = ScanSettings(max_topics=K, partition_nonzeros=3000, range_finder="sample", sample_share=0.3)
+SAMPLED = ScanSettings(max_topics=K, partition_nonzeros=3000, sample_share=0.3)
 COUNTS = planted(900, 120, K, length=30, seed=8).counts
 
 
@@ -90,27 +88,16 @@ def test_rows_are_drawn_one_by_one_and_never_none() -> None:
 
 def test_the_sample_is_chosen_by_the_size_of_the_corpus() -> None:
     many = 10 * SAMPLED_DOCUMENTS
-    size = (many, 1000, 10**7)
     for documents, n_words, nonzeros, share in (
-        (many, 1000, many, 0.1),
-        (many, 2 * SAMPLED_DOCUMENTS, many, 0.2),
-        (SAMPLED_DOCUMENTS * 3 // 2, 1000, many, 0.5),
-        (SAMPLED_DOCUMENTS, 1000, many, 1),
-        (SAMPLED_DOCUMENTS * 3 // 2, 2 * SAMPLED_DOCUMENTS, many, 1),
+        (many, 1000, HELD_NONZEROS, 1),
+        (many, 1000, HELD_NONZEROS + 1, 0.1),
+        (many, 2 * SAMPLED_DOCUMENTS, 2 * HELD_NONZEROS, 0.2),
+        (SAMPLED_DOCUMENTS * 3 // 2, 1000, 2 * HELD_NONZEROS - 9, 0.5),
         # It has to fit in memory however long the documents are.
-        (many, 1000, 10 * many * SAMPLED_NONZEROS, 0.1 / many),
+        (many, 1000, 20 * HELD_NONZEROS, 0.05),
     ):
-        assert ScanSettings().sampled_share(documents, n_words, nonzeros) == pytest.approx(share)
-    assert ScanSettings(range_finder="sample", sample_share=0.03).sampled_share(10, 10, 10) == 0.03
-    assert ScanSettings().resolved(*size).range_finder == "sample"
-    assert ScanSettings().resolved(*size, keep_partitions=True).range_finder == "factors"
-    for fields in ({"scans": 1}, {"exact": True}, {"partition_by": "year"}):
-        assert ScanSettings(**fields).resolved(*size).range_finder == "factors"
-    assert ScanSettings().resolved(SAMPLED_DOCUMENTS, 1000, 10**6).range_finder == "factors"
-    asked = ScanSettings(range_finder="sample", scans=1)
-    assert asked.resolved(*size, keep_partitions=True) == asked
-    for name in ("factors", "halko"):
-        assert ScanSettings(range_finder=name).resolved(*size).range_finder == name
+        assert ScanSettings().held_share(documents, n_words, nonzeros) == pytest.approx(share)
+    assert ScanSettings(sample_share=0.03).held_share(10, 10, 10) == 0.03
 
 
 def ruin(array: Path) -> None:
@@ -143,16 +130,6 @@ def test_the_sums_are_of_all_documents_and_the_sample_of_some(corpus: Path, undi
     rows = moments.cooccurrence_rows([3, 70])
     all_rows = expected.T @ expected - np.diag(moments.diagonal)
     np.testing.assert_allclose(rows, all_rows[[3, 70]], atol=1e-6 * all_rows.max())
-
-
-def test_the_factor_is_made_of_the_sample_when_it_is_asked_for(corpus: Path, tmp_path: Path) -> None:
-    # As many columns as words: the factor is exact.
-    moments = scanned(corpus, tmp_path / "m", replace(SAMPLED, max_topics=60, scans=1))
-    factor, sample = moments.factor(), moments.sample().toarray()
-    assert factor is not None
-    assert "factor" not in digests(tmp_path / "m")
-    expected = sample.T @ sample
-    np.testing.assert_allclose(factor @ factor.T, expected, atol=3e-6 * expected.max())
 
 
 def corrected_oracle(counts: NDArray[np.int64], sample: NDArray[Any], basis: NDArray[Any]) -> NDArray[Any]:
@@ -245,16 +222,14 @@ def test_panels_on_threads_come_in_order_and_raise_what_fails() -> None:
     assert set(names) == {threading.current_thread().name}
 
 
-def test_what_is_kept_of_the_documents_takes_error_away(tmp_path: Path) -> None:
+def test_more_documents_take_error_away(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", RICH, row_group_rows=100)
-    settings = replace(SAMPLED, max_topics=10, sample_share=0.9, partition_nonzeros=60_000)
-    moments = scanned(corpus, tmp_path / "m", settings)
-    expected = exact_half(RICH, 10)
-    projected = moments.projected_basis()
-    assert projected is not None
-    nystrom = nystrom_eigenpairs(*projected).leading(10)
-    without = yy_error(nystrom.vectors * np.sqrt(nystrom.values), expected)
-    assert yy_error(half(moments, 10), expected) < 0.6 * without
+    errors = []
+    for share in (0.2, 0.9, 1.0):
+        settings = replace(SAMPLED, max_topics=10, sample_share=share, partition_nonzeros=60_000)
+        moments = scanned(corpus, tmp_path / f"{share}", settings)
+        errors.append(yy_error(half(moments, 10), exact_half(RICH, 10)))
+    assert errors[2] < 1e-5 < errors[1] < errors[0] / 2
 
 
 def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +253,7 @@ def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_is_fitted_of_a_large_sample_is_limited_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampled, "FITTED_DOCUMENTS", 300)
-    parts = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)))
+    parts = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)), 0.5)
     assert (parts.fitted.shape[0], parts.held_out.shape[0]) == (300, 750)
     assert parts.drawn == pytest.approx(300 / 6000)
     total = scaled(RICH).sum()
@@ -286,32 +261,31 @@ def test_what_is_fitted_of_a_large_sample_is_limited_and_spread(monkeypatch: pyt
         assert part.sum() * np.sqrt(6000 / part.shape[0]) == pytest.approx(total, rel=0.05)
 
 
-@pytest.mark.slow
-def test_a_sample_of_all_documents_is_not_a_sample(corpus: Path, tmp_path: Path) -> None:
-    for name, settings in {
-        "all": replace(SAMPLED, sample_share=1.0),
-        "factors": replace(SAMPLED, range_finder="factors", sample_share=None),
-        # Too small a corpus for a sample.
-        "default": replace(SAMPLED, sample_share=None),
-        "auto": replace(SAMPLED, range_finder="auto", sample_share=None),
-    }.items():
-        moments = scanned(corpus, tmp_path / name, settings)
-        assert moments.settings.range_finder == "factors"
-        assert digests(tmp_path / name) == digests(tmp_path / "all")
+def test_a_small_corpus_is_held_as_a_whole(corpus: Path, tmp_path: Path) -> None:
+    whole = scanned(corpus, tmp_path / "default", replace(SAMPLED, sample_share=None))
+    assert whole.manifest.sample_share == 1
+    np.testing.assert_allclose(whole.sample().toarray(), scaled(COUNTS), rtol=1e-6)
+    factor = whole.factor()
+    assert factor is not None
+    asked = scanned(corpus, tmp_path / "asked", replace(SAMPLED, sample_share=1.0, partition_nonzeros=900))
+    # Documents do not depend on partitions, and neither does what is computed from them alone.
+    np.testing.assert_array_equal(asked.sample().toarray(), whole.sample().toarray())
+    assert yy_error(half(asked, K), half(whole, K)) < 1e-6
+    assert asked.scalars("eigenpairs")["estimated_error"] < 1e-4
 
 
 def test_a_store_keeps_what_was_chosen_for_its_first_corpus(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("streaming_jsmf.config.scan.HELD_NONZEROS", 15_000)
     monkeypatch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
-    settings = replace(SAMPLED, range_finder="auto", sample_share=None)
-    moments = scanned(corpus, tmp_path / "m", settings, keep=False)
-    assert moments.settings.range_finder == "sample"
+    settings = replace(SAMPLED, sample_share=None)
+    moments = scanned(corpus, tmp_path / "m", settings)
     assert moments.manifest.sample_share == pytest.approx(200 / 900)
     expected = digests(tmp_path / "m")
     # Another release would choose otherwise.
     monkeypatch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 10_000)
-    scanned(corpus, tmp_path / "m", settings, keep=False)
+    scanned(corpus, tmp_path / "m", settings)
     assert digests(tmp_path / "m") == expected
 
 
@@ -375,7 +349,7 @@ def test_growing_in_steps_is_growing_at_once(halves: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
 def test_a_change_of_a_damaged_store_repairs_it(change: str, halves: Path, tmp_path: Path) -> None:
     store, whole = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("m", "whole"))
-    (store / "sample_values" / "c" / "0").unlink()
+    next((store / "partials").glob("range-part-*/sample_values/c/0")).unlink()
     settings = read_store(store).settings
     wanted = {
         "rebase": Changes(rebase=True),
@@ -395,8 +369,10 @@ def test_rebase_leaves_the_bits_of_a_single_scan(halves: Path, tmp_path: Path) -
     changed(halves / "a", merged, merge=[halves / "of-b"])
     changed(halves / "a", added, add=[halves / "b"])
     assert read_store(added).manifest.base is not None
-    assert digests(added)["basis"] != digests(merged)["basis"]
+    assert digests(added) == digests(merged)
     changed(halves / "a", added, rebase=True)
+    assert digests(added)["basis"] != digests(merged)["basis"]
+    changed(halves / "a", merged, rebase=True)
     assert digests(added) == digests(merged)
     at_once = shutil.copytree(halves / "of-a", tmp_path / "at-once")
     changed(halves / "a", at_once, add=[halves / "b"], rebase=True)
@@ -426,6 +402,7 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
     other = write_corpus(tmp_path / "b", COUNTS[:600])
     settings = replace(SAMPLED, sample_share=None)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streaming_jsmf.config.scan.HELD_NONZEROS", 9_000)
         patch.setattr("streaming_jsmf.config.scan.SAMPLED_DOCUMENTS", 200)
         scanned(other, tmp_path / "of-b", settings)
         scanned(corpus, tmp_path / "sampled", settings)
@@ -437,16 +414,6 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
 def test_arrays_have_named_dimensions(undisturbed: Path) -> None:
     with xr.open_zarr(undisturbed, consolidated=False) as opened:
         assert opened["eigenvectors"].dims == ("word", "eigenpair")
-        assert opened["sample_words"].dims == ("sampled_nonzero",)
-
-
-def test_a_store_of_another_build_is_refused(undisturbed: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(undisturbed, tmp_path / "m")
-    before = read_store(store)
-    older = fingerprint({**before.manifest.settings, "algorithm": 5})
-    before.replace_manifest(before.manifest.changed(settings_fingerprint=older, range_fingerprint=older))
-    with pytest.raises(InputError, match=re.escape(str(store))):
-        read_store(store)
 
 
 def error_and_estimate(
@@ -459,13 +426,13 @@ def error_and_estimate(
 
 
 def test_held_out_rows_are_not_fitted_and_exact_eigenpairs_have_no_estimated_error() -> None:
-    parts = SampleParts.of(csr_array(np.eye(200, dtype=np.float32)))
+    parts = SampleParts.of(csr_array(np.eye(200, dtype=np.float32)), 0.5)
     fitted, held_out = (set(part.indices.tolist()) for part in (parts.fitted, parts.held_out))
     assert sorted(fitted | held_out) == list(range(200))
     assert (len(fitted), len(held_out)) == (175, 25)
     for part in (parts.fitted, parts.held_out):
         assert part.data.sum() ** 2 / part.shape[0] == pytest.approx(200, rel=1e-5)
-    parts, c = SampleParts.of(csr_array(scaled(RICH).astype(np.float32))), dense(RICH)
+    parts, c = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)), 0.5), dense(RICH)
     values, vectors = (each[..., ::-1][..., :20] for each in np.linalg.eigh(c))
     # The basis contains them, so C Q determines them.
     exact = CorrectedPairs(
@@ -497,7 +464,7 @@ def test_added_documents_raise_the_estimated_error_until_a_rebase(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = by_topic(RICH)
-    a, b = write_corpus(tmp_path / "a", counts[:2000]), write_corpus(tmp_path / "b", counts[2000:])
+    a, b = write_corpus(tmp_path / "a", counts[:3400]), write_corpus(tmp_path / "b", counts[3400:])
     settings = replace(SAMPLED, max_topics=10, partition_nonzeros=20_000, sample_share=0.6)
     monkeypatch.setattr(eigenpairs, "LARGEST_ERROR", 0.031)
     before = scanned(a, tmp_path / "m", settings).scalars("eigenpairs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ MIB = 2**20
     ("n_words", "memory", "workers"), [(20_000, 610, 2), (100_000, 1060, 2), (20_000, 455, 1)]
 )
 def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, workers: int) -> None:
-    chosen = fitting_settings(ScanSettings(), n_words, UNITS, Execution("threads", workers, memory * MIB))
+    few = ScanSettings(sample_share=1e-9)
+    chosen = fitting_settings(few, n_words, UNITS, Execution("threads", workers, memory * MIB))
     size = chosen.partition_nonzeros
     assert size is not None
     assert size < ScanSettings().partition_budget(300_000_000, n_words)
@@ -36,6 +38,19 @@ def test_the_largest_partitions_that_fit_are_chosen(n_words: int, memory: int, w
         for larger in (size, size + 4_000_000)
     ]
     assert needed[0] <= memory * MIB < needed[1]
+
+
+def test_documents_that_do_not_fit_are_sampled() -> None:
+    nonzeros, n_words, held = 40_000_000, 20_000, []
+    units = tuple(replace(unit, rows=400_000, nonzeros=nonzeros // 10) for unit in UNITS[:10])
+    for memory in (2000, 900, 700):
+        execution = Execution("threads", 1, memory * MIB)
+        chosen = fitting_settings(ScanSettings(), n_words, units, execution)
+        share = chosen.held_share(400_000 * 10, n_words, nonzeros)
+        held.append(share)
+        partitions = plan_partitions(units, chosen.partition_budget(nonzeros, n_words))
+        assert scan_memory(n_words, chosen, partitions, 1, share) <= memory * MIB
+    assert held[0] == 1 > held[1] >= held[2] > 0
 
 
 def test_memory_to_spare_a_size_of_ones_own_and_no_hope_change_nothing() -> None:
@@ -59,10 +74,10 @@ def test_the_chosen_size_is_a_setting_of_the_store_and_stays(
 
     def budget(size: int) -> int:
         parts = plan_partitions(list_units(open_corpus(corpus)), size)
-        return scan_memory(120, settings, parts, 1) + 2000 * planning.BYTES_PER_NONZERO
+        return scan_memory(120, settings, parts, 1, 1.0) + 2000 * planning.BYTES_PER_NONZERO
 
     small, large = (Execution("synchronous", memory=budget(size)) for size in (nonzeros // 4, nonzeros // 2))
-    first = scan(corpus, tmp_path / "m", settings, small, keep_partitions=True)
+    first = scan(corpus, tmp_path / "m", settings, small)
     size = first.settings.partition_nonzeros
     assert size is not None
     assert len(first.manifest.partitions) > 2
@@ -101,11 +116,11 @@ def test_a_corpus_in_place_is_hashed_once_and_each_footer_read_once(
     monkeypatch.setattr(footer_module.hash_of_shard, "__defaults__", (hash_and_count,))
     monkeypatch.setattr(footer_module.pq, "ParquetFile", open_and_count)
     execution = Execution("synchronous", memory=None if budget is None else 4000 * MIB)
-    scan(corpus, tmp_path / "m", ScanSettings(max_topics=4, scans=1), execution)
+    scan(corpus, tmp_path / "m", ScanSettings(max_topics=4), execution)
     assert sorted(hashed.values()) == [1, 1, 1]
-    # Once to know the row groups, and once for each to read it.
+    # Once to know the row groups, and twice for each to read it.
     read = sum(opened.values())
-    assert read == 3 + len(list_units(open_corpus(corpus)))
+    assert read == 3 + 2 * len(list_units(open_corpus(corpus)))
 
 
 def test_two_workers_find_an_even_number_of_partitions() -> None:

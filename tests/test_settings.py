@@ -71,7 +71,6 @@ KINDS: dict[type[Settings], tuple[str, ...]] = {
 }
 #: Fields that are allowed only with other values.
 WITH: dict[str, dict[str, Any]] = {
-    "sample_share": {"range_finder": "sample"},
     "cliques": {"anchors": "soft-clique"},
     "clique": {"anchors": "soft-clique", "cliques": 3},
     "separable": {"n_words": 5},
@@ -152,8 +151,7 @@ def test_what_a_declaration_allows_is_kept_as_plain_values(kind: type[Settings],
         (InferSettings, {"n_topics": 1, "anchor_words": ["cat", "dog"]}, "2 entries"),
         (InferSettings, {"n_topics": 1, "anchor_words": [[]]}, "without words"),
         (InferSettings, {"n_topics": 3, "anchor_words": ["a"], "anchors": "soft-clique"}, "pivoted-qr"),
-        (ScanSettings, {"range_finder": "sample", "exact": True}, "factors"),
-        (ScanSettings, {"sample_share": 0.5}, "range_finder='sample'"),
+        (ScanSettings, {"range_finder": "halko", "sample_share": 0.5}, "range_finder='sample'"),
         (
             SimulationSettings,
             {"n_documents": 1, "n_words": 3, "n_topics": 3, "separable": True},
@@ -177,10 +175,10 @@ def test_fields_that_exclude_each_other(kind: type[Settings], values: dict[str, 
         (InferSettings(4, anchors="soft-clique", cliques=9, clique=2), "b280956218c4f8d1"),
         (StodSettings(20), "a11749c0db95ab69"),
         (StodSettings(3, 1, restarts=5, refine="als", seed=2), "fcc4f8f9ab3df41e"),
-        (ScanSettings(), "083c5a632e8ef9b7"),
-        (ScanSettings(4, 1, "factors", "uniform", 4000, 2, 7), "d766fe15738c2e5b"),
-        (ScanSettings(exact=True, third_moment=True), "7a00940055ace020"),
-        (ScanSettings(range_finder="sample", sample_share=0.25, partition_by="year"), "0c246b55c2b55d30"),
+        (ScanSettings(), "68dd1e81f2523b7d"),
+        (ScanSettings(4, "halko", "uniform", 4000, 7), "b14b48b5125c7395"),
+        (ScanSettings(exact=True, third_moment=True), "48e04c6aa475357c"),
+        (ScanSettings(range_finder="sample", sample_share=0.25, partition_by="year"), "2216d60cd982737a"),
         (PolishSettings(steps=20, rounds=5), "0424640d358ffd77"),
         (PolishSettings(40, 9, 0, 3), "b4b11cca5cbcd6da"),
     ],
@@ -235,10 +233,8 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_name(verb: Any) -> None:
 
 
 def test_fields_are_keyword_arguments() -> None:
-    options = {"scans": 1, "range": "factors", "workers": 3, "memory": "4GB"}
-    assert settings_of("settings", ScanSettings, None, options) == ScanSettings(
-        scans=1, range_finder="factors"
-    )
+    options = {"max_topics": 9, "range": "halko", "workers": 3, "memory": "4GB"}
+    assert settings_of("settings", ScanSettings, None, options) == ScanSettings(9, "halko")
     assert settings_of("settings", ScanSettings, ScanSettings(9), {"workers": 3}) == ScanSettings(9)
     assert settings_of("settings", ScanSettings, None, {"workers": 3}) == ScanSettings()
     execution = settings_of("execution", ExecutionOptions, None, options)

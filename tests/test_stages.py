@@ -95,12 +95,11 @@ PLAIN = replace(SMALL, partition_nonzeros=2000)
 
 #: Settings of each kind of store, and the error of its eigenpairs.
 KINDS = {
-    "factors": (replace(PLAIN, third_moment=True), 0.01),
-    "one scan": (replace(PLAIN, scans=1), 0.05),
+    "whole": (replace(PLAIN, third_moment=True), 1e-4),
     "halko": (replace(PLAIN, range_finder="halko"), 0.1),
     "exact": (replace(PLAIN, exact=True, third_moment=True), 1e-4),
-    "sample": (replace(PLAIN, range_finder="sample", sample_share=0.4, third_moment=True), 0.05),
-    "another stage": (replace(PLAIN, seed=SEED), 0.01),
+    "sample": (replace(PLAIN, sample_share=0.4, third_moment=True), 0.05),
+    "another stage": (replace(PLAIN, seed=SEED), 1e-4),
 }
 COUNTS = planted(500, 60, 5, length=30, seed=8).counts
 
@@ -152,9 +151,9 @@ def require_oracle(moments: Moments, counts: NDArray[np.int64], bound: float) ->
         np.testing.assert_allclose(product, c @ basis, atol=1e-6 * np.abs(product).max())
     if "refinement" in names:
         directions, product = moments.read("directions"), moments.read("refinement")
-        assert directions.shape[1] > 0
+        assert (directions.shape[1] > 0) == (moments.manifest.sample_share != 1)
         np.testing.assert_allclose(directions.T @ moments.read("basis"), 0, atol=1e-9)
-        np.testing.assert_allclose(product, c @ directions, atol=1e-6 * np.abs(product).max())
+        np.testing.assert_allclose(product, c @ directions, atol=1e-6 * np.abs(product).max(initial=0))
     if "third_moment" in names:
         require_moments(moments, counts)
     if "length" in names:
@@ -171,6 +170,8 @@ def test_what_a_store_holds_and_what_is_added_and_removed(kind: str, store: Path
     require_oracle(read_store(store), COUNTS[:300], bound)
     require_oracle(changed(folder / "a", store, add=[folder / "b"]), COUNTS, bound)
     require_intact(read_store(store))
+    if kind == "halko":
+        return
     changed(folder / "a", store, remove=[folder / "b"])
     assert digests(store) == before
     require_intact(read_store(store))
@@ -192,7 +193,7 @@ def scans(kind: str) -> list[str]:
     """The stages of a kind of store that read the corpora."""
     third = ["third_moment"] if KINDS[kind][0].third_moment else []
     second = {
-        "one scan": [],
+        "halko": [],
         "exact": ["cooccurrence"],
         "sample": ["projection", "refinement"],
         "another stage": ["projection", "length"],
@@ -266,7 +267,7 @@ def test_an_interrupted_stage_resumes(
 )
 def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, kind: str, folder: Path, tmp_path: Path) -> None:
     store, (settings, bound) = tmp_path / "m", KINDS[kind]
-    scanned(folder / "a", store, settings, keep=bad == "record")
+    scanned(folder / "a", store, settings)
     before, manifest, names = digests(store), read_store(store).manifest, partial_names(store, "")
     last = sorted(shutil.copytree(folder / "b", tmp_path / "bad").glob("*.parquet"))[-1]
     if bad == "record":
@@ -291,11 +292,20 @@ def test_a_bad_corpus_leaves_the_store_as_it_was(bad: str, kind: str, folder: Pa
 
 
 DAMAGED = [
-    *each_once(["factors"], ["word_mean", "pair_projection", "third_moment"], SOME),
+    *each_once(["whole"], ["word_mean", "pair_projection", "third_moment"], SOME),
     *each_once(["halko"], ["sketch"], SOME),
     *each_once(["exact"], ["cooccurrence", "third_moment"], SOME),
     *each_once(
-        ["sample"], ["sample_words", "basis", "projection", "directions", "refinement", "eigenvectors"], SOME
+        ["sample"],
+        [
+            "partials/range-part-*/sample_words",
+            "basis",
+            "projection",
+            "directions",
+            "refinement",
+            "eigenvectors",
+        ],
+        SOME,
     ),
     *each_once(["another stage"], ["length_count"], SOME),
     ("sample", "records/third_moment", Path.unlink),
@@ -312,7 +322,7 @@ def test_damaged_parts_are_named_and_recomputed(
     damage(next(path for path in files if path.is_file()))
     if part != "records/third_moment":
         # A stage without a record is one that was not finished.
-        with pytest.raises(StoreError, match="last fold" if "fold" in part else part):
+        with pytest.raises(StoreError, match="last fold" if "fold" in part else part.split("*")[0]):
             require_intact(read_store(store))
     scanned(folder / "a", store, KINDS[kind][0])
     assert digests(store) == before
@@ -351,7 +361,8 @@ def test_a_store_of_other_words_is_merged(kind: str, store: Path, folder: Path, 
 def test_its_memory_is_planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(KINDS["another stage"][0], max_topics=1)
     partitions = plan_partitions(list_units(open_corpus(folder / "a")), 2000)
-    without = scan_memory(50, settings, partitions, 1)
-    most = stages.STAGES[0].task_memory(50, settings)
-    monkeypatch.setattr(LengthStage, "task_memory", lambda *_: most + 12_345_678)
-    assert scan_memory(50, settings, partitions, 1) == without + 12_345_678
+    sizes = []
+    for most in (10**8, 10**8 + 12_345_678):
+        monkeypatch.setattr(LengthStage, "task_memory", lambda *_, most=most: most)
+        sizes.append(scan_memory(50, settings, partitions, 1))
+    assert sizes[1] == sizes[0] + 12_345_678

@@ -43,7 +43,7 @@ def moments(documents: NDArray[np.int64], tmp_path_factory: pytest.TempPathFacto
 def scanned_third(counts: NDArray[np.int64], max_topics: int, folder: Path) -> Moments:
     corpus = write_corpus(folder / "corpus", counts, row_group_rows=500)
     settings = ScanSettings(max_topics=max_topics, third_moment=True)
-    return scanned(corpus, folder / "m", settings, keep=False)
+    return scanned(corpus, folder / "m", settings)
 
 
 def error(model: Model) -> float:

@@ -85,11 +85,9 @@ def test_corpus_and_truth_add_their_metrics(folder: Path) -> None:
 
 
 def test_a_third_moment_added_later_does_not_change_models(folder: Path, tmp_path: Path) -> None:
-    moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS, keep=False)
+    moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS)
     infer(moments, tmp_path / "before", InferSettings(K, max_iterations=3))
-    moments = scanned(
-        folder / "corpus", tmp_path / "moments", replace(SETTINGS, third_moment=True), keep=False
-    )
+    moments = scanned(folder / "corpus", tmp_path / "moments", replace(SETTINGS, third_moment=True))
     infer(moments, tmp_path / "after", InferSettings(K, max_iterations=3))
     infer(moments, tmp_path / "stod", StodSettings(K))
     shown = {name: evaluate(tmp_path / name) for name in ("before", "after", "stod")}

@@ -44,14 +44,14 @@ def test_topics_are_those_of_a_basis_by_factors(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "settings",
-    [replace(EXACT, third_moment=False), replace(SMALL, scans=1, document_weights="uniform", seed=3)],
+    [replace(EXACT, third_moment=False), replace(SMALL, document_weights="uniform", seed=3)],
     ids=["exact", "one scan"],
 )
 def test_the_error_names_a_command_that_adds_it(
     settings: ScanSettings, folder: Path, tmp_path: Path, invoke: Command
 ) -> None:
     store = tmp_path / "my moments"
-    scanned(folder / "a", store, settings, keep=False)
+    scanned(folder / "a", store, settings)
     before = digests(store)
     infer = ("infer", store, tmp_path / "model", "--topics", 4, "--engine", "stod")
     outcome = invoke(*infer)

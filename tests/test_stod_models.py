@@ -61,14 +61,14 @@ def plain(corpora: tuple[Law, dict[str, Counts]], tmp_path_factory: pytest.TempP
     """A store of the plain corpus with the third moment; the corpus lies beside it."""
     folder = tmp_path_factory.mktemp("stod")
     write_corpus(folder / "corpus", corpora[1]["plain"], row_group_rows=500)
-    scanned(folder / "corpus", folder / "m", ScanSettings(max_topics=K, third_moment=True), keep=False)
+    scanned(folder / "corpus", folder / "m", ScanSettings(max_topics=K, third_moment=True))
     return folder / "m"
 
 
 def fitted(counts: Counts, folder: Path, weights: DocumentWeights, settings: StodSettings) -> Model:
     write_corpus(folder / f"corpus-{weights}", counts, row_group_rows=500)
     scan_settings = ScanSettings(max_topics=K, third_moment=True, document_weights=weights)
-    moments = scanned(folder / f"corpus-{weights}", folder / f"m-{weights}", scan_settings, keep=False)
+    moments = scanned(folder / f"corpus-{weights}", folder / f"m-{weights}", scan_settings)
     return fit_moments(moments, settings, threads=1)
 
 
@@ -123,7 +123,7 @@ def test_copies_of_a_document_are_taken_for_a_topic(
 def test_a_corpus_of_one_document_over_and_over(alpha0: str, tmp_path: Path, invoke: Command) -> None:
     counts = np.repeat(np.random.default_rng(0).poisson(20.0, size=(1, 40)), 300, axis=0)
     corpus, store, model = write_corpus(tmp_path / "copies", counts), tmp_path / "m", tmp_path / "model"
-    scanned(corpus, store, ScanSettings(max_topics=4, third_moment=True), keep=False)
+    scanned(corpus, store, ScanSettings(max_topics=4, third_moment=True))
     outcome = invoke("infer", store, model, "--topics", 4, "--engine", "stod", "--stod-alpha0", alpha0)
     assert outcome.code == 0
     assert re.search(r"\b1 topics, 4\b", outcome.err)

@@ -13,27 +13,29 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.peers.methods import scaled
 from streaming_jsmf import ScanSettings
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.sampled import BASIS_STEPS
 
 
 def bounds(corpus: Path, counts: sparse.csr_array, n_topics: int) -> dict[str, float]:
     """CPU seconds of one thread.
 
     ``decode``: pyarrow reads ids and counts twice, once per scan. ``products``: H'(H X) in float32 with the whole
-    matrix in memory, for the total number of columns of two scans. ``dense``: four BLAS products of the N x R
-    factor and an R x R matrix, about the cost of orthogonalizing and rotating the factor.
+    matrix in memory, for the total number of columns of two scans and the steps between them. ``dense``: eight BLAS
+    products of an N x R block and an R x R matrix, about the cost of orthogonalizing and rotating it in each step.
     """
     settings = ScanSettings(max_topics=n_topics)
     rows = scaled(counts)
     generator = np.random.Generator(np.random.Philox(key=1))
-    wide = generator.standard_normal((rows.shape[1], settings.factor_width), dtype=np.float32)
-    narrow = np.ascontiguousarray(wide[:, : settings.basis_width])
+    block = block_width(settings.basis_width + GUARD_VECTORS)
+    wide = generator.standard_normal((rows.shape[1], block), dtype=np.float32)
     square = generator.standard_normal((wide.shape[1], wide.shape[1]), dtype=np.float32)
     with threadpool_limits(1):
         pair = _seconds(lambda: rows.T @ (rows @ wide))
         return {
             "decode": 2 * _seconds(lambda: _read(corpus)),
-            "products": settings.power_steps * pair + _seconds(lambda: rows.T @ (rows @ narrow)),
-            "dense": 4 * _seconds(lambda: wide @ square),
+            "products": (3 + BASIS_STEPS) * pair,
+            "dense": 8 * _seconds(lambda: wide @ square),
         }
 
 

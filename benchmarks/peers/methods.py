@@ -34,7 +34,9 @@ from streaming_jsmf import (
     to_dask_array,
 )
 from streaming_jsmf.linalg.csr import document_weights
-from streaming_jsmf.linalg.eigen import factor_eigenpairs
+from streaming_jsmf.linalg.eigen import block_width
+from streaming_jsmf.linalg.probes import uniform_probes
+from streaming_jsmf.linalg.sampled import sample_eigenpairs
 from streaming_jsmf.rectification.result import positive_half
 from streaming_jsmf.topics.parameters import prior_of
 
@@ -151,7 +153,9 @@ def decomposed(decompose: Callable[[Path, sparse.csr_array, int, int], Floats]) 
         del folder
         counts = read_counts(corpus)
         factor = decompose(corpus, counts, width(n_topics), seed)
-        pairs = factor_eigenpairs(factor.astype(np.float32), diagonal_of(counts), n_topics)
+        probes = uniform_probes(counts.shape[1], block_width(width(n_topics)), seed, "peers")
+        rows = sparse.csr_array(factor.T.astype(np.float32))
+        pairs = sample_eigenpairs(rows, diagonal_of(counts), probes, n_topics, steps=6)
         return {"half": positive_half(pairs, n_topics)}
 
     return fit
@@ -211,7 +215,6 @@ METHODS: dict[str, Method] = {
     "Gibbs 200": Method("topics", gibbs(200), "tomotopy"),
     "Gibbs 1000": Method("topics", gibbs(1000), "tomotopy"),
     "scan": Method("basis", scanned()),
-    "scan factors": Method("basis", scanned(range_finder="factors")),
     "TruncatedSVD": Method("basis", decomposed(scikit_svd), "sklearn"),
     "gensim LSI": Method("basis", decomposed(gensim_lsi), "gensim"),
     "dask-ml SVD": Method("basis", decomposed(dask_svd), "dask_ml"),

@@ -134,8 +134,7 @@ class Setup:
             max_topics=self.max_topics,
             document_weights="capped" if store == "capped" else "uniform",
             exact=store == "exact",
-            range_finder={"sampled": "sample", "one-pass": "halko"}.get(store, "factors"),  # type: ignore[arg-type]
-            scans=1 if store == "one-pass" else 2,
+            range_finder="halko" if store == "one-pass" else "sample",
             sample_share=SAMPLED_SHARE if store == "sampled" else None,
             seed=seed,
         )

@@ -34,7 +34,7 @@ from streaming_jsmf.config.requests import EXECUTION
 @options_of(StodSettings, only=("seed",))
 @option("--partitions", default=None, metavar="LABELS",
         help="Use only the partitions with these labels, such as 1990..1999 or a,b, of a store scanned with "
-             "--partition-by and --keep-partitions.  [default: all]")  # fmt: skip
+             "--partition-by.  [default: all]")  # fmt: skip
 @overwrite_option
 @json_option(help="Print the topics as JSON.")
 @option("--workers", group=EXECUTION, type=int, default=None,

@@ -22,7 +22,6 @@ _OMITTED = {
 _DONE = "_partitions_done"
 _TITLES = {
     "steps_done": "tasks done",
-    "keeps_partitions": "kept partitions",
     "counted_corpora": "evaluated on",
     "missing": "missing stages",
 }
@@ -111,10 +110,9 @@ def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if sample:
-        yield (
-            "sample",
-            f"{sample['documents']:,} documents, {_percent(sample['share_of_documents'])} of the corpus",
-        )
+        if sample["share_of_documents"] < 1:
+            share = _percent(sample["share_of_documents"])
+            yield "sample", f"{sample['documents']:,} documents, {share} of the corpus"
         if not sample["basis_of_all_documents"]:
             yield "basis", "made before documents were added; scan --rebase makes it of all documents"
         yield (

@@ -14,23 +14,20 @@ CHANGES = "Changing an existing store"
 
 @verb(
     "streaming-jsmf scan CORPUS MOMENTS --max-topics 100",
-    "streaming-jsmf scan CORPUS MOMENTS --add MORE --keep-partitions",
+    "streaming-jsmf scan CORPUS MOMENTS --add MORE",
     summary=True,
 )
 @click.argument("corpus")
 @path("moments")
 @options_of(ScanSettings)
-@option("--keep-partitions", group=CHANGES, is_flag=True,
-        help="Keep the results of each partition, so that some can be removed or selected later; takes 4 bytes x words "
-             "x width each.")  # fmt: skip
 @option("--remove", group=CHANGES, multiple=True, metavar="SHARD_OR_CORPUS",
-        help="Remove documents from a store that keeps its partitions (may be repeated).")  # fmt: skip
+        help="Remove a corpus or a shard (may be repeated).")  # fmt: skip
 @option("--add", group=CHANGES, multiple=True, metavar="CORPUS2",
         help="Add a corpus with the same words (may be repeated).")  # fmt: skip
 @option("--merge", group=CHANGES, multiple=True, type=click.Path(), metavar="MOMENTS2",
         help="Merge another store; words are matched by name (may be repeated).")  # fmt: skip
 @option("--rebase", group=CHANGES, is_flag=True,
-        help="After --add to a store with a sample: draw a new sample of all documents and scan again.")  # fmt: skip
+        help="After --add: compute the basis from all documents and scan again.")  # fmt: skip
 @option("--overwrite", is_flag=True,
         help="Replace a moments store of another corpus or with other settings; it is removed first.")  # fmt: skip
 def scan(

@@ -107,11 +107,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
 
     n_topics: int = setting(DEFAULT_TOPICS, ge=1)
     _: KW_ONLY
-    scans: int = ScanSettings.scans
     document_weights: DocumentWeights = ScanSettings.document_weights
     max_topics: int | None = setting(None, ge=1)
     partition_nonzeros: int | None = ScanSettings.partition_nonzeros
-    power_steps: int = ScanSettings.power_steps
     exact: bool = ScanSettings.exact
     scheduler: str = ExecutionOptions.scheduler
     workers: int | None = setting(None, ge=1)
@@ -169,8 +167,8 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         that is removed with the estimator. The result is bit-identical to adding the same batches with ``scan --add``.
         It equals a fit to all rows up to rounding with ``exact``, and otherwise up to the approximation error.
 
-        With ``scans=2``, every call reads all batches again, unless the basis comes from a sample; with ``scans=1``,
-        only the new batch. Every call repeats the inference, so prefer few large batches.
+        A call reads only the new batch, unless it is larger than the others together. Every call repeats the inference,
+        so prefer few large batches.
 
         Parameters
         ----------

@@ -31,8 +31,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.linalg.csr import diagonal_excess, document_weights, pair_scales, pair_totals
-from streaming_jsmf.linalg.factor import apply_gram
+from streaming_jsmf.linalg.csr import apply_gram, diagonal_excess, document_weights, pair_scales, pair_totals
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, BYTES_PER_SHARE, TopicParameters

@@ -120,7 +120,7 @@ def choose_k(
         opened, reason = _corpus_of(moments, wanted.corpus)
     else:
         opened, reason = open_corpus(source), ""
-        moments = _scan(opened, plan, keep_partitions=wanted.replicas > 0)
+        moments = _scan(opened, plan, in_parts=wanted.replicas > 0)
     candidates = _Candidates(moments, opened, reason, wanted.seed, wanted.replicas, execution, listener)
     paths = candidates.fit(target, plan)
     choice = choose([candidates.measure(path) for path in paths])
@@ -150,10 +150,10 @@ def _corpus_of(moments: Moments, corpus: str | Path | None) -> tuple[Corpus | No
         return None, f"{error}; name it with {option.corpus('CORPUS')}"
 
 
-def _scan(corpus: Corpus, plan: FitPlan, *, keep_partitions: bool) -> Moments:
+def _scan(corpus: Corpus, plan: FitPlan, *, in_parts: bool) -> Moments:
     plan.require_possible(corpus)
     settings = plan.scan_settings
-    if keep_partitions:
+    if in_parts:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
         budget = max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
         by = BY_ROWS if len(list_units(corpus)) < FEWEST_PARTS else None
@@ -162,7 +162,7 @@ def _scan(corpus: Corpus, plan: FitPlan, *, keep_partitions: bool) -> Moments:
         by = read_store(plan.moments).settings.partition_by if stored else by
         settings = replace(settings, partition_nonzeros=budget, partition_by=by)
     plan = replace(plan, scan_settings=settings)
-    return plan.scanned(corpus, keep_partitions=keep_partitions, overwrite=plan.overwrite)
+    return plan.scanned(corpus, overwrite=plan.overwrite)
 
 
 @dataclass(frozen=True)

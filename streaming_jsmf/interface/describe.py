@@ -17,7 +17,6 @@ from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
-from streaming_jsmf.moments.stages.sample import LENGTHS
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import left_behind
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
@@ -129,7 +128,6 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
             {"path": entry.path, "fingerprint": entry.fingerprint, "shards": len(entry.shards)}
             for entry in store.manifest.corpora
         ],
-        "keeps_partitions": store.manifest.keep_partitions,
         **_sample_of(store),
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
@@ -153,7 +151,7 @@ def _sample_of(store: Moments) -> dict[str, Any]:
     return {
         "sample": {
             "share_of_documents": store.manifest.sample_share,
-            "documents": int(store.array_digest(LENGTHS).shape[0]),
+            "documents": int(store.scalars("range")["n_held"]),
             "basis_of_all_documents": store.manifest.base is None,
             **store.scalars(stage),
             "words": [str(word) for word in words[few[:SHOWN_WORDS]]],

@@ -164,8 +164,8 @@ class Checkpoints:
     ----------
     store : Root of the store, which has the groups ``partials`` and ``records``.
     hint : Advice appended to messages about damage.
-    keep : Keep the results of parts after folding. Each takes the space of a factor, but allows removing the part
-        later.
+    keep : Keep the results of parts after folding, so that a part can be removed later.
+    unfolded : Arrays of parts that are not folded; they are read from the kept parts.
     axes : Axis names by array, where they differ from ``AXES``.
     protected : Key of a fold that is never removed, because the previous state of the store depends on it.
     held : Keeps the fold that was committed or verified last, which is handed out once instead of being read again.
@@ -176,6 +176,7 @@ class Checkpoints:
     hint: str
     keep: bool = False
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unfolded: frozenset[str] = frozenset()
     protected: str | None = None
     held: Held | None = field(default=None, compare=False, repr=False)
 
@@ -195,9 +196,9 @@ class Checkpoints:
         """Whether a fold has a record."""
         return node_exists(_record_path(self.store, self._name("fold", key)))
 
-    def read_part(self, key: str) -> PartialResult:
-        """Read the result of a committed part; raise ``StoreError`` if it is damaged."""
-        return self._read("part", key)
+    def read_part(self, key: str, *, folding: bool = False) -> PartialResult:
+        """Read the result of a committed part, or what is folded of it; raise ``StoreError`` if it is damaged."""
+        return self._read("part", key, self.unfolded if folding else frozenset())
 
     def read_fold(self, key: str) -> PartialResult:
         """Read a fold; raise ``StoreError`` if it is damaged. The caller may change it in place."""
@@ -334,13 +335,17 @@ class Checkpoints:
         record = {"attempt": attempt.name, "arrays": digests, "scalars": scalars, "note": dict(metadata)}
         write_record(self.store, name, record)
 
-    def _read(self, kind: Kind, key: str) -> PartialResult:
+    def _read(self, kind: Kind, key: str, without: frozenset[str] = frozenset()) -> PartialResult:
         name, record = self._name(kind, key), self._record(kind, key)
         if record is None:
             raise self._missing(kind, key)
         if not record["attempt"]:
             raise StoreError(f"{self.store}: {name} was folded and not kept; {self.hint}")
-        digests = {array: ArrayDigest.from_fields(fields) for array, fields in record["arrays"].items()}
+        digests = {
+            array: ArrayDigest.from_fields(fields)
+            for array, fields in record["arrays"].items()
+            if array not in without
+        }
         return PartialResult(read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"])
 
     def _hold(self, key: str, fold: PartialResult) -> None:

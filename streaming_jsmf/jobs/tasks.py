@@ -136,8 +136,11 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: 
     if not _is_done(checkpoints, step):
         try:
             with span("commit"):
-                read = checkpoints.read_part if step.of_part else checkpoints.read_fold
-                partial = read(step.taken)
+                partial = (
+                    checkpoints.read_part(step.taken, folding=True)
+                    if step.of_part
+                    else checkpoints.read_fold(step.taken)
+                )
                 folded = None if step.before is None else checkpoints.read_fold(step.before)
             with single_blas_thread():
                 result = stage.fold(folded, partial)

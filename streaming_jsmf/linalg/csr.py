@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
+from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
+
+#: Size in bytes of the temporary H X of a row block, so that it stays in the cache between its two uses.
+ROW_BLOCK_BYTES = 8 * 2**20
 
 
 def pair_scales(lengths: Floats, pairs: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -152,6 +157,22 @@ def add_transposed(
             value, word = values[k], words[k]
             for column in range(columns):
                 out[word, column] += value * rows[row, column]
+
+
+def apply_gram(block: csr_array[Any], vectors: FloatArray) -> Single:
+    """H'(H X), words x columns, for H documents x words (CSR, float32) and X words x columns (float32)."""
+    n_documents, n_words = block.shape
+    x = np.ascontiguousarray(vectors, dtype=np.float32)
+    product = np.zeros((n_words, x.shape[1]), dtype=np.float32)
+    step = max(1, ROW_BLOCK_BYTES // (4 * max(1, x.shape[1])))
+    inner = np.empty((min(step, n_documents), x.shape[1]), dtype=np.float32)
+    for start in range(0, n_documents, step):
+        indptr = block.indptr[start : start + step + 1]
+        rows = inner[: indptr.size - 1]
+        with span("products"):
+            multiply_rows(indptr, block.indices, block.data, x, rows)
+            add_transposed(indptr, block.indices, block.data, rows, product)
+    return product
 
 
 @compiled(nogil=True)

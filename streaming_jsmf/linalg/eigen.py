@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 
 from streaming_jsmf.linalg.gram import (
-    CORE_FLOOR,
     GRAM_FLOOR,
     gram,
     inverse_square_root,
@@ -26,13 +25,13 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Single
 #: Vocabularies up to this size use a dense eigensolver.
 DENSE_WORDS = 400
 
-#: Block Davidson: maximum number of steps, additional vectors iterated, and smallest shift.
-DAVIDSON_STEPS, GUARD_VECTORS, SMALLEST_SHIFT = 6, 10, 1e-4
+#: Block Davidson: additional vectors iterated, and smallest shift.
+GUARD_VECTORS, SMALLEST_SHIFT = 10, 1e-4
 
 #: Block widths are a multiple of this, because compiled products process remaining columns one by one.
 BLOCK_COLUMNS = 32
 
-#: Residual at which to stop, relative to the first eigenvalue. With a float32 factor, residuals below the second number
+#: Residual at which to stop, relative to the first eigenvalue. With float32 products, residuals below the second number
 #: may stop decreasing, so there another step follows only if the last one halved them.
 RESIDUAL_TOLERANCE, RESIDUAL_NOISE = 5e-6, 1e-4
 
@@ -75,28 +74,6 @@ def with_fixed_signs(values: Floats, vectors: Floats) -> Eigenpairs:
     return Eigenpairs(values[order], vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-def factor_eigenpairs(factor: FloatArray, diagonal: Floats, count: int) -> Eigenpairs:
-    """The min(count, N, rank of F) largest algebraic eigenpairs of C ~ F F' - diag(D). No pass over the data.
-
-    F is N x L; D (N,) is the exact D of Eq. 1. Uses block Davidson from the left singular vectors of F: eigenvectors
-    satisfy v = (lambda + D)^-1 F F'v, so the correction (lambda_j + D)^-1 r_j of a residual is the fixed-point step of
-    that equation. Lanczos reads F once per vector and takes ten times as long for a hundred pairs.
-    """
-    n = factor.shape[0]
-    if n <= DENSE_WORDS:
-        f = factor.astype(np.float64)
-        values, vectors = np.linalg.eigh(f @ f.T - np.diag(diagonal))
-        return with_fixed_signs(values[::-1][:count], vectors[:, ::-1][:, :count])
-    factor = factor.astype(np.float32, copy=False)
-
-    def times(vectors: Single, out: Single) -> None:
-        multiply_into(factor, single_gram(factor, vectors), out)
-        subtract_diagonal(diagonal, vectors, out)
-
-    block = RitzBlock(times, diagonal, factor, min(count + GUARD_VECTORS, factor.shape[1]))
-    return block.leading(count)
-
-
 class RitzBlock:
     """Block Davidson: the ``count`` largest Ritz pairs of the symmetric matrix ``times``.
 
@@ -117,8 +94,8 @@ class RitzBlock:
         self.values, self.residual = np.zeros(0), np.inf
         self.values = self._ritz(whiten.shape[1])
 
-    def leading(self, count: int, steps: int = DAVIDSON_STEPS) -> Eigenpairs:
-        """Iterate, then return the ``count`` largest pairs, or as many as are iterated."""
+    def leading(self, count: int, steps: int) -> Eigenpairs:
+        """Iterate ``steps`` times at most, then return the ``count`` largest pairs, or as many as are iterated."""
         for _ in range(steps):
             if not self.correct(count):
                 break
@@ -214,25 +191,20 @@ def column_lengths(columns: Single) -> Single:
     return np.asarray(np.sqrt(np.einsum("ij,ij->j", columns, columns)))
 
 
-def nystrom_eigenpairs(basis: FloatArray, product: FloatArray) -> Eigenpairs:
-    """Positive eigenpairs of C from Q (N x m, orthonormal) and C Q, by the Nystrom form G = (C Q)(Q'C Q)^(-1/2).
+def nystrom_factor(basis: FloatArray, product: FloatArray) -> Single:
+    """F (N x r, float32, r <= m) with F F' the Nystrom form of A from Q and A Q: F = (A Q) (Q'A Q)^(-1/2).
 
-    The error is half that of Rayleigh-Ritz on the same data, because C Q includes one more multiplication by C than Q.
-    Returns at most m pairs. Negative eigenvalues are dropped, and so are Ritz pairs (theta, q) with a residual C q -
-    theta q longer than theta, which would contribute more error than signal to G G'.
+    Q (N x m) is orthonormal and A positive semidefinite, such as C + diag(D). F F'Q = A Q, and A - F F' is positive
+    semidefinite. Directions below 1e-7 of the strongest are dropped.
     """
-    core, squares = gram(basis, product.astype(np.float64, copy=False)), gram(product)
-    thetas, ritz = np.linalg.eigh((core + core.T) / 2)
-    lengths = np.einsum("ij,ik,kj->j", ritz, squares, ritz, optimize=True)
-    reliable = (thetas > CORE_FLOOR * thetas.max(initial=0.0)) & (lengths <= 2 * thetas**2)
-    kept = np.flatnonzero(reliable)[::-1]
-    whiten = ritz[:, kept] / np.sqrt(thetas[kept])
-    # G is C Q times a small matrix, so its Gram matrix does not need an N x m array.
-    small = whiten.T @ squares @ whiten
-    values, rotation = np.linalg.eigh((small + small.T) / 2)
-    keep = np.flatnonzero(values > 0)[::-1]
-    vectors = product @ (whiten @ (rotation[:, keep] / np.sqrt(values[keep])))
-    return with_fixed_signs(values[keep], vectors)
+    whiten = inverse_square_root(gram(basis, product))
+    factor: Single = np.empty((len(product), whiten.shape[1]), dtype=np.float32)
+
+    def assemble(rows: slice) -> None:
+        factor[rows] = product[rows] @ whiten
+
+    on_each(assemble, panels(len(product)))
+    return factor
 
 
 def single_view_eigenpairs(sketch: FloatArray, probes: FloatArray, rank: int) -> Eigenpairs:

@@ -100,12 +100,3 @@ def rotate(matrix: Tall, basis: FloatArray) -> Tall:
     width = basis.shape[1]
     multiply_into(matrix, basis, matrix[:, :width])
     return matrix if width == matrix.shape[1] else np.ascontiguousarray(matrix[:, :width])
-
-
-def orthonormalise(matrix: Single) -> Single:
-    """Orthonormal basis (N x r, float32) of the columns of ``matrix`` (N x p, overwritten), r <= p.
-
-    Uses one Gram matrix instead of QR, which is three times as fast and drops dependent columns. Orthonormal to about
-    1e-4 at a condition number of 1e3, which suffices for a power step.
-    """
-    return rotate(matrix, inverse_square_root(gram(matrix), GRAM_FLOOR))

@@ -1,4 +1,4 @@
-"""Eigenpairs of C from a sample of the documents and C Q over all of them, with an error estimate."""
+"""Eigenpairs of C from the documents that a store holds and C Q over all of them, with an error estimate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import (
     DENSE_WORDS,
     SMALLEST_SHIFT,
@@ -19,7 +20,6 @@ from streaming_jsmf.linalg.eigen import (
     subtract_product,
     with_fixed_signs,
 )
-from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.gram import (
     GRAM_FLOOR,
     gram,
@@ -31,7 +31,10 @@ from streaming_jsmf.linalg.gram import (
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
-#: One in this many documents of the sample is held out, to estimate the error of the eigenpairs.
+#: Davidson steps to the basis Q.
+BASIS_STEPS = 3
+
+#: One in this many documents of a sample is held out, to estimate the error of the eigenpairs.
 HELD_OUT = 8
 
 #: Most documents of a sample that determine the matrix, or one for every two words if that is more. They limit the cost
@@ -54,12 +57,16 @@ OUTSIDE_STEPS = 2
 STEP_FLOOR = 1e-4
 
 
+#: Eigenvalues below this fraction of the first are rounding errors of float32 products, and their signs are random.
+VALUE_FLOOR = 1e-6
+
+
 @dataclass(frozen=True)
 class SampleParts:
     """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
 
     ``fitted``, at most seven of eight documents, determine the matrix; ``held_out`` is one of eight. ``drawn`` is the
-    fraction of the sample that is fitted.
+    fraction of the sample that is fitted. Where the sample is all documents, all are fitted and none is held out.
     """
 
     fitted: csr_array[Any]
@@ -67,8 +74,13 @@ class SampleParts:
     drawn: float
 
     @classmethod
-    def of(cls, sample: csr_array[Any]) -> SampleParts:
-        """Split H_s: every eighth document, in the order of the corpus, is held out; the fitted ones spread evenly."""
+    def of(cls, sample: csr_array[Any], share: float) -> SampleParts:
+        """Split H_s: every eighth document, in the order of the corpus, is held out; the fitted ones spread evenly.
+
+        ``share`` is the fraction of all documents in the sample.
+        """
+        if share == 1:
+            return cls(sample, sample[:0], 1.0)
         held_out = np.arange(sample.shape[0]) % HELD_OUT == HELD_OUT - 1
         others = np.flatnonzero(~held_out)
         count = min(others.size, max(FITTED_DOCUMENTS, sample.shape[1] // 2))
@@ -84,7 +96,7 @@ def _part(sample: csr_array[Any], chosen: Integers) -> csr_array[Any]:
 
 
 def apply_sample(sample: csr_array[Any], vectors: Single) -> Single:
-    """H_s'(H_s X), words x columns, like ``factor.apply_gram``, in ``ROW_PARTS`` parts."""
+    """H_s'(H_s X), words x columns, like ``csr.apply_gram``, in ``ROW_PARTS`` parts."""
     height = -(-sample.shape[0] // ROW_PARTS)
     products = each(
         lambda rows: apply_gram(_rows(sample, rows), vectors), panels(sample.shape[0], max(height, 1))
@@ -106,12 +118,13 @@ def _rows(sample: csr_array[Any], rows: slice) -> csr_array[Any]:
 
 
 def sample_eigenpairs(
-    sample: csr_array[Any], diagonal: Floats, probes: Single, count: int, steps: int
+    sample: csr_array[Any], diagonal: Floats, probes: Single, count: int, steps: int = BASIS_STEPS
 ) -> Eigenpairs:
     """The ``min(count, N, rank of H_s)`` largest algebraic eigenpairs of H_s'H_s - diag(D). No pass over the data.
 
-    Block Davidson as in ``eigen.factor_eigenpairs``, starting from H_s'(H_s Omega), with ``steps`` corrections at most,
-    each with one product with the sample. H_s is documents x words (CSR, float32), D (N,) the exact D of Eq. 1, Omega
+    Block Davidson from H_s'(H_s Omega), with ``steps`` corrections at most, each with one product with the sample.
+    Eigenvectors satisfy v = (lambda + D)^-1 (C_s + D) v, so the correction (lambda_j + D)^-1 r_j of a residual r_j is
+    the fixed-point step of that equation. H_s is documents x words (CSR, float32), D (N,) the exact D of Eq. 1, Omega
     (``probes``) random, N x p, where p is the block width (``eigen.block_width``).
     """
     n_words = sample.shape[1]
@@ -181,8 +194,8 @@ def corrected_eigenpairs(
 
         C^ = C_s + (C - C_s) P + P (C - C_s) - P (C - C_s) P,   P = Q Q',
 
-    agrees with C on the span of Q, and with C_s between vectors that are orthogonal to it. Outside the span of Q, the
-    error of ``eigen.nystrom_eigenpairs`` is of the size of C there; the error of a sample is only its noise. H_s is
+    agrees with C on the span of Q, and with C_s between vectors that are orthogonal to it. It is C if the sample is all
+    documents. H_s is
     documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the exact D of Eq. 1, (N,);
     ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
 
@@ -196,7 +209,7 @@ def corrected_eigenpairs(
     inside, rotation = np.linalg.eigh((core + core.T) / 2)
     if len(basis) <= DENSE_WORDS:
         dense = _corrected_matrix(_sample_matrix(sample, diagonal), basis, product)
-        pairs = _dense_eigenpairs(dense, found)
+        pairs = _without_noise(_dense_eigenpairs(dense, found))
         beyond = pairs.vectors - basis @ (basis.T @ pairs.vectors)
         return CorrectedPairs(pairs, np.zeros(found), beyond.astype(np.float32), inside)
     thin, image = basis.astype(np.float32), product.astype(np.float32)
@@ -220,7 +233,12 @@ def corrected_eigenpairs(
     rest -= outside * values.astype(np.float32)
     subtract_product(rest, thin, single_gram(thin, rest).astype(np.float32))
     residuals = column_lengths(rest).astype(np.float64)
-    return CorrectedPairs(with_fixed_signs(values, vectors), residuals, outside, inside)
+    return CorrectedPairs(_without_noise(with_fixed_signs(values, vectors)), residuals, outside, inside)
+
+
+def _without_noise(pairs: Eigenpairs) -> Eigenpairs:
+    noise = np.abs(pairs.values) < VALUE_FLOOR * pairs.values[:1]
+    return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
 
 
 def _corrected_matrix(of_sample: Floats, basis: Floats, product: Floats) -> Floats:

@@ -61,7 +61,7 @@ class Changes:
     add : Paths or URLs of corpora with the same words.
     merge : Paths of moments stores.
     third_moment : With another change: add the third moment of the resulting store, if it has none.
-    rebase : Recompute the basis of a store with a sample from all its documents.
+    rebase : Recompute the basis from all documents of the store.
     """
 
     remove: Sequence[str] = ()
@@ -119,7 +119,6 @@ def require_changeable(
     corpus: str | Path | Corpus,
     settings: ScanSettings | None,
     changes: Changes,
-    keep_partitions: bool,
 ) -> None:
     """Refuse to change a store with other settings or corpora, for example after a mistyped path."""
     # The third moment does not have to match: it is added on request, and never removed.
@@ -128,10 +127,6 @@ def require_changeable(
         raise SettingsMismatchError(
             f"{found.path}: has settings of its own, which cannot change; omit the options of the scan, or scan "
             "into another path"
-        )
-    if keep_partitions and not found.manifest.keep_partitions:
-        raise SettingsMismatchError(
-            f"{found.path}: was started without {option.keep_partitions(True)}; scan into another path to keep them"
         )
     removed = {normalise(name) for name in changes.remove}
     place = corpus_root(corpus)
@@ -152,21 +147,19 @@ def change_corpora(
 ) -> Moments:
     """Remove corpora and shards, then add corpora, atomically.
 
-    Removals need a store that keeps its partitions; added corpora have the words of the store. Scan 1 reads only the
-    new corpora; after a removal the kept results of the remaining parts are folded again. Scan 2 reads all corpora,
-    since the basis has changed. The result has the bits of a store scanned from the same documents at once. A store
-    with a sample keeps its basis when documents are added, and every scan reads only the new corpora, unless
-    ``rebase`` recomputes the basis from all documents.
+    Added corpora have the words of the store. Scan 1 reads only the new corpora; after a removal the remaining parts
+    are folded again. The basis is kept when documents are added, and every scan reads only the new corpora, unless
+    these are larger than the others. After removals and with ``rebase``, the basis is recomputed, the other scans read
+    all corpora, and the result has the bits of a store scanned from the same documents at once.
 
-    Raises ``InputError`` if the store does not keep its partitions, a name is unknown, a shard shares a partition with
+    Raises ``InputError`` if something is removed from a sketch, a name is unknown, a shard shares a partition with
     one that stays, the words differ (merge separate stores instead), a shard is already in the store, or a corpus is
     bad, and leaves the store unchanged; ``StoreError`` if the store or one of its corpora is damaged.
     """
     names, corpora = changes.remove, [open_corpus(path) for path in changes.add]
-    if names and not store.manifest.keep_partitions:
+    if names and store.settings.range_finder == "halko":
         raise InputError(
-            f"{store.path}: does not keep its partitions, so nothing can be removed; scan what is to stay into "
-            f"another store (with {option.keep_partitions(True)}, to remove documents from it later)"
+            f"{store.path}: holds a sketch, from which nothing can be removed; scan what is to stay into another store"
         )
     after = _without(store.manifest, names) if names else store.manifest
     for corpus in corpora:
@@ -225,18 +218,8 @@ def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
             raise InputError(f"{name} is not in the store; it has {', '.join(manifest.paths)}")
         gone |= found
     staying = [not _is_gone(partition, gone, name=", ".join(names)) for partition in manifest.partitions]
-    parts, first = [], 0
-    for content, count in manifest.parts:
-        held = staying[first : first + count]
-        if any(held) and not all(held):
-            raise InputError(
-                f"{', '.join(names)} was merged with other partitions into one factor; scan again"
-            )
-        if all(held):
-            parts.append((content, count))
-        first += count
     kept = tuple(p for p, stays in zip(manifest.partitions, staying, strict=True) if stays)
-    return _renumbered(manifest.with_new_basis().changed(partitions=kept, parts=tuple(parts)))
+    return _renumbered(manifest.with_new_basis().changed(partitions=kept))
 
 
 def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The manifest of a moments store: its corpora, its partitions in order, and the parts that are folded.
+"""The manifest of a moments store: its corpora and its partitions in folding order.
 
 Functions map one manifest to the next and have no side effects. Together with the settings, a manifest determines
 every bit of a store: part keys hash the partition contents, and the key of the last fold hashes all part keys.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,10 @@ from streaming_jsmf.validation import Strict, explain
 
 KIND = "streaming_jsmf.moments"
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: Increase when the same settings give different bits; part of the settings' fingerprint.
-ALGORITHM_VERSION = 5
-
-#: As ``ALGORITHM_VERSION``, for settings with a sample only.
-SAMPLE_VERSION = 4
+ALGORITHM_VERSION = 6
 
 #: Name prefix of the arrays that ``WordIds`` describes.
 WORD_IDS = "columns-"
@@ -91,47 +88,33 @@ class PartitionEntry(Strict):
 
 
 class Manifest(Strict):
-    """What a moments store was made from. Keys with a default are missing in stores of earlier releases.
+    """What a moments store was made from.
 
-    ``vocabulary`` is the digest of the words. ``parts`` lists (content, number of partitions) of each part in folding
-    order. ``change`` identifies the last requested change. ``sample_share`` is the share of documents in the sample,
-    fixed when the store is created (None: no sample). ``base`` is the fold of scan 1 that the basis is computed from
-    if the basis is kept while documents are added (None: the last fold). ``fan_in`` is that of the ``FoldOrder``
-    (None in stores of earlier releases, which fold one part after the other).
+    ``vocabulary`` is the digest of the words, ``range_fingerprint`` that of all settings except ``third_moment``, on
+    which scan 1 and the basis depend. ``fan_in`` is that of the ``FoldOrder``. ``sample_share`` is the share of the
+    documents that the store holds, fixed when it is created (None: halko). ``base`` is the fold of scan 1 that the
+    basis is computed from if the basis is kept while documents are added (None: the last fold). ``change`` identifies
+    the last requested change.
     """
 
     format_version: int
     settings: dict[str, Any]
     settings_fingerprint: str
-    range_fingerprint: str | None = None
+    range_fingerprint: str
     partition_budget: int
-    keep_partitions: bool
     corpora: tuple[CorpusEntry, ...]
     n_words: int
     vocabulary: str
     probes: dict[str, Any]
     partitions: tuple[PartitionEntry, ...]
-    parts: tuple[tuple[str, int], ...]
+    fan_in: int
     change: str | None = None
     sample_share: float | None = None
     base: str | None = None
-    fan_in: int | None = None
-
-    @property
-    def is_of_older_sample(self) -> bool:
-        """Whether the store has a sample in the format of an earlier release."""
-        return self.sample_share is not None and self.settings_fingerprint != _settings_fingerprint(
-            self.settings
-        )
 
     @property
     def scan_settings(self) -> ScanSettings:
         return ScanSettings(**self.settings)
-
-    @property
-    def range_key(self) -> str:
-        """Fingerprint of the settings that scan 1 and the basis depend on: all except ``third_moment``."""
-        return self.range_fingerprint or self.settings_fingerprint
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -151,28 +134,31 @@ class Manifest(Strict):
     @property
     def part_keys(self) -> tuple[str, ...]:
         """Keys of the parts of scan 1, in order."""
-        return tuple(key_of(name) for name in distinct([content for content, _ in self.parts]))
+        return tuple(map(key_of, self.contents))
 
     @property
     def order(self) -> FoldOrder:
         """Folding order of scan 1. Other words, settings or part order give other fold keys."""
         sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
-        salt = f"{self.range_key}\n{self.vocabulary}{sampled}"
-        return self.order_of(self.part_keys, [count for _, count in self.parts], salt)
+        salt = f"{self.range_fingerprint}\n{self.vocabulary}{sampled}"
+        return self.order_of(self.part_keys, salt)
 
-    def order_of(self, keys: Sequence[str], counts: Sequence[int], salt: str) -> FoldOrder:
-        """Folding order of parts of ``counts`` partitions each: within each corpus first, then across corpora."""
-        starts = list(accumulate(counts, initial=0))[:-1]
-        corpora = groupby(self.partitions[start].corpus for start in starts)
+    def order_of(self, keys: Sequence[str], salt: str) -> FoldOrder:
+        """Folding order of the partitions: within each corpus first, then across corpora."""
+        corpora = groupby(partition.corpus for partition in self.partitions)
         return FoldOrder(tuple(keys), salt, tuple(len(list(same)) for _, same in corpora), self.fan_in)
 
     def on_basis_of(self, before: Manifest) -> Manifest:
-        """The manifest with the basis of ``before``, whose parts are a prefix of its own.
+        """The manifest with the basis of ``before``, whose partitions are a prefix of its own.
 
-        All other results are then sums that can be extended. Without a sample the manifest is unchanged: the basis is
-        recomputed from the factor of all documents.
+        All other results are then sums that can be extended. The basis is new if the documents that it was computed
+        from have less than half of the nonzeros, since few documents have few eigenvectors; and with a sketch or the
+        whole C, which determine it.
         """
-        return self.changed(base=None if self.sample_share is None else before.base or before.order.total)
+        base = before.base or before.order.total
+        covered = sum(self.partitions[number].nonzeros for number in self.order.covered([base]))
+        kept = 2 * covered >= sum(partition.nonzeros for partition in self.partitions)
+        return self.changed(base=base if kept and self.scan_settings.has_projection else None)
 
     def with_new_basis(self) -> Manifest:
         """The manifest with a basis computed from all its documents, as in a single scan."""
@@ -187,12 +173,10 @@ class Manifest(Strict):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def new_manifest(
-    corpus: Corpus, settings: ScanSettings, vocabulary: str, *, keep_partitions: bool = False
-) -> Manifest:
+def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> Manifest:
     """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
 
-    ``settings`` are ``resolved``; ``vocabulary`` is the digest of the words.
+    ``vocabulary`` is the digest of the words.
     """
     fields = settings.fields()
     empty = Manifest(
@@ -201,24 +185,21 @@ def new_manifest(
         settings_fingerprint=_settings_fingerprint(fields),
         range_fingerprint=_settings_fingerprint(replace(settings, third_moment=False).fields()),
         partition_budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
-        keep_partitions=keep_partitions,
         corpora=(),
         n_words=corpus.n_words,
         vocabulary=vocabulary,
         probes={"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
         partitions=(),
-        parts=(),
         fan_in=FAN_IN,
     )
     if settings.range_finder == "sample":
-        share = settings.sampled_share(corpus.n_documents, corpus.n_words, corpus.nonzeros)
+        share = settings.held_share(corpus.n_documents, corpus.n_words, corpus.nonzeros)
         empty = empty.changed(sample_share=share)
     return with_corpus(empty, corpus)
 
 
 def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
-    sampled = {"sample": SAMPLE_VERSION} if fields["range_finder"] == "sample" else {}
-    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION, **sampled})
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
 def with_third_moment(manifest: Manifest) -> Manifest:
@@ -226,7 +207,6 @@ def with_third_moment(manifest: Manifest) -> Manifest:
     return manifest.changed(
         settings=fields,
         settings_fingerprint=_settings_fingerprint(fields),
-        range_fingerprint=manifest.range_key,
     )
 
 
@@ -247,7 +227,6 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
     return manifest.changed(
         corpora=(*manifest.corpora, entry),
         partitions=(*manifest.partitions, *(_describe(p, corpus, number) for p in planned)),
-        parts=(*manifest.parts, *((partition.content, 1) for partition in planned)),
     )
 
 
@@ -306,16 +285,13 @@ def read_manifest(path: StorePath) -> Manifest:
         raise StoreError(f"{path}/zarr.json: the manifest is missing; {hint}")
     fields = {**fields, "sha256": attributes.get("manifest_sha256")}
     try:
-        manifest = Manifest.model_validate(
+        return Manifest.model_validate(
             verified(path, fields, FORMAT_VERSION, what="the fields of the manifest", hint=hint)
         )
     except ValidationError as error:
         raise StoreError(
             f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); {hint}"
         ) from error
-    if manifest.is_of_older_sample:
-        raise InputError(f"{path}: has a sample of an earlier release; {hint}")
-    return manifest
 
 
 def words_digest(words: Sequence[str]) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import floor
 
 from streaming_jsmf.config import ScanSettings
+from streaming_jsmf.config.scan import default_sample
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
-from streaming_jsmf.linalg.factor import ROW_BLOCK_BYTES
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages import stages_of
-from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
+from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as HELD_BYTES
 from streaming_jsmf.process_limits import is_limited
 from streaming_jsmf.storage.paths import StorePath
 
@@ -39,47 +41,63 @@ def scan_memory(
 ) -> int:
     """Projected peak memory of a scan in bytes.
 
-    The larger of the partitions and task arrays of all workers and the largest final arrays, plus the sample of
-    ``sample_share`` of the documents. Without a sample it does not depend on the number of documents.
+    The larger of the partitions and task arrays of all workers and the largest final arrays, plus the documents that
+    the store holds, a share ``sample_share`` of all (None: none).
     """
     largest = max(partition.nonzeros for partition in partitions)
     row_group = max(
         unit.only.read if unit.only else unit.nonzeros for partition in partitions for unit in partition.units
     )
     each = largest * BYTES_PER_NONZERO + _fixed_bytes(n_words, settings, row_group)
-    final = max(stage.final_memory(n_words, settings) for stage in stages_of(settings))
-    # Folding holds two samples and their concatenation; multiplying holds the sample as read and scaled.
-    sample = (
-        0.0 if sample_share is None else sample_share * sum(partition.nonzeros for partition in partitions)
-    )
-    return PROCESS_BYTES + max(each * min(workers, len(partitions)), final) + int(2 * SAMPLED_BYTES * sample)
+    nonzeros = sum(partition.nonzeros for partition in partitions)
+    tasks = each * min(workers, len(partitions))
+    return PROCESS_BYTES + max(tasks, _final_bytes(n_words, settings)) + held_bytes(sample_share, nonzeros)
+
+
+def held_bytes(share: float | None, nonzeros: int) -> int:
+    """Bytes of the documents that the store holds, which are read, joined and scaled in two copies."""
+    return int(2 * HELD_BYTES * (share or 0.0) * nonzeros)
+
+
+def _final_bytes(n_words: int, settings: ScanSettings) -> int:
+    return max(stage.final_memory(n_words, settings) for stage in stages_of(settings))
 
 
 def _fixed_bytes(n_words: int, settings: ScanSettings, row_group: int) -> int:
     """Bytes that a worker holds in addition to its partition."""
     tall = max(stage.task_memory(n_words, settings) for stage in stages_of(settings))
-    # A block of rows in the factor's products, or of nonzeros sorted by word in the tensor's.
+    # A block of rows in products, or of nonzeros sorted by word in the tensor's.
     return row_group * BYTES_PER_NONZERO_READ + tall + max(ROW_BLOCK_BYTES, 8 * NONZERO_BLOCK)
 
 
 def fitting_settings(
     settings: ScanSettings, n_words: int, units: Sequence[WorkUnit], execution: Execution
 ) -> ScanSettings:
-    """Settings whose partitions fit ``execution.memory``.
+    """Settings whose documents and partitions fit ``execution.memory``.
 
-    The size is rounded down to millions of nonzeros and becomes part of the settings and their fingerprint. Settings
-    are unchanged without a memory budget, with an explicit partition size, if the default size fits, or if no size
-    fits (the scan is then refused).
+    The store holds a smaller share of the documents if all do not fit. Partition sizes are rounded down to millions of
+    nonzeros. Both become part of the settings and their fingerprint. Settings are unchanged without a memory budget,
+    where they are explicit or the defaults fit, and if nothing fits (the scan is then refused).
     """
-    if execution.memory is None or settings.partition_nonzeros is not None or not units:
+    if execution.memory is None or not units:
         return settings
-    row_group = max(unit.nonzeros for unit in units)
-    each = (execution.memory - PROCESS_BYTES) // execution.concurrency
-    room = (each - _fixed_bytes(n_words, settings, row_group)) // BYTES_PER_NONZERO
+    rows, nonzeros = (sum(getattr(unit, name) for unit in units) for name in ("rows", "nonzeros"))
+    row_group, workers = max(unit.nonzeros for unit in units), execution.concurrency
+    fixed, budget = _fixed_bytes(n_words, settings, row_group), execution.memory - PROCESS_BYTES
+    share: float | None = None
+    if settings.range_finder == "sample":
+        least = fixed + BYTES_PER_NONZERO * (row_group + PARTITION_STEP)
+        room = budget - max(workers * least, _final_bytes(n_words, settings))
+        most = floor(100 * room / held_bytes(1.0, max(nonzeros, 1))) / 100
+        share = settings.held_share(rows, n_words, nonzeros)
+        if settings.sample_share is None and 0 < most < share:
+            share = min(most, default_sample(rows, n_words, nonzeros))
+            settings = replace(settings, sample_share=share)
+    size = ((budget - held_bytes(share, nonzeros)) // workers - fixed) // BYTES_PER_NONZERO
     # A partition ends with a row group, so it may exceed the requested size by one row group.
-    size = (room - row_group) // PARTITION_STEP * PARTITION_STEP
-    default = settings.partition_budget(sum(unit.nonzeros for unit in units), n_words)
-    if size < PARTITION_STEP or size >= default:
+    size = (size - row_group) // PARTITION_STEP * PARTITION_STEP
+    own, usual = settings.partition_nonzeros, settings.partition_budget(nonzeros, n_words)
+    if own is not None or size < PARTITION_STEP or size >= usual:
         return settings
     return replace(settings, partition_nonzeros=size)
 
@@ -97,5 +115,5 @@ def require_scan_memory(
     execution.require_memory(
         scan_memory(manifest.n_words, settings, partitions, execution.concurrency, manifest.sample_share),
         "the scan",
-        f"lower {option.partition_nonzeros}, {option.max_topics} or {option.workers}",
+        f"lower {option.sample_share}, {option.partition_nonzeros}, {option.max_topics} or {option.workers}",
     )

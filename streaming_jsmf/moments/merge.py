@@ -1,4 +1,4 @@
-"""Merges two stores: part by part if both keep their parts, otherwise with the second store's factor as one part."""
+"""Merges two stores: the parts of the second follow those of the first."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def merge_stores(
 ) -> Moments:
     """Merge the complete store at ``other`` into ``store``, after its own parts. Rows are matched by word.
 
-    Scan 1 reads no corpus. If both stores keep their partitions and have the same words, the parts are folded in order,
-    and the result has the bits of a single store; otherwise the second store's factor is merged as one part, and the
-    result keeps no partitions. A word missing in a store is a row of zeros. Scan 2 reads all corpora.
+    Scan 1 reads no corpus: the parts of both stores are folded in order, and with the same words, the result has the
+    bits of adding the corpora of the second store. A word missing in a store is a row of zeros; with other words, scan
+    2 reads all corpora.
 
     Raises ``SettingsMismatchError`` if the settings differ; ``InputError`` if a shard is in both stores, a corpus has
-    moved, sketches have different words, or the words differ and the store is at a URL; ``StoreError`` if a store is
+    moved, the stores hold sketches, or the words differ and the store is at a URL; ``StoreError`` if a store is
     incomplete or damaged.
     """
     path, second = store.path, read_store(store_path(other, "a moments store"))
@@ -60,12 +60,9 @@ def merge_stores(
     union = _unite(store.words, second.words)
     if not union.same:
         _require_local(path)
-    _require_same_probes(store, second, union)
     word_ids = _word_ids(second, union)
     described = [None if ids is None else WordIds.of(ids) for ids in word_ids]
     manifest = _merged_manifest(store.manifest, second.manifest, union, described).changed(change=mark)
-    if store.manifest.keep_partitions and not manifest.keep_partitions:
-        logger.warning("%s no longer keeps its partitions: %s is one part of it", path, second.path)
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
         # Detect a moved corpus before anything changes.
@@ -83,32 +80,20 @@ def merge_stores(
 def _merged_manifest(
     first: Manifest, second: Manifest, union: Union, word_ids: Sequence[WordIds | None]
 ) -> Manifest:
-    """The manifest of the first store with corpora, partitions and parts of the second appended.
-
-    Unless both stores have the same words and keep their parts, the factor of the second becomes one part, and with
-    other words also that of the first.
-    """
-    in_parts, shift = union.same and first.keep_partitions and second.keep_partitions, len(first.corpora)
+    """The manifest of the first store with corpora and partitions of the second appended."""
+    shift = len(first.corpora)
     theirs = (
         entry.model_copy(update={"word_ids": ids})
         for entry, ids in zip(second.corpora, word_ids, strict=True)
     )
     moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
-    return first.with_new_basis().changed(
+    merged = first.with_new_basis().changed(
         vocabulary=words_digest(union.words),
         n_words=len(union.words),
-        keep_partitions=in_parts,
         corpora=(*first.corpora, *theirs),
         partitions=(*first.partitions, *moved),
-        parts=(
-            *(first.parts if union.same else _as_one_part(first)),
-            *(second.parts if in_parts else _as_one_part(second)),
-        ),
     )
-
-
-def _as_one_part(manifest: Manifest) -> list[tuple[str, int]]:
-    return [(f"fold {manifest.order.total}", len(manifest.partitions))]
+    return merged.on_basis_of(first) if union.same else merged
 
 
 def _is_merged(store: Moments, second: Moments) -> bool:
@@ -119,10 +104,19 @@ def _is_merged(store: Moments, second: Moments) -> bool:
 def _require_mergeable(store: Moments, second: Moments) -> None:
     ours, theirs = store.manifest, second.manifest
     # The third moment may differ: it is recomputed for the merged store if requested.
-    if ours.range_key != theirs.range_key:
+    if ours.range_fingerprint != theirs.range_fingerprint:
         detail = differences(ours.settings, theirs.settings) or "algorithm version"
         raise SettingsMismatchError(
             f"{second.path}: was made with other settings than {store.path} ({detail}); scan one of them again"
+        )
+    if store.settings.range_finder == "halko":
+        raise InputError(
+            f"{second.path}: holds a sketch, which cannot be merged; scan with {option.range_finder('sample')} to merge"
+        )
+    if ours.sample_share != theirs.sample_share:
+        raise InputError(
+            f"{second.path}: holds a share of {theirs.sample_share:.3g} of its documents, and {store.path} of "
+            f"{ours.sample_share:.3g}; scan both with the same {option.sample_share} to merge them"
         )
     known = {content for entry in ours.corpora for content in entry.shards.values()}
     for entry in theirs.corpora:
@@ -137,20 +131,6 @@ def _require_complete(store: Moments) -> None:
     if store.missing_stages:
         raise StoreError(
             f"{store.path}: incomplete, missing {', '.join(store.missing_stages)}; finish its scan, then merge"
-        )
-
-
-def _require_same_probes(store: Moments, second: Moments, union: Union) -> None:
-    shares = [made.manifest.sample_share for made in (store, second)]
-    if shares[0] != shares[1]:
-        raise InputError(
-            f"{second.path}: a share of {shares[1]:.3g} of its documents is in the sample, and {shares[0]:.3g} in "
-            f"{store.path}; scan both with the same {option.sample_share} to merge them"
-        )
-    if store.settings.range_finder == "halko" and not union.same:
-        raise InputError(
-            f"{second.path}: has other words than {store.path}, and a sketch depends on the ids of the words; "
-            f"scan with {option.range_finder('factors')} to merge, or ingest both corpora with one vocabulary"
         )
 
 
@@ -177,13 +157,10 @@ def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
 def _copy_parts(store: Moments, second: Moments, manifest: Manifest) -> None:
     """Commit the second store's parts in the first; they have no effect until the manifest names them."""
     ours, theirs = store.checkpoints("range"), second.checkpoints("range")
-    keys = manifest.part_keys[len(store.manifest.parts) :]
-    if not manifest.keep_partitions:
-        ours.commit_part(keys[0], theirs.read_fold(second.total), {"merged": str(second.path)})
-        return
-    for key in keys:
+    new = manifest.part_keys[len(store.manifest.partitions) :]
+    for key, known in zip(new, second.manifest.part_keys, strict=True):
         if not ours.is_committed(key):
-            ours.commit_part(key, theirs.read_part(key), {"merged": str(second.path)})
+            ours.commit_part(key, theirs.read_part(known), {"merged": str(second.path)})
 
 
 def _rebuilt(
@@ -198,11 +175,13 @@ def _rebuilt(
         write_empty_store(beside, manifest, union.words)
         own_ids = (store.word_ids(entry) for entry in store.manifest.corpora)
         write_word_ids(beside, [*own_ids, *word_ids])
-        checkpoints, keys = Moments(beside, manifest).checkpoints("range"), manifest.part_keys
-        own = np.arange(store.n_words)
-        for key, source, rows in ((keys[0], store, own), (keys[1], second, union.word_ids)):
-            fold = source.checkpoints("range").read_fold(source.total)
-            checkpoints.commit_part(key, reindex(fold, rows, len(union.words)), {"merged": str(source.path)})
+        checkpoints = Moments(beside, manifest).checkpoints("range")
+        own, keys = np.arange(store.n_words), iter(manifest.part_keys)
+        for source, rows in ((store, own), (second, union.word_ids)):
+            parts = source.checkpoints("range")
+            for known in source.manifest.part_keys:
+                part = reindex(parts.read_part(known), rows, len(union.words))
+                checkpoints.commit_part(next(keys), part, {"merged": str(source.path)})
     return read_store(store.path)
 
 

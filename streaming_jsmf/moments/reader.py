@@ -1,4 +1,4 @@
-"""Moments as inference reads them: sums, factor, sample, eigenpairs for any supported K, and the third moment."""
+"""Moments as inference reads them: sums, documents, eigenpairs for any supported K, and the third moment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, op
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, BasisMoments
-from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_eigenpairs
+from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.moments.manifest import read_manifest
 from streaming_jsmf.moments.stages import stages_of
-from streaming_jsmf.moments.stages.sample import factor_of, read_sample
+from streaming_jsmf.moments.stages.sample import read_sample
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
 from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.paths import StorePath, store_path
@@ -74,14 +74,22 @@ class Moments(Store):
         return int(self.scalars("range")["n_documents"])
 
     def factor(self) -> NDArray[np.float32] | None:
-        """F, N x L, with F F' ~ C + diag(D), read or computed from the sample on each call; None after ``halko``."""
-        if self.settings.range_finder == "sample":
-            with single_blas_thread():
-                return factor_of(self.sample(), self.settings, "sample")
-        return self.read("factor") if self.settings.has_factor else None
+        """F, N x m, with F F' ~ C + diag(D), by ``nystrom_factor`` in the basis on each call; None after ``halko``."""
+        with single_blas_thread():
+            projected = self.projected_basis()
+            if projected is None and self.settings.exact:
+                basis = self.read("basis")
+                projected = basis, self.cooccurrence() @ basis
+            if projected is None:
+                return None
+            basis, product = projected
+            return nystrom_factor(basis, product + self.diagonal[:, None] * basis)
 
     def sample(self) -> csr_array[Any]:
-        """H_s of a scan with ``sample`` (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), read on each call."""
+        """H_s, the documents that the store holds (documents x words, CSR, float32), read on each call.
+
+        H_s'H_s ~ C + diag(D), equal if it holds all documents.
+        """
         return read_sample(self)
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
@@ -101,18 +109,13 @@ class Moments(Store):
         return self._eigenpairs()
 
     def _eigenpairs(self) -> Eigenpairs:
-        if any(stage.name == "eigenpairs" for stage in self.stages):
+        if self.settings.has_projection:
             return Eigenpairs(self.read("eigenvalues"), self.read("eigenvectors"))
-        projected = self.projected_basis()
-        if projected is not None:
-            return nystrom_eigenpairs(*projected)
         return Eigenpairs(self.read("basis_eigenvalues"), self.read("basis"))
 
     def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Q and C Q, read on each call, or None if the store has no such product."""
-        if any(stage.name == "projection" for stage in self.stages):
-            return self.read("basis"), self.read("projection")
-        return None
+        return (self.read("basis"), self.read("projection")) if self.settings.has_projection else None
 
     def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
         """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many as exist. No scan.
@@ -173,27 +176,21 @@ class Moments(Store):
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Rows of C for the given word ids, (len(words), N).
 
-        Exact after a scan with ``exact``; otherwise approximated from the sample, by F F' - D, or after ``halko`` by
-        V diag V'.
+        From the documents that the store holds, which are all of a small corpus; after ``halko`` from V diag V'.
         """
         ids = np.asarray(words)
         if self.settings.exact:
             exact: NDArray[np.float64] = self.cooccurrence()[ids]
             return exact
-        if self.settings.has_factor:
-            return self._factor_rows(ids)
+        if self.settings.range_finder == "sample":
+            return self._sampled_rows(ids)
         pairs = self._all_eigenpairs
         products: NDArray[np.float64] = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T
         return products
 
-    def _factor_rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        rows: NDArray[np.float64]
-        if self.settings.range_finder == "sample":
-            documents = self.sample()
-            rows = (documents[:, ids].T @ documents).toarray().astype(np.float64)
-        else:
-            factor = self.read("factor")
-            rows = (factor[ids] @ factor.T).astype(np.float64)
+    def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        documents = self.sample()
+        rows: NDArray[np.float64] = (documents[:, ids].T @ documents).toarray().astype(np.float64)
         rows[np.arange(ids.size), ids] -= self.diagonal[ids]
         return rows
 

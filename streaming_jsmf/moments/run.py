@@ -7,10 +7,10 @@ corpora. The bits are the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import accumulate, compress, pairwise
+from itertools import compress
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, Kind, forget_record
+from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, forget_record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import Job, run_job
 from streaming_jsmf.jobs.tasks import Part
@@ -30,7 +30,6 @@ from streaming_jsmf.moments.integrity import (
     damage_of_outcome,
     damage_of_scan,
     damage_of_word_ids,
-    intact,
 )
 from streaming_jsmf.moments.manifest import Manifest, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
@@ -63,21 +62,21 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
     """Run the missing and damaged stages of a store, then clear leftovers.
 
     Each scan of a stage is one pass over the partitions that are not committed. Corpora that are not in ``corpora``
-    are opened only if partitions must be read. The folds and kept parts of finished stages are verified only in a
-    store that is complete: a change reads those that it needs.
+    are opened only if partitions must be read. The folds of finished stages are verified only in a store that is
+    complete: a change reads those that it needs.
 
-    Raises ``InputError`` if a corpus has a bad record or has moved, and ``StoreError`` if a shard, or a factor merged
-    from another store, is damaged: it cannot be recomputed.
+    Raises ``InputError`` if a corpus has a bad record or has moved, and ``StoreError`` if a shard is damaged.
     """
     load, complete = cache(partial(load_partitions, store.manifest, store.path, corpora)), store.is_complete()
     store = replace(store, recent=Held())
     for number, stage in enumerate(store.stages):
+        if not complete and stage.keeps_parts(store.settings):
+            _discard_damaged_parts(store, stage)
         if _discard_damage(store, stage, complete=complete):
             _run_stage(store, number, executor, load)
         else:
             store.forget(store.stages[number + 1 :])
-    for stage in store.stages:
-        if stage.keeps_parts and store.manifest.keep_partitions:
+        if stage.keeps_parts(store.settings):
             _compute_kept_parts(store, stage, executor, load)
     # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
     store.remove_leftovers()
@@ -104,16 +103,11 @@ def _run_stage(store: Store, number: int, executor: Executor, load: Partitions) 
 
 def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Partitions) -> tuple[Part, ...]:
     """The parts of a scan, with their partitions if some must be read."""
-    starts = list(accumulate(scan.counts, initial=0))
-    sizes = [sum(p.nonzeros for p in manifest.partitions[a:b]) for a, b in pairwise(starts)]
+    sizes = [partition.nonzeros for partition in manifest.partitions]
     known, held = checkpoints.parts(), scan.order.covered(checkpoints.folds())
     if all(key in known or i in held for i, key in enumerate(scan.keys)):
         return tuple(map(Part, scan.keys, sizes))
-    partitions = load()
-    return tuple(
-        partition_part(key, partitions[start]) if count == 1 else Part(key, size)
-        for key, size, start, count in zip(scan.keys, sizes, starts, scan.counts, strict=False)
-    )
+    return tuple(map(partition_part, scan.keys, load()))
 
 
 def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
@@ -130,7 +124,6 @@ def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
     checkpoints = store.checkpoints(stage.name)
     for scan in stage.scans(store):
         found = damage_of_scan(checkpoints, scan, finished=complete and kept)
-        _refuse_lost_merges(store, checkpoints, scan, found)
         for (kind, key), error in found.items():
             _warn_each([error], f"the {kind} is discarded")
             checkpoints.drop(kind, key)
@@ -141,20 +134,15 @@ def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
     return lost
 
 
-def _refuse_lost_merges(
-    store: Store, checkpoints: Checkpoints, scan: Scan, damaged: Collection[tuple[Kind, str]]
-) -> None:
-    """Raise ``StoreError`` if a merged part is lost, which is in no corpus. Called before anything is discarded."""
-    if max(scan.counts) == 1:
-        return
-    parts = intact(checkpoints.parts(), "part", damaged)
-    folded = scan.order.covered(intact(checkpoints.folds(), "fold", damaged))
-    for number, (key, count) in enumerate(zip(scan.keys, scan.counts, strict=True)):
-        if count > 1 and number not in folded and key not in parts:
-            raise StoreError(
-                f"{store.path}: the merged factor is damaged, and {count} partitions of it came from another store as "
-                "one; delete the store and merge its sources again"
-            )
+def _discard_damaged_parts(store: Store, stage: Stage) -> None:
+    """Discard the damaged parts of an unfinished store, whose later stages read all parts."""
+    checkpoints = store.checkpoints(stage.name)
+    known = checkpoints.parts()
+    for scan in stage.scans(store):
+        for key in known.intersection(scan.keys):
+            if error := checkpoints.damage("part", key):
+                _warn_each([error], "the part is discarded")
+                checkpoints.drop("part", key)
 
 
 def _compute_kept_parts(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:

@@ -47,23 +47,21 @@ def scan(
     execution: Execution | None = None,
     listener: Listener = silent,
     *,
-    keep_partitions: bool = False,
     changes: Changes | None = None,
     overwrite: bool = False,
     **options: Any,
 ) -> Moments:
     """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
 
-    Makes ``settings.scans`` passes over the data, or none if the store is complete. Without ``changes`` everything
-    committed is verified, and what is damaged is computed again. The same corpus and settings give the same bits on
-    every scheduler and number of workers. A store scanned for more topics than requested is used as it is. With
-    ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or one to be
-    removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also keyword
-    arguments.
+    Makes two passes over the data, three with a sample and one with ``halko``; none if the store is complete. Without
+    ``changes`` everything committed is verified, and what is damaged is computed again. The same corpus and settings
+    give the same bits on every scheduler and number of workers. A store scanned for more topics than requested is used
+    as it is. With ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or
+    one to be removed. ``corpus`` may be an open corpus. The fields of ``ScanSettings`` and ``Execution`` are also
+    keyword arguments.
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
-    ``keep_partitions`` keeps the result of each partition (a factor of N x L x 4 bytes), so that partitions can be
-    removed or selected later. With ``overwrite`` a store of another corpus or with other settings is removed and made
+    With ``overwrite`` a store of another corpus or with other settings is removed and made
     again.
 
     Raises
@@ -92,12 +90,12 @@ def scan(
     begun, request = steps_begun(stored, steps, changes), None
     if stored is None or not changes.any:
         assert settings is not None, "only a change keeps the settings of the store"
-        request = _planned(opened(corpus), path, settings, stored, execution, keep_partitions, overwrite)
+        request = _planned(opened(corpus), path, settings, stored, execution, overwrite)
         if request is None:
             return open_moments(path)
     elif not begun:
         settings = None if settings is None else _as_stored(stored, settings, execution)
-        require_changeable(stored, corpus, settings, changes, keep_partitions)
+        require_changeable(stored, corpus, settings, changes)
     with sole_writer(path):
         is_new = request is not None and (request.replaces or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
@@ -115,18 +113,17 @@ def _planned(
     settings: ScanSettings,
     stored: Moments | None,
     execution: Execution,
-    keep_partitions: bool,
     overwrite: bool,
 ) -> _Request | None:
     """The scan to run, which replaces another store with ``overwrite``; None if the store is complete and intact."""
     as_stored = settings if stored is None else _as_stored(stored, settings, execution)
-    request = _Request.of(corpus, path, as_stored, stored, execution, keep_partitions)
+    request = _Request.of(corpus, path, as_stored, stored, execution)
     found = request.wanted(overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return None
     if found is Found.OTHER:
-        other = _Request.of(corpus, path, settings, None, execution, keep_partitions)
+        other = _Request.of(corpus, path, settings, None, execution)
         request = replace(other, replaces=True)
     require_scan_memory(request.planned(), path, execution, [corpus])
     return request
@@ -152,15 +149,11 @@ class _Request:
         settings: ScanSettings,
         stored: Moments | None,
         execution: Execution,
-        keep_partitions: bool,
     ) -> _Request:
-        if stored is None or {stored.settings.range_finder, settings.range_finder} != {"sample"}:
-            size = (corpus.n_documents, corpus.n_words, corpus.nonzeros)
-            settings = settings.resolved(*size, keep_partitions=keep_partitions)
-        if stored is None and execution.memory is not None and settings.partition_nonzeros is None:
+        if stored is None:
             settings = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
         vocabulary = words_digest(corpus.vocabulary().words)
-        return cls(corpus, path, new_manifest(corpus, settings, vocabulary, keep_partitions=keep_partitions))
+        return cls(corpus, path, new_manifest(corpus, settings, vocabulary))
 
     def wanted(self, overwrite: bool = False) -> Wanted:
         """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
@@ -198,9 +191,8 @@ class _Request:
         settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, self.manifest))
         return {
             **settings,
-            "algorithm version": (manifest if settings == wanted else self.manifest).range_key,
+            "algorithm version": (manifest if settings == wanted else self.manifest).range_fingerprint,
             "corpus": entry.fingerprint[:12],
-            "keep_partitions": manifest.keep_partitions or not self.manifest.keep_partitions,
         }
 
     def run(self, executor: Executor) -> Moments:
@@ -264,11 +256,13 @@ def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> Sc
     If they then differ from the store's only by fewer topics, the store's are returned.
     """
     stored = replace(store.settings, third_moment=wanted.third_moment)
-    # Values chosen for the first corpus stay, even if the store has changed since.
-    wanted = wanted.as_chosen_in(stored)
-    if execution.memory is not None and wanted.partition_nonzeros is None:
+    if execution.memory is not None:
         # The store may have been started with another budget or number of workers.
-        wanted = replace(wanted, partition_nonzeros=stored.partition_nonzeros)
+        wanted = replace(
+            wanted,
+            partition_nonzeros=wanted.partition_nonzeros or stored.partition_nonzeros,
+            sample_share=wanted.sample_share or stored.sample_share,
+        )
     if stored.max_topics <= wanted.max_topics or replace(stored, max_topics=wanted.max_topics) != wanted:
         return wanted
     logger.info("%s: this scan supports up to %d topics and is used as it is", store.path, stored.max_topics)

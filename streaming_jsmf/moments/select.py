@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.linalg.eigen import Eigenpairs, factor_eigenpairs
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width
 from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
+from streaming_jsmf.moments.stages.sample import joined, sample_probes, scaled
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
 
 Label = str | int | None
@@ -82,13 +86,22 @@ def number_of(label: Label) -> int | None:
 
 @dataclass(frozen=True)
 class SelectedMoments(Moments):
-    """Moments of some partitions of a store, folded in memory. The eigenpairs are computed from the factor only.
+    """Moments of some partitions of a store, folded in memory. Eigenpairs are computed from their documents.
 
-    ``partitions`` describes the selection; ``folded`` holds its sums and factor.
+    ``partitions`` describes the selection; ``folded`` holds its sums, and ``documents`` H_s.
     """
 
     partitions: str
     folded: PartialResult
+    documents: Mapping[str, NDArray[Any]]
+
+    @cached_property
+    def _sample(self) -> csr_array[Any]:
+        return scaled(self, self.documents)
+
+    def sample(self) -> csr_array[Any]:
+        """H_s of the selection."""
+        return self._sample
 
     def scalars(self, stage: str) -> Mapping[str, float]:
         return self.folded.scalars if stage == "range" else super().scalars(stage)
@@ -106,8 +119,8 @@ class SelectedMoments(Moments):
         )
 
     def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Rows of F F' - D of the selected partitions, (len(words), N)."""
-        return self._factor_rows(np.asarray(words))
+        """Rows of C of the selected partitions, (len(words), N), from the documents that the store holds."""
+        return self._sampled_rows(np.asarray(words))
 
     def digests(self, *, third_moment: bool = False) -> dict[str, str]:
         return {**super().digests(third_moment=third_moment), "partitions": self.partitions}
@@ -119,30 +132,43 @@ class SelectedMoments(Moments):
             "documents that are meant into a store of their own"
         )
 
-    def _eigenpairs(self) -> Eigenpairs:
+    @cached_property
+    def _projected(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        documents, diagonal = self.sample(), self.diagonal
         width = min(self.settings.basis_width, self.n_words)
+        basis = sample_eigenpairs(
+            documents, diagonal, sample_probes(self.n_words, self.settings), width
+        ).vectors
+        product = apply_sample(documents, np.ascontiguousarray(basis, np.float32)).astype(np.float64)
+        return basis, product - diagonal[:, None] * basis
+
+    def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Q and C Q from the documents of the selection."""
         with single_blas_thread():
-            factor = self.factor()
-            assert factor is not None, "sketches are refused"
-            return factor_eigenpairs(factor, self.read("diagonal"), width)
+            return self._projected
+
+    def _eigenpairs(self) -> Eigenpairs:
+        count = block_width(self.settings.max_topics + GUARD_VECTORS)
+        with single_blas_thread():
+            return corrected_eigenpairs(self.sample(), self.diagonal, *self._projected, count).pairs
 
 
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
     """Moments of the partitions whose label matches an expression (see ``Labels``). No pass over the corpus.
 
-    Memory: two factors. Raises ``InputError`` if partitions were not made by a column or not kept, or if no label
-    matches; the message lists the labels.
+    Memory: their documents. Raises ``InputError`` if partitions were not made by a column, or if no label matches; the
+    message lists the labels.
     """
     labels = Labels(expression)
     column = moments.settings.partition_by
-    if column is None or not moments.manifest.keep_partitions:
+    if column is None:
         raise InputError(
-            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN')} "
-            f"{option.keep_partitions(True)}; scan again with both"
+            f"{moments.path}: partitions are selected from a store scanned with {option.partition_by('COLUMN')}; scan "
+            "again with it"
         )
-    if not moments.settings.has_factor:
+    if moments.settings.range_finder == "halko":
         raise InputError(
-            f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('factors')}"
+            f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('sample')}"
         )
     known = [partition.label for partition in moments.manifest.partitions]
     chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if label in labels]
@@ -161,12 +187,11 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
 
 def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
     """Fold one or more parts of scan 1 in order and in memory."""
-    reduction, folded = RangeReduction(moments.n_words, moments.settings), None
-    with single_blas_thread():
-        for part in parts:
-            folded = reduction.fold(folded, part)
+    reduction, folded, parts = RangeReduction(moments.n_words, moments.settings), None, list(parts)
+    for part in parts:
+        folded = reduction.fold(folded, part)
     assert folded is not None, "there are parts"
-    return SelectedMoments(moments.path, moments.manifest, selection, folded)
+    return SelectedMoments(moments.path, moments.manifest, selection, folded, joined(parts))
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -186,11 +211,9 @@ def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
 
 
 def require_parts(moments: Moments) -> None:
-    """Raise ``InputError`` if the parts cannot be resampled: not kept, too few, or linear sketches."""
-    if not moments.manifest.keep_partitions:
-        raise InputError(f"{moments.path} keeps no partitions; scan with {option.keep_partitions(True)}")
-    if not moments.settings.has_factor:
-        raise InputError(f"{moments.path} holds sketches; scan with {option.range_finder('factors')}")
+    """Raise ``InputError`` if the parts cannot be resampled: too few, or linear sketches."""
+    if moments.settings.range_finder == "halko":
+        raise InputError(f"{moments.path} holds sketches; scan with {option.range_finder('sample')}")
     if len(moments.manifest.part_keys) < FEWEST_PARTS:
         raise InputError(
             f"{moments.path} has {len(moments.manifest.part_keys)} partitions, {FEWEST_PARTS} are needed; "
@@ -199,7 +222,7 @@ def require_parts(moments: Moments) -> None:
 
 
 def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
-    """Moments of a bootstrap sample of the kept parts. No pass over the corpus; memory: two factors.
+    """Moments of a bootstrap sample of the parts. No pass over the corpus; memory: two copies of its documents.
 
     A part drawn twice counts as two copies of its documents. Raises ``InputError`` as ``require_parts``, and
     ``StoreError`` if a part is damaged.

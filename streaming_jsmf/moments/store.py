@@ -4,9 +4,9 @@ Layout::
 
     MOMENTS/            attributes: kind, manifest
       word              vocabulary
-      row_sum ... factor, basis, basis_eigenvalues, projection     final arrays, each named by a record
+      row_sum ... basis, basis_eigenvalues, projection             final arrays, each named by a record
       records/          one attributes-only group for each commit
-      partials/         partition results that are not folded yet; removed when a stage is complete
+      partials/         results of partitions, with their documents, and folds
 """
 
 from __future__ import annotations
@@ -63,15 +63,14 @@ def repair_hint(store: StorePath) -> str:
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan over the partitions.
+    """One scan over the partitions, with a part for each.
 
     ``order`` holds the keys of its parts and folds in the checkpoints, which hash everything that determines their
-    bits. ``counts`` are the partitions of each part: 1, or all of a store that was merged as one part.
+    bits.
     """
 
     reduction: Reduction
     order: FoldOrder
-    counts: tuple[int, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,10 +78,9 @@ class Scan:
 
     @classmethod
     def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
-        """A scan with one part per partition; ``salts`` are its dependencies besides the partition content."""
+        """A scan with the basis; ``salts`` are its dependencies besides the partition content."""
         keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
-        counts = (1,) * len(keys)
-        return cls(reduction, store.manifest.order_of(keys, counts, store.base), counts)
+        return cls(reduction, store.manifest.order_of(keys, store.base))
 
 
 class Stage(ABC):
@@ -94,7 +92,7 @@ class Stage(ABC):
     inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     reads : Further arrays that it reads and that are worth keeping in memory during a scan.
     part_axes : Axes of part arrays that are not (word, rank).
-    keeps_parts : Whether a store that keeps its partitions keeps the parts of this stage.
+    unfolded : Arrays of its parts that are not folded.
     of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
         added.
     """
@@ -105,13 +103,18 @@ class Stage(ABC):
     reads: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     reads_corpora: ClassVar[bool] = True
-    keeps_parts: ClassVar[bool] = False
+    unfolded: ClassVar[frozenset[str]] = frozenset()
     of_base: ClassVar[bool] = False
 
     def wanted(self, settings: ScanSettings) -> bool:
         """Whether a store with these settings has the stage; True by default."""
         del settings
         return True
+
+    def keeps_parts(self, settings: ScanSettings) -> bool:
+        """Whether the parts are kept, so that partitions can be removed and selected; False by default."""
+        del settings
+        return False
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
         """Whether the last fold is kept, so that changes and repairs can start from it; False by default."""
@@ -199,8 +202,10 @@ class Store(ABC):
 
     def checkpoints(self, stage: str) -> Checkpoints:
         made = self._named(stage)
-        keep = self.manifest.keep_partitions and made.keeps_parts
-        return Checkpoints(self.path, stage, repair_hint(self.path), keep, made.part_axes, held=self.recent)
+        keep, hint = made.keeps_parts(self.settings), repair_hint(self.path)
+        return Checkpoints(
+            self.path, stage, hint, keep, made.part_axes, unfolded=made.unfolded, held=self.recent
+        )
 
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a stage (digests, scalars, history), or None.
@@ -326,8 +331,7 @@ class Store(ABC):
     def leftovers(self) -> list[StorePath]:
         """Paths in a complete store that are not part of it: partial results and results of earlier states.
 
-        The last fold of scan 1 is kept, and so are the parts in the manifest if the store keeps its partitions. A
-        store with a sample also keeps the last fold of each sum. Lists three directories.
+        The parts of scan 1 and the last folds are kept; see ``Stage``. Lists three directories.
         """
         kept: dict[str, str] = {}
         for stage in self.stages:

@@ -45,8 +45,7 @@ def _scan(*line: str) -> tuple[str, ...]:
 
 
 OF_A = _scan("a", "m", *SCAN)
-KEPT = _scan("a", "m", *SCAN, "--keep-partitions")
-SAMPLED = (*OF_A, "--range", "sample")
+SAMPLED = (*OF_A, "--sample-share", "0.5")
 WITH_THIRD = _scan("a", "m", *SCAN, "--third-moment")
 MODEL = ("infer", "m", "model", *TOPICS)
 FIT = ("fit", "a", "model", *TOPICS, "--partition-nonzeros", "900", "--steps", "8", *QUIET)
@@ -75,23 +74,17 @@ CASES = (
     Case("scan", (), OF_A),
     Case("scan-sample", (), SAMPLED),
     Case("add-sample", (SAMPLED,), _scan("a", "m", "--add", "b")),
-    Case("scan-keep", (), KEPT),
     Case("scan-exact", (), (*OF_A, "--exact")),
     Case("scan-third-moment", (), WITH_THIRD),
     Case("third-moment", (OF_A,), WITH_THIRD),
     Case("add", (OF_A,), _scan("a", "m", "--add", "b")),
     Case("add-third-moment", (OF_A,), _scan("a", "m", "--add", "b", "--third-moment")),
-    Case("remove", (KEPT, _scan("a", "m", "--add", "b")), _scan("a", "m", "--remove", "b")),
+    Case("remove", (OF_A, _scan("a", "m", "--add", "b")), _scan("a", "m", "--remove", "b")),
     Case("merge", (OF_A, _scan("b", "of-b", *SCAN)), _scan("a", "m", "--merge", "of-b")),
-    Case(
-        "merge-kept",
-        (KEPT, _scan("b", "of-b", *SCAN, "--keep-partitions")),
-        _scan("a", "m", "--merge", "of-b"),
-    ),
     Case("unite", (OF_A, _scan("c", "of-c", *SCAN)), _scan("a", "m", "--merge", "of-c")),
     Case(
         "replace",
-        (KEPT, _scan("c", "of-c", *SCAN)),
+        (OF_A, _scan("c", "of-c", *SCAN)),
         _scan("a", "m", "--remove", "a", "--add", "b", "--merge", "of-c"),
     ),
     Case("infer", (OF_A,), MODEL),

@@ -23,8 +23,8 @@ class SumStage(Stage):
     """A stage of one scan with one part per partition, whose results are additive for a given basis."""
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
-        """True with a sample, since the basis is then kept."""
-        return settings.range_finder == "sample"
+        """True if the basis is kept when documents are added."""
+        return settings.has_projection
 
     @abstractmethod
     def reduction(self, store: Store) -> Reduction:
@@ -37,13 +37,13 @@ class SumStage(Stage):
 
 
 class SampledStage(Stage):
-    """A stage of stores with a sample and C Q."""
+    """A stage of stores that hold documents, and C Q for the basis."""
 
-    reads: ClassVar = tuple(sample.VARIABLES)
+    reads: ClassVar = (sample.SAMPLE,)
 
     def wanted(self, settings: ScanSettings) -> bool:
-        """True with a sample and two scans."""
-        return settings.range_finder == "sample" and settings.scans > 1
+        """True unless the whole C is counted, or the range finder is ``halko``."""
+        return settings.has_projection
 
 
 @dataclass(frozen=True)

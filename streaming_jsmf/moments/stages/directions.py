@@ -15,23 +15,22 @@ from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import (
     CorrectedPairs,
     SampleCertificate,
-    SampleParts,
     certify,
     corrected_eigenpairs,
     outside_directions,
 )
 from streaming_jsmf.moments.stages.base import SampledStage
-from streaming_jsmf.moments.stages.sample import read_sample
+from streaming_jsmf.moments.stages.sample import read_parts, share_of
 from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
-#: A third pass is made if the estimated error of the eigenpairs after two is larger.
+#: A third pass is made if the documents are sampled and the estimated error of the eigenpairs after two is larger.
 SMALL_ERROR = 0.001
 
 
 class DirectionsStage(SampledStage):
-    """Directions W of a sampled store, none if the eigenpairs are accurate without them.
+    """Directions W of a store, none if it holds all documents or the eigenpairs are accurate without them.
 
     They are kept, like the basis, when documents are added.
     """
@@ -52,10 +51,9 @@ class DirectionsStage(SampledStage):
         corrected, certificate = corrected_in(store, ("basis",), ("projection",))
         error, vectors = certificate.estimated_error, corrected.pairs.vectors
         with span("basis"):
-            # Without a third pass W has no columns.
-            directions = outside_directions(
-                store.read("basis"), vectors if error > SMALL_ERROR else vectors[:, :0]
-            )
+            # Without a third pass W has no columns. All documents give C W without one.
+            wanted = error > SMALL_ERROR and share_of(store) < 1
+            directions = outside_directions(store.read("basis"), vectors if wanted else vectors[:, :0])
         return PartialResult({"directions": directions}, {"estimated_error": error})
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
@@ -69,11 +67,10 @@ def corrected_in(
 
     Stages that ask for the same bases, without a scan in between, share one computation.
     """
-    share, most = store.manifest.sample_share, store.settings.max_topics
-    assert share is not None, "a sampled store"
+    share, most = share_of(store), store.settings.max_topics
 
     def compute() -> tuple[CorrectedPairs, SampleCertificate]:
-        parts, diagonal = SampleParts.of(read_sample(store)), store.read("diagonal")
+        parts, diagonal = read_parts(store), store.read("diagonal")
         basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
         with span("basis"):
             # Products with a full block cost no more than those with K + 10 columns.

@@ -1,4 +1,4 @@
-"""Eigenpairs of a sampled store, from C Q and C W over all documents and, outside their span, from the sample."""
+"""Eigenpairs from C Q and C W over all documents and, outside their span, from the documents that the store holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.moments.stages.base import SampledStage
 from streaming_jsmf.moments.stages.directions import corrected_in, eigenpairs_memory
-from streaming_jsmf.moments.stages.sample import WORDS
+from streaming_jsmf.moments.stages.sample import read_sample, share_of
 from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 
@@ -31,13 +31,11 @@ FEW_DOCUMENTS = 5
 
 
 class EigenpairsStage(SampledStage):
-    """Eigenpairs of a sampled store; no scan."""
+    """Eigenpairs of a store that holds documents; no scan."""
 
     name = "eigenpairs"
     variables: ClassVar = {
-        "eigenvectors": Variable(
-            ("word", "eigenpair"), "leading algebraic eigenvectors, from the sample and C Q", "V"
-        ),
+        "eigenvectors": Variable(("word", "eigenpair"), "leading algebraic eigenvectors", "V"),
         "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
     }
     inputs = ("basis", "projection", "directions", "refinement")
@@ -89,21 +87,21 @@ def words_seen(store: Store) -> WordsSeen:
 def hardly_seen(store: Store) -> NDArray[np.int64]:
     """Ids of the words that ``WordsSeen`` counts, by decreasing document frequency."""
     frequency = store.read("document_frequency")
-    in_sample = np.bincount(store.read(WORDS), minlength=store.n_words)
+    in_sample = np.bincount(read_sample(store).indices, minlength=store.n_words)
     few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))
     return np.asarray(few[np.argsort(-frequency[few], kind="stable")])
 
 
 def _advice(store: Store, error: float) -> str:
-    told = f"{store.path}: the sample leaves the eigenpairs an error of about {error:.2g}"
+    told = f"{store.path}: the eigenpairs have an error of about {error:.2g}"
     if store.manifest.base is not None:
         return f"{told}, since documents were added; make the basis of all of them with scan {option.rebase(True)}"
-    share, topics = store.manifest.sample_share or 1.0, store.settings.max_topics
+    share, topics = share_of(store), store.settings.max_topics
     if share < LARGEST_SAMPLE:
         wider = min(share * (error / LARGEST_ERROR) ** 2, LARGEST_SAMPLE)
         sampled = f"{option.range_finder('sample')} and {option.sample_share(float(f'{wider:.2g}'))}"
         return f"{told}; scan into another path with {sampled}"
-    # More documents hardly help then, and factors of all documents are less accurate.
+    # More documents hardly help then.
     return (
         f"{told}; scan into another path with {option.max_topics(2 * topics)}, which makes models with up to {topics} "
         "topics more accurate"

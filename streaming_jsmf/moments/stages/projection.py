@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
+from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS
-from streaming_jsmf.linalg.factor import apply_gram
 from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, SampledStage, SumStage
@@ -36,7 +36,7 @@ class ProductReduction(BasisReduction):
         return added_in_place(folded, partial)
 
 
-class ProjectionStage(SumStage):
+class ProjectionStage(SampledStage, SumStage):
     """Scan 2 of a store without the whole C."""
 
     name = "projection"
@@ -44,10 +44,6 @@ class ProjectionStage(SumStage):
         "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
     }
     inputs = ("basis",)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        """True with two scans, unless the second computes the whole C."""
-        return settings.scans > 1 and not settings.exact
 
     def reduction(self, store: Store) -> ProductReduction:
         return ProductReduction.of(store)

@@ -1,6 +1,6 @@
-"""Scan 1: exact sums, and for each partition a factor of H'H or a sample of its documents.
+"""Scan 1: exact sums, and from each partition the documents that the store holds, or the sketch of ``halko``.
 
-Factors are merged, and sampled documents appended, in manifest order.
+Sums are added; the documents stay in the parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
-from streaming_jsmf.linalg.factor import apply_gram, merge_factors
+from streaming_jsmf.linalg.csr import apply_gram
 from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
 from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages import sample
@@ -36,35 +36,27 @@ SHARED_PROBES = "halko"
 
 @dataclass(frozen=True)
 class RangeReduction:
-    """Sums and a factor of each partition, or sums and a sample of its documents.
+    """Sums of each partition, and its documents, or a sample of them if ``sample_share`` is below 1.
 
-    With ``range_finder="halko"`` the factor is replaced by the linear sketch H'(H Omega) with common probes, and
-    folding is addition. If ``sample_share`` is below 1, this share of the documents is kept instead of a factor.
+    With ``range_finder="halko"`` the documents are replaced by the linear sketch H'(H Omega) with common probes.
     """
 
     n_words: int
     settings: ScanSettings
     sample_share: float = 1.0
 
-    @property
-    def width(self) -> int:
-        """Columns of a factor: as in the settings, at most N."""
-        return min(self.settings.factor_width, self.n_words)
-
     def compute(self, partition: Partition) -> PartialResult:
-        """One pass over the partition's data; all power steps use the copy in memory."""
+        """One pass over the partition's data."""
         with span("read"):
             block, sums = load_partition(
                 partition, self.n_words, self.settings.document_weights, self._sample(partition)
             )
-        if self.settings.range_finder == "halko":
-            probes = gaussian_probes(self.n_words, self.width, self.settings.seed, SHARED_PROBES)
-            range_arrays = {"sketch": apply_gram(block, probes)}
-        elif self.sample_share < 1:
-            range_arrays = sample.sample_arrays(block)
-        else:
-            range_arrays = {"factor": sample.factor_of(block, self.settings, partition.content)}
-        return PartialResult({**sums.arrays, **range_arrays}, sums.scalars)
+        if self.settings.range_finder == "sample":
+            held = {**sums.scalars, "n_held": block.shape[0]}
+            return PartialResult({**sums.arrays, **sample.sample_arrays(block)}, held)
+        width = min(self.settings.sketch_width, self.n_words)
+        probes = gaussian_probes(self.n_words, width, self.settings.seed, SHARED_PROBES)
+        return PartialResult({**sums.arrays, "sketch": apply_gram(block, probes)}, sums.scalars)
 
     def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
         """Mask of the documents to keep, or None for all.
@@ -78,23 +70,18 @@ class RangeReduction:
         )
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """Add the sums; merge the factors, append the samples, or add the sketches in float64."""
-        arrays = dict(partial.arrays)
+        """Add the sums, and the sketches in float64; the documents stay in the parts."""
+        arrays = {name: values for name, values in partial.arrays.items() if name not in sample.VARIABLES}
         if "sketch" in arrays:
             arrays["sketch"] = arrays["sketch"].astype(np.float64)
         if folded is None:
             return PartialResult(arrays, partial.scalars)
-        for name in arrays.keys() - {"factor"}:
-            before, own = folded.arrays[name], arrays[name]
-            arrays[name] = np.concatenate([before, own]) if name in sample.VARIABLES else before + own
-        if "factor" in arrays:
-            with span("merge"):
-                arrays["factor"] = merge_factors(folded.arrays["factor"], arrays["factor"], self.width)
+        arrays = {name: folded.arrays[name] + own for name, own in arrays.items()}
         return PartialResult(arrays, add_scalars(folded, partial))
 
 
 class RangeStage(Stage):
-    """Scan 1. Its parts may be kept; its last fold is kept for changes."""
+    """Scan 1. Its parts, which hold the documents, and its last fold are kept."""
 
     name = "range"
     variables: ClassVar = {
@@ -102,26 +89,27 @@ class RangeStage(Stage):
         "diagonal": Variable(("word",), "diagonal correction of Eq. 1, exact", "D"),
         "term_count": Variable(("word",), "tokens of the word in the documents kept"),
         "document_frequency": Variable(("word",), "documents kept that hold the word"),
-        "factor": Variable(("word", "rank"), "F F' ~ C + diag(D)", "F"),
         "sketch": Variable(("word", "probe"), "(C + diag(D)) Omega", "Y"),
-        **sample.VARIABLES,
     }
-    part_axes: ClassVar = {name: variable.dimensions for name, variable in sample.VARIABLES.items()}
-    keeps_parts = True
+    part_axes: ClassVar = sample.VARIABLES
+    unfolded = frozenset(sample.VARIABLES)
+
+    def keeps_parts(self, settings: ScanSettings) -> bool:
+        """True unless they are sketches, which are as large as the sketch of the whole store."""
+        return settings.range_finder == "sample"
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
         del settings
         return True
 
     def scans(self, store: Store) -> tuple[Scan, ...]:
-        """One scan over the parts of the manifest."""
-        counts = tuple(count for _, count in store.manifest.parts)
+        """One scan over the partitions of the manifest."""
         share = store.manifest.sample_share
         reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
-        return (Scan(reduction, store.order, counts),)
+        return (Scan(reduction, store.order),)
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """Sums and factor divided by the total weight."""
+        """Sums divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:
             raise InputError(
@@ -137,21 +125,17 @@ class RangeStage(Stage):
         return PartialResult(normalised(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Two factors and their merge, or X and its product; with a sample only sums."""
-        if settings.range_finder == "sample":
-            return 3 * 8 * len(SUM_ARRAYS) * n_words
-        return 3 * 4 * n_words * min(settings.factor_width, n_words)
+        """Sums, and with ``halko`` the probes and sums of their products."""
+        sketch = 20 * min(settings.sketch_width, n_words) if settings.range_finder == "halko" else 0
+        return n_words * (3 * 8 * len(SUM_ARRAYS) + sketch)
 
 
 def normalised(folded: PartialResult) -> dict[str, NDArray[Any]]:
-    """The final arrays of a fold: its sums and factor divided by the total weight."""
+    """The final arrays of a fold: its sums divided by the total weight."""
     total, arrays = folded.scalars["total_weight"], dict(folded.arrays)
     for name in ("row_sum", "diagonal", "sketch"):
         if name in arrays:
             arrays[name] = arrays[name] / total
-    if "factor" in arrays:
-        # A float64 scalar would promote the factor to float64, a copy of twice the size.
-        arrays["factor"] = arrays["factor"] * np.float32(1 / np.sqrt(total))
     return arrays
 
 
@@ -159,7 +143,7 @@ def repeated(part: PartialResult, times: int) -> PartialResult:
     """The part that ``times`` copies of its documents would give."""
     arrays: dict[str, NDArray[Any]] = dict(part.arrays)
     for name, values in part.arrays.items():
-        if name in ("factor", sample.VALUES):
+        if name == sample.VALUES:
             arrays[name] = values * np.float32(np.sqrt(times))
         elif name not in sample.VARIABLES:
             arrays[name] = values * times

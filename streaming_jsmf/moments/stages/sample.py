@@ -1,7 +1,8 @@
-"""The sample of a scan: scaled counts of some of its documents, collected by the ``range`` stage."""
+"""The documents that a store holds: scaled counts of all of them, or of a sample, collected by the ``range`` stage."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,22 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.linalg.factor import partition_factor
-from streaming_jsmf.linalg.panels import each
+from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.probes import uniform_probes
+from streaming_jsmf.linalg.sampled import SampleParts
 from streaming_jsmf.moments.store import Store
-from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
-#: The documents in CSR order: number of distinct words per document, then word ids and scaled counts.
+#: The documents in CSR order: number of distinct words per document, then word ids and counts times
+#: sqrt(w / (n (n - 1))).
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
 
-#: Arrays of parts and final arrays.
-VARIABLES = {
-    LENGTHS: Variable(("sampled_document",), "distinct words of each document of the sample"),
-    WORDS: Variable(("sampled_nonzero",), "their word ids, document by document"),
-    VALUES: Variable(("sampled_nonzero",), "their counts times sqrt(w / (n (n - 1)))", "H"),
-}
+#: Arrays of a part, with their axes.
+VARIABLES = {LENGTHS: ("sampled_document",), WORDS: ("sampled_nonzero",), VALUES: ("sampled_nonzero",)}
+
+#: Name in ``Store.recent`` of the documents.
+SAMPLE = "sample"
 
 #: Bytes of a stored nonzero of the sample.
 BYTES_PER_NONZERO = 8
@@ -37,29 +38,48 @@ def sample_arrays(block: csr_array[Any]) -> dict[str, NDArray[Any]]:
 
 
 def read_sample(store: Store) -> csr_array[Any]:
-    """H_s of a sampled store (documents x words, CSR, float32), H_s'H_s ~ C + diag(D)."""
-    share = store.manifest.sample_share
-    assert share is not None, "a sampled store"
-    lengths, words, values = each(store.read, VARIABLES)
+    """H_s (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), equal if the store holds all documents."""
+
+    def read() -> csr_array[Any]:
+        checkpoints = store.checkpoints("range")
+        arrays = joined(checkpoints.read_part(key) for key in store.manifest.part_keys)
+        return scaled(store, arrays)
+
+    return store.once(SAMPLE, read)
+
+
+def joined(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
+    """The documents of several parts, in order."""
+    found = [{name: part.arrays[name] for name in VARIABLES} for part in parts]
+    return {name: np.concatenate([arrays.pop(name) for arrays in found]) for name in VARIABLES}
+
+
+def scaled(store: Store, arrays: Mapping[str, NDArray[Any]]) -> csr_array[Any]:
+    """H_s from the arrays of all its documents, whose values are overwritten."""
+    lengths, words, values = (arrays[name] for name in VARIABLES)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
-    values = values * np.float32(1 / np.sqrt(share * store.scalars("range")["total_weight"]))
+    values *= np.float32(1 / np.sqrt(share_of(store) * store.scalars("range")["total_weight"]))
     return csr_array((values, words, indptr), shape=(lengths.size, store.n_words), copy=False)
 
 
-def factor_of(block: csr_array[Any], settings: ScanSettings, label: str) -> NDArray[np.float32]:
-    """F (words x L) with F F' ~ H'H; ``label`` selects the probes."""
-    n_words = block.shape[1]
-    width = min(settings.factor_width, n_words)
-    with span("orthonormalise"):
-        # Only the callee holds the probes, so that it can free them after the first step.
-        return partition_factor(block, probes(n_words, width, settings.seed, label), settings.power_steps)
+def read_parts(store: Store) -> SampleParts:
+    """The documents of ``read_sample`` by use."""
+    return SampleParts.of(read_sample(store), share_of(store))
 
 
-def probes(n_words: int, width: int, seed: int, label: str) -> NDArray[np.float32]:
-    """Omega (words x width, float32) for a seed and a label; unit vectors if ``width`` equals the number of words."""
+def share_of(store: Store) -> float:
+    """Share of the documents that the store holds."""
+    share = store.manifest.sample_share
+    assert share is not None, "halko holds no documents"
+    return share
+
+
+def sample_probes(n_words: int, settings: ScanSettings) -> NDArray[np.float32]:
+    """Omega (words x block width, float32) for the basis; unit vectors if it has as many columns as there are words."""
+    width = min(block_width(settings.basis_width + GUARD_VECTORS), n_words)
     if width == n_words:
         # Unit vectors span the whole space; N random vectors are occasionally nearly dependent.
         return np.eye(n_words, dtype=np.float32)
     with span("probes"):
-        return uniform_probes(n_words, width, seed, label)
+        return uniform_probes(n_words, width, settings.seed, "sample")
