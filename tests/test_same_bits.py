@@ -158,7 +158,7 @@ print(hashlib.sha256(b"".join(each.tobytes() for each in (topics, *shares))).hex
 """
 
 #: Compiled functions that call others with ``fastmath``.
-CALLERS = ("map_shares.most_probable", "cvb0.iterate_shares", "active_set.solve_block")
+CALLERS = ("map_shares.most_probable", "cvb0.iterate_shares", "simplex.solve_rows")
 
 
 @pytest.mark.slow
