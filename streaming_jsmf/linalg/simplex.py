@@ -11,9 +11,9 @@ where a weight becomes zero on the way, its vertex leaves and the direction is c
 
 P is the block of the passive vertices in G + s e e'. The shift s changes the objective on the simplex by a constant
 only, and makes P positive definite if the vertices are *affinely* independent. W, with W P W' = 1, is the inverse of
-its lower Cholesky factor: ``inverse[:size, :size]``, with the passive vertices in the order of ``passive[:size]`` and W
-e in ``totals``. Products with W, unlike triangular solves, have no chain of divisions, and rotations of rows remove a
-vertex. All loops access memory contiguously.
+its lower Cholesky factor. It is in ``inverse[:size, :size]``, with the vertices in the order of ``passive[:size]`` and
+the row sums W e in ``totals``. Unlike triangular solves, products with W have no chain of divisions, and rotations of
+its rows remove a vertex. All loops access memory contiguously.
 
 No BLAS is used and rows are independent, so on one machine the bits depend only on the row and the vertices.
 """
