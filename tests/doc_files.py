@@ -65,6 +65,7 @@ def _write_tables(folder: Path, numbered: Sequence[tuple[int, str]]) -> None:
         _write(folder / name, [*([header] if header else []), *rows], encoding)
 
     csv("news_without_header.csv", "", '"{day}","{text:.20}","{text}"')
+    csv("titled.csv", "Answers of 2023\n\nnumber,answer", "{i},{text}")
     csv("umfrage.csv", "Nr;Antwort", "{i};für {text}", "cp1252")
     csv("single_quotes.csv", "id,text", "{i},'say, {text}'")
     csv("sms.txt", "label\ttext", 'ham\t"{text}')
@@ -94,7 +95,8 @@ def _write_messages(folder: Path, numbered: Sequence[tuple[int, str]]) -> None:
     )
     _write(folder / "mail" / "inbox.mbox", mbox)
 
-    _write(folder / "slack" / "users.json", [json.dumps([{"id": "U1", "name": "ann"}])])
+    for name in ("users", "channels"):
+        _write(folder / "slack" / f"{name}.json", [json.dumps([{"id": "U1", "name": "ann"}])])
     for day in range(1, 5):
         said = [
             {"user": "U1", "text": t, "ts": f"{1700000000 + i}.000200"} for i, t in numbered[day - 1 :: 4]

@@ -342,7 +342,7 @@ _ENTRY_ROW, _ENTRY_LINE = f", row group {_AT // 10}, row {_AT % 10} from 0: ", f
 _MEMBER, _NUMBER = f"/{_member(documents()[BAD])}: ", f", file {BAD + 1}: "
 _MATRIX_ROW = f", row {BAD} from 0: "
 _AFTER_2, _AFTER_3 = f", line {_entry_line(2)}: ", f", line {_entry_line(3)}: "
-_UTF8, _CHARACTER = "not UTF-8", "not a character"
+_UTF8, _CHARACTER = "not UTF-8", "a byte that is not UTF-8"
 _NO_NUMBER, _COUNT = "is not a whole number", "count -1 is not in"
 
 _ENDED: dict[str, Any] = {"has_end": True}
@@ -374,7 +374,9 @@ FORMATS = (
     Format("text-tsv", "text", "t.tsv", _TSV, _AFTER_HEADER, _CHARACTER, **_PACKED, **_YEARS),
     Format("folder", "text-files", "texts/", _tar, _MEMBER, _UTF8, **_MEMBERS),
     Format("tar", "text-files", "t.tar", _tar, _NUMBER, _UTF8, **_PACKED, **_MEMBERS, **_ENDED),
-    Format("zip", "text-files", "t.zip", _zip, _NUMBER, _UTF8, **_MEMBERS, **_ENDED),
+    Format(
+        "zip", "text-files", "t.zip", _zip, f": {_member(documents()[BAD])}: ", _UTF8, **_MEMBERS, **_ENDED
+    ),
     Format("lines", "lines", "t.txt", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
     Format("docword", "docword", "docword.t.txt", _docword, _AFTER_3, _NO_NUMBER, **_DOCWORD),
     Format("matrix-market", "matrix-market", "t.mtx", _matrix_market, _AFTER_2, _NO_NUMBER, **_MARKET),
@@ -382,7 +384,7 @@ FORMATS = (
     Format("h5ad", "h5ad", "t.h5ad", _h5ad, _MATRIX_ROW, _COUNT, **_CELLS),
     Format("bags-parquet", "bag-of-words-parquet", "t.parquet", _bags_parquet, _ROW, _COUNT, **_BAGS),
     Format("baskets", "baskets", "t.baskets", _basket_lines, _LINE, _UTF8, **_PACKED, **_PLACES),
-    Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _UTF8, **_PLACES, **_ENDED),
+    Format("baskets-parquet", "baskets", "t.parquet", _basket_parquet, _ROW, _CHARACTER, **_PLACES, **_ENDED),
     Format("triples", "triples", "t.csv", _TRIPLES, _ENTRY_LINE, _UTF8, **_PACKED, **_ENTRIES),
     Format("triples-parquet", "triples", "t.parquet", _TRIPLES_PQ, _ENTRY_ROW, _UTF8, **_ENTRIES, **_ENDED),
     Format("ratings", "ratings", "t.csv", _RATED, _ENTRY_LINE, _UTF8, **_PACKED, **_RATINGS),
@@ -393,7 +395,7 @@ BY_NAME = {each.name: each for each in FORMATS}
 
 #: Default-ignorable characters but the space of width zero.
 INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "[\u00ad\u034f\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
@@ -404,4 +406,4 @@ def words_of(text: str, form: Any = "NFC") -> list[str]:
     normal = unicodedata.normalize(form, INVISIBLE.sub("", text))
     runs = ("".join(run) for inside, run in itertools.groupby(normal, lambda c: kind(c) in "LNM") if inside)
     words = ("".join(itertools.dropwhile(lambda c: kind(c) == "M", run)) for run in runs)
-    return [unicodedata.normalize(form, word.lower()) for word in words if word]
+    return [unicodedata.normalize(form, word.replace("İ", "i").lower()) for word in words if word]

@@ -29,6 +29,7 @@ DEFAULTS = {
     "quoting": "auto",
     "quotechar": None,
     "sheet": None,
+    "skip_lines": None,
 }
 DEFAULTS |= {"escapechar": None, "delimiter": None, "encoding": "utf-8"}
 LONG = "a text of more than sixty characters and as no column of any table is named"

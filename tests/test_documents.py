@@ -88,8 +88,8 @@ def test_dates_are_grouped_by_periods(
     assert frame.columns[0] == f"{unit or 'year'} of date"
     assert frame.iloc[:, 0].tolist() == [*groups, None]
     np.testing.assert_allclose(frame["share"], [*(group.mean() for group in groups.values()), theta[-1, 0]])
-    with pytest.raises(InputError, match="has no column 'no'"):
-        shares_by(model, tmp_path / "s", "no:month")
+    with pytest.raises(InputError, match=r"has no column 'a\.no'.*read with metadata='a\.no'"):
+        shares_by(model, tmp_path / "s", "a.no:month")
     assert set(shares_by(model, tmp_path / "s", "created")["created"]) == {"24-02-2015"}, (
         "not taken for dates"
     )

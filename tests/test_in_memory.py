@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -58,6 +59,7 @@ def _hugging_face(streamed: bool) -> Any:
     image = pytest.importorskip("PIL.Image").new("RGB", (4, 4))
     columns = {"text": TEXTS, "label": [1] * 150, "image": [image] * 150, "tags": [["a"]] * 150}
     made = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    made = made.cast_column("label", datasets.ClassLabel(names=["no", "yes"]))
     return made.to_iterable_dataset() if streamed else made
 
 
@@ -236,7 +238,8 @@ def test_metadata_never_stop_texts(
 def test_lone_surrogates_of_texts_and_names_are_replaced(tmp_path: Path) -> None:
     rows = [{"text": f"{text} br\udce9d", "n\ud800": 1} for text in TEXTS]
     texts = [row["text"] for row in rows]
-    for source in (rows, pd.DataFrame(rows), texts):
+    (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
+    for source in (rows, pd.DataFrame(rows), texts, tmp_path / "a.json"):
         made = sj.ingest(source, tmp_path / "c", min_df=1, overwrite=True, max_df=1.0)
         assert {"br", "d"} >= {*made.vocabulary().words} - {*SPELLED.tolist()}
         found = pq.read_table(made.shard_path(made.shards[0]))

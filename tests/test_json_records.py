@@ -14,7 +14,6 @@ from pyarrow import csv
 
 import streaming_jsmf as sj
 from streaming_jsmf.ingestion import bags, job
-from streaming_jsmf.ingestion.readers import json_records
 from streaming_jsmf.ingestion.readers.base import limits
 from tests.test_in_memory import TEXTS
 
@@ -53,6 +52,103 @@ def test_an_array_gives_the_same_corpus_as_lines(
         assert table_of(tmp_path / name, tmp_path / name.replace(".", "-"), **NESTED).equals(lines)
 
 
+_LINES = [json.dumps({"text": one, "n": number}) for number, one in enumerate(TEXTS)]
+_RECORDS = [json.loads(line) for line in _LINES]
+_HALF = len(TEXTS) // 2
+#: Records as other programs write them, and what is said of them.
+LAYOUTS: dict[str, tuple[Any, str]] = {
+    "in an object": (
+        {"version": 1, "about": {"a": [{"b": 1}] * 2}, "data": _RECORDS, "n": 3},
+        "objects in data; what",
+    ),
+    "two levels down": (
+        {"head": {"status": 0}, "response": {"docs": _RECORDS}},
+        "objects in response.docs; what",
+    ),
+    "in lists": (
+        {"data": [{"name": "a", "parts": _RECORDS[:_HALF]}, {"name": "b", "parts": _RECORDS[_HALF:]}]},
+        "objects in data.parts; what",
+    ),
+    "by name": ({f"d{i}": record for i, record in enumerate(_RECORDS)}, "the values of one object; id"),
+    "by name, with ids": (
+        {f"d{i}": {"id": i, **record} for i, record in enumerate(_RECORDS)},
+        "one object; key",
+    ),
+    "strings by name": ({f"d{i}": one for i, one in enumerate(TEXTS)}, "the values of one object; id"),
+    "columns": ({"text": TEXTS, "n": [*range(len(TEXTS))]}, "its values are columns"),
+    "columns of pandas": (
+        {name: {str(i): record[name] for i, record in enumerate(_RECORDS)} for name in ("text", "n")},
+        "its values are columns",
+    ),
+    "strings": (TEXTS, ""),
+    "lines of strings": ("\n".join(map(json.dumps, TEXTS)), ""),
+    "one line": ("".join(_LINES), ""),
+    "two on a line": ("\n".join(map("".join, zip(_LINES[::2], _LINES[1::2], strict=True))), ""),
+    "commas": (",\n".join(_LINES) + ",\n", ""),
+    "joined arrays": (f"\ufeff{json.dumps(_RECORDS[:9])}\n\ufeff{json.dumps(_RECORDS[9:])}", ""),
+}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_other_layouts_give_the_same_texts(
+    kind: str,
+    indent: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_layout._HEAD", 10_000)
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._BLOCK", 50)
+    caplog.set_level("INFO")
+    content, said = LAYOUTS[kind]
+    text = content if isinstance(content, str) else json.dumps(content, indent=indent)
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    found = table_of(tmp_path / "a.json", tmp_path / "corpus", excerpt=1000)
+    assert found.column("excerpt").to_pylist() == TEXTS
+    assert said in caplog.text
+    if "name" in kind:
+        name = "key" if "ids" in kind else "document_id"
+        assert found.column(name).to_pylist() == [f"d{i}" for i in range(len(TEXTS))]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"train": _RECORDS, "test": _RECORDS}, "the list test of objects after train"),
+        ({"text": TEXTS, "n": [1]}, "lists text, n have 150, 1 values"),
+        (
+            {"data": _RECORDS, "more": {"a": "m" * 3000}, "test": _RECORDS},
+            "the list test of objects after data",
+        ),
+        ("// of 2020\n" + "\n".join(_LINES), "line 1: the line is a comment"),
+    ],
+    ids=["two lists", "unequal", "a later list", "comment"],
+)
+def test_unclear_layouts_are_refused(
+    content: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_layout._HEAD", 10_000)
+    (tmp_path / "a.json").write_text(
+        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+    )
+    with pytest.raises(sj.InputError, match=said):
+        sj.ingest(tmp_path / "a.json", tmp_path / "corpus")
+
+
+def test_channels_of_slack(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    files: dict[str, Any] = {"users.json": [{"id": "U1"}], "channels.json": [{"id": "C1", "name": "a"}]}
+    of_channels = {"a": TEXTS[:_HALF], "b": TEXTS[_HALF:]}
+    files |= {f"{name}/2020-01-31.json": [{"text": one} for one in of_channels[name]] for name in of_channels}
+    for name, rows in files.items():
+        (tmp_path / "export" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "export" / name).write_text(json.dumps(rows), encoding="utf-8")
+    found = table_of(tmp_path / "export", tmp_path / "corpus").column("channel").to_pylist()
+    assert found == ["a"] * _HALF + ["b"] * (len(TEXTS) - _HALF)
+    assert "no messages: channels.json, users.json" in caplog.text
+
+
 def test_other_values_are_kept_with_a_nested_text(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
     names = table_of(tmp_path / "a.json", tmp_path / "corpus", text="content.body").column_names
@@ -85,9 +181,7 @@ def test_a_large_element_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "a.json").write_text(json.dumps([{"text": "a b c"}, {"text": "x " * 3000}]), encoding="utf-8")
     monkeypatch.setattr("streaming_jsmf.ingestion.readers.json_records._BLOCK", 100)
     monkeypatch.setattr(limits, "LONGEST_LINE", 1000)
-    with pytest.raises(
-        sj.InputError, match=r"element 2 of the array: an element .* has more than 1,000 bytes"
-    ):
+    with pytest.raises(sj.InputError, match=r"element 2 of the array: .* more than 1,000 bytes"):
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus")
 
 
@@ -112,7 +206,7 @@ LATE: dict[str, tuple[int, Any, Any, Any]] = {
 def test_names_that_appear_late_become_columns(
     small: bool, files: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_records, "SAMPLE_RECORDS", 5)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
     if small:
         monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
         monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
@@ -151,7 +245,7 @@ def test_columns_that_only_a_later_file_has(suffix: str, tmp_path: Path) -> None
 def test_a_late_excerpt_stands_for_the_beginning_of_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_records, "SAMPLE_RECORDS", 5)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
     rows = [{"text": one, **({"excerpt": "mine"} if i == 70 else {})} for i, one in enumerate(TEXTS)]
     (tmp_path / "a.json").write_text(json.dumps(rows), encoding="utf-8")
     found = table_of(tmp_path / "a.json", tmp_path / "corpus").column("excerpt").to_pylist()
@@ -160,20 +254,12 @@ def test_a_late_excerpt_stands_for_the_beginning_of_its_text(
     assert none == [None] * 70 + ["mine"] + [None] * (len(TEXTS) - 71)
 
 
-@pytest.mark.parametrize(
-    ("late", "said"),
-    [
-        ({f"k{i}": 1 for i in range(201)}, r"more than 200 names .*, such as k0, k1, k2; .* metadata"),
-    ],
-    ids=["many"],
-)
-def test_late_names_that_cannot_be_columns(
-    late: dict[str, int], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(json_records, "SAMPLE_RECORDS", 5)
+def test_late_names_that_cannot_be_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
+    late = {f"k{i}": 1 for i in range(201)}
     rows = [{"text": one, **(late if i == 70 else {})} for i, one in enumerate(TEXTS)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    with pytest.raises(sj.InputError, match=said):
+    with pytest.raises(sj.InputError, match=r"more than 200 names .*, such as k0, k1, k2; .* metadata"):
         table_of(tmp_path / "a.jsonl", tmp_path / "corpus")
     kept = table_of(tmp_path / "a.jsonl", tmp_path / "corpus", metadata=[])
     assert kept.column_names == ["ids", "counts", "document_id", "excerpt"], "only what is asked for"
@@ -185,6 +271,6 @@ def test_late_names_of_many_files_are_limited_together(
     for number in range(3):
         rows = [{"text": one, **{f"{number}-{i % 90}": i}} for i, one in enumerate(TEXTS)]
         (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(json_records, "SAMPLE_RECORDS", 5)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
     with pytest.raises(sj.InputError, match="more than 200 names"):
         table_of(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus")

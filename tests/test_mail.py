@@ -115,13 +115,14 @@ def test_messages_of_an_mbox(place: str, ingested: Command, tmp_path: Path) -> N
     packed = {"t.zip": in_zip, "t.tar.gz": in_tar}.get(place)
     path = put(tmp_path / place, packed({"d/a.mbox": data}) if packed else data)
     source = tmp_path / "in" if place.startswith("in/") else path
-    with small(batch=10):
-        done = ingested(source)
-    assert done.code == 0, done.err
-    found = documents(tmp_path)
-    name = {"t.zip": "d/a.mbox", "t.tar.gz": "d/a.mbox"}.get(place, place.removeprefix("in/"))
-    assert [each["document_id"] for each in found] == [name, f"{name}:2", f"{name}:3"]
-    assert found[1]["words"] == dict.fromkeys(["ant", "from", "here", "on", "bee", "été", "sujet1"], 1)
+    for unit in (1 << 20, 500):
+        with small(batch=10, unit=unit):
+            done = ingested(source)
+        assert done.code == 0, done.err
+        found = documents(tmp_path)
+        name = {"t.zip": "d/a.mbox", "t.tar.gz": "d/a.mbox"}.get(place, place.removeprefix("in/"))
+        assert [each["document_id"] for each in found] == [name, f"{name}:2", f"{name}:3"]
+        assert found[1]["words"] == dict.fromkeys(["ant", "from", "here", "on", "bee", "été", "sujet1"], 1)
 
 
 def test_messages_that_cannot_be_read(ingested: Command, tmp_path: Path) -> None:

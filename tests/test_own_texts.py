@@ -256,7 +256,7 @@ def test_a_folder_of_the_hugging_face_hub_is_its_tables(documents: list[str], tm
 def test_names_of_items_need_only_their_file(films: Path, tmp_path: Path, invoke: Command) -> None:
     films.joinpath("movies.csv").rename(films / "titles.csv")
     ratings = films / "ratings.csv"
-    named = ("--read", "names=titles.csv")
+    named = ("--read", "names=titles.csv", "--read", "names_item=movieId", "--read", "names_name=title")
     done = invoke("ingest", ratings, tmp_path / "c", "--reader", "ratings", *named)
     assert done.code == 0, done.err
     assert "Love, Part 0 (1990)" in words_of(tmp_path / "c")
@@ -479,7 +479,7 @@ def test_boilerplate_and_white_space_are_found_wherever_they_are(
 ) -> None:
     texts = pa.array(["<p>", *map("".join, product(PARTS, repeat=3))], kind).slice(1)
     found = Tokenizer(boilerplate="drop", excerpt=5)(texts)
-    monkeypatch.setattr(boilerplate, "_marks", lambda *buffers: np.full(len(buffers[0]) - 1, 255, np.uint8))
+    monkeypatch.setattr(boilerplate, "_SIGNS", "")
     without, _ = without_boilerplate(texts)
     expected = Tokenizer()(without)
     assert found.dictionary.equals(expected.dictionary)
@@ -556,6 +556,12 @@ SPACELESS = {
             "100% of the texts are in Chinese without .* found with tokenizer='chinese'",
         ),
         ("japanese", 0.1, "", "10% of the texts are in Japanese .* found with tokenizer='japanese'"),
+        (
+            "japanese",
+            1,
+            "",
+            "20% of the texts are in Chinese .*japanese is not made for them; ingest them apart",
+        ),
         ("japanese", 0.1, "sudachipy", r"10% of the texts are in Japanese .*\[japanese\]'"),
         ("Thai", 0.1, "", "10% of the texts are in Thai .*=MODULE:FUNCTION"),
         ("chinese", 0.02, "", "Chinese 2%"),
@@ -574,6 +580,7 @@ def test_texts_without_spaces_get_their_tokenizer(
     if missing:
         monkeypatch.setitem(sys.modules, missing, None)
     texts = [SPACELESS[script] if i < 300 * share else f"this is a text of topic {i % 7}" for i in range(300)]
+    texts[::5] = [SPACELESS["chinese"]] * 60 if script == "japanese" and share == 1 else texts[::5]
     with caplog.at_level("INFO"):
         sj.ingest(texts, tmp_path / "c", duplicates="keep", max_df=1.0)
     assert re.search(says, caplog.text)

@@ -286,7 +286,6 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     ),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
-    "marks of boilerplate": (boilerplate._marks, lambda _: _texts()),
     "lost words": (boilerplate._n_words, lambda _: _texts()),
     "passages": (boilerplate._cuts, lambda _: (*_texts(), 2)),
     "records of fields": (csv_scan._scan, _scanned),

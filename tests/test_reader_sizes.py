@@ -204,7 +204,7 @@ READERS = (
     *(Reader(f"h5ad-{part}", cells(f"X/{part}", False), lambda _: ["do not fit"]) for part in CSR),
     Reader("bags-counts", lambda folder, size: read(bags(folder, N, size, N))),
     Reader("bags-ids", ids_of_bags, lambda size: [f"is outside 0..{min(size, N) - 1}"]),
-    Reader("columns", named_columns, lambda size: [4, 3] if size > N else ["no column 'count'"]),
+    Reader("columns", named_columns, lambda size: [4, 3] if size > N else [3, 2]),
     Reader("matrix-sparse", matrix(sp.csr_matrix)),
     Reader("matrix-dense", matrix(np.asarray)),
     Reader("gensim", gensim, lambda _: ["document 1, from 0, is no list of (word id, count)"]),

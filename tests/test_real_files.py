@@ -22,6 +22,7 @@ from streaming_jsmf import ingest
 from streaming_jsmf.corpus import open_corpus
 from tests.outcomes import called
 from tests.sources import put, put_parquet
+from tests.test_delimited import xlsx
 from tests.test_own_texts import words_of
 
 ENGLISH = "the of and to in is that it was for on with as at by this"
@@ -92,6 +93,12 @@ def mails(root: Path) -> None:
         put(root / f"s/{i}.eml", f"From: A <a@b.example>\nTo: c@d.example\n{head}{kinds}\n--xx--\n")
 
 
+def apple_mails(root: Path) -> None:
+    for i, text in enumerate(TEXTS):
+        mail = f"From: a@b.example\nTo: c@d.example\n\n{text}\n"
+        put(root / f"s/{i}.emlx", f'{len(mail)}\n{mail}<?xml version="1.0"?>\n<plist>plain</plist>\n')
+
+
 def parts(root: Path) -> None:
     for name, content in (("_SUCCESS", ""), ("part-00000", ""), ("part-00001", lines())):
         put(root / "s" / name, content)
@@ -101,6 +108,16 @@ def empty_beside(root: Path) -> None:
     put(root / "s/a.csv", "")
     put(root / "s/b.csv", "text\n")
     put(root / "s/c.csv", table([[text] for text in TEXTS], ["text"]))
+
+
+def hugging_face(root: Path) -> None:
+    put(root / "s/dataset_infos.json", "{}")
+    put_parquet(root / "s/data/train.parquet", {"text": TEXTS})
+
+
+def workbook(root: Path) -> None:
+    rows = [[(f"A{i}", text)] for i, text in enumerate(["text", *TEXTS], 1)]
+    xlsx(root / "s.xlsx", texts=rows, notes=[[("A1", "see above")]])
 
 
 def tokens(root: Path) -> None:
@@ -126,6 +143,7 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s", parts, (), ""),
     ("s", empty_beside, (), "1 of 3 files are empty"),
     ("s", mails, (), ""),
+    ("s", apple_mails, (), ""),
     ("s.psv", table([[1, text] for text in TEXTS], ["n", "text"], delimiter="|"), (), ""),
     ("s.dat", table([[1, text] for text in TEXTS], ["n", "body"], delimiter="~"), ("--read", "delimiter=~"), "body"),
     ("s.csv", "sep=;\n" + table([[1, text] for text in TEXTS], ["n", "text"], delimiter=";"), (), ""),
@@ -135,6 +153,10 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.parquet", tokens, (), ""),
     ("s.parquet", images, (), "image: values are left out"),
     ("s.csv", table([["a,b", f'x "{text}"'] for text in TEXTS], ["n", "text"], **ESCAPED), (), ""),
+    ("s.csv", table([[i, text] for i, text in enumerate(TEXTS)], ["n", "What, or why?"]), (), "What, or why?"),
+    ("s", hugging_face, (), ""),
+    ("s/_posts/s.csv", table([[text, "NA"] for text in TEXTS], ["text", "n"]), (), ""),
+    ("s.xlsx", workbook, (), "not 'notes'"),
 ]  # fmt: skip
 
 
@@ -243,6 +265,53 @@ def test_boilerplate_is_of_mail_and_html_only(tmp_path: Path, text: str) -> None
     for boilerplate in ("drop", "keep"):
         ingest([text, "other words"], tmp_path / boilerplate, boilerplate=boilerplate, min_df=1, max_df=1.0)
     assert words_of(tmp_path / "drop") == words_of(tmp_path / "keep")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (r"harbor\nvessel\n\nCargo caf\u00e9\tanchor", "harbor vessel cargo café anchor"),
+        (r"b'harbor\xe2\x80\xa6 caf\xc3\xa9\xf0\x9f\x98'", "b harbor café"),
+        (r"$\nabla \tau$ C:\new" + "\nvessel", "nabla tau c new vessel"),
+        ("İstanbul istanbul ـــكتاب", "istanbul كتاب"),
+    ],
+)
+def test_words_are_those_that_are_meant(tmp_path: Path, text: str, words: str) -> None:
+    ingest([text, "x"], tmp_path / "c", min_df=1, max_df=1.0, min_word_length=1, stop_words="none")
+    assert words_of(tmp_path / "c") == {*words.split(), "x"}
+
+
+def sentences(root: Path) -> None:
+    put_parquet(root / "s/a.parquet", {"text": [[text, text[:50]] for text in TEXTS]})
+
+
+def linked(root: Path) -> None:
+    put(root / "other/a.txt", "x")
+    put(root / "s/b.txt", "x").with_name("c").symlink_to(root / "other")
+
+
+def saved(root: Path) -> None:
+    put(root / "s/data.arrow", b"\0")
+    put(root / "s/dataset_info.json", "{}")
+
+
+def printed(root: Path) -> None:
+    put(root / "s/b.txt", "x")
+    put(root / "s/c.pdf", "%PDF-")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (sentences, "join each list"),
+        (linked, "s/c links"),
+        (saved, "Parquet or CSV"),
+        (printed, "/**/*.txt'"),
+    ],
+)
+def test_what_is_refused_has_a_way_out(tmp_path: Path, made: Callable[[Path], None], said: str) -> None:
+    made(tmp_path)
+    Done(tmp_path, "s").refused(said)
 
 
 def test_few_long_documents(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_files_of_a_source(tmp_path: Path) -> None:
         "in/d.txt",
         "_SUCCESS",
         ".a.csv.crc",
-        "_tmp/e.csv",
+        "__MACOSX/e.csv",
         "in/.git/f.csv",
     ]:
         put(plain / name, name)
@@ -77,7 +77,7 @@ def test_files_of_a_source(tmp_path: Path) -> None:
 def test_files_behind_urls(tmp_path: Path, ingested: Command) -> None:
     memory = fsspec.filesystem("memory")
     others = gzip.compress(OBJECTS.replace(': "', ': "x').encode())
-    for name, data in (("a.jsonl", OBJECTS.encode()), ("b.jsonl.gz", others), ("_x/c.jsonl", b"{")):
+    for name, data in (("a.jsonl", OBJECTS.encode()), ("b.jsonl.gz", others), ("_temporary/c.jsonl", b"{")):
         memory.pipe(f"/t_src/{name}", data)
     assert list_files("memory://t_src/*.gz") == list_files("memory://t_src")[1:]
     assert ingested("memory://t_src").code == 0
@@ -153,7 +153,7 @@ def test_guessed_columns_of_json(tmp_path: Path, records: list[Any], text: str) 
     if " " in text:
         assert text in message(lambda: guess_source(path))
     else:
-        assert guess_source(path).read == {"text": text}
+        assert guess_source(path).read == {"text": [text]}
 
 
 def test_guessed_readers_of_folders(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_folder_with_two_formats_needs_a_reader(tmp_path: Path) -> None:
 
 def test_a_table_in_an_archive_is_named(tmp_path: Path, ingested: Command) -> None:
     table = "text;n\n" + "".join(f"{text};1\n" for text in WORDS)
-    two = put(tmp_path / "two.zip", in_zip({"d/a.csv": table, "b.csv": "id,body\n", "_x/c.txt": "c"}))
+    two = put(tmp_path / "two.zip", in_zip({"d/a.csv": table, "b.csv": "id,body\n", "__MACOSX/c.txt": "c"}))
     assert guess_source(two, read={"path": "d/a.csv"}).reader == "text"
     assert ingested(two, "--read", "path=d/a.csv").code == 0
     assert open_corpus(tmp_path / "c").n_documents == 12

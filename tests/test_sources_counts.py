@@ -295,7 +295,7 @@ LOOSE = ["3", " 5", "5 ", "  1\t1 2", "1  3 1 ", "", "1 5 +4\r", "3 2 1", "003 4
 @pytest.mark.parametrize("quick", [True, False])
 def test_both_parsers_accept_spaces_and_leading_zeros(monkeypatch, tmp_path, lines, size, quick):
     if not quick:
-        monkeypatch.setattr(number_lines, "parse_lines", lambda *_, **__: None)
+        monkeypatch.setattr(number_lines, "_parse", lambda *_: None)
     with small_blocks(size, 10):
         assert rows_of(Read(docword_file(tmp_path, lines))) == TRUTH
 

@@ -7,6 +7,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -51,6 +53,7 @@ def test_the_english_list_has_no_subjects() -> None:
         ("english,FILE", ENGLISH | {"foo", "bar"}, "english,file"),
         ("none,FILE,FILE", {"foo", "bar"}, "none,file"),
         ("auto,FILE", {"foo", "bar"}, "auto,file"),
+        ("Auto+FILE+none", {"foo", "bar"}, "auto,file,none"),
         ("FOLDER/with, comma.txt", {"comma"}, "file"),
         (Path("FILE"), {"foo", "bar"}, "file"),
         (["english", {"Baz", "german"}], ENGLISH | {"baz", "german"}, "english,words"),
@@ -58,11 +61,14 @@ def test_the_english_list_has_no_subjects() -> None:
         ({"foo", "english"}, {"foo", "english"}, "words"),
         (("german", ["English", ("x",)]), GERMAN | ENGLISH | {"x"}, "german,english,words"),
         ([[], "foo", [{"bar"}]], {"foo", "bar"}, "words"),
+        ({"isn't", "l\u2019eau"}, {"isn't", "isn", "t", "l\u2019eau", "l", "eau"}, "words"),
+        (np.array(["english", "Baz"]), ENGLISH | {"baz"}, "english,words"),
+        (pd.Series(["Foo", "german"]), GERMAN | {"foo"}, "words,german"),
         ([], set(), "none"),
     ],
 )
 def test_choices_add_up(given: Any, words: set[str], stored: str, tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_text("# mine\nFoo\n\nbar \n")
+    (tmp_path / "list.txt").write_text("\ufeffFoo\n# mine\n\nbar, \n", encoding="utf-8")
     (tmp_path / "with, comma.txt").write_text("comma")
 
     def named(choice: Any) -> Any:

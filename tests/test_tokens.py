@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import snowballstemmer
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 import streaming_jsmf as sj
-from streaming_jsmf.config.functions import name_of
+from streaming_jsmf.config.reading import name_of
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.tokens import boilerplate
@@ -79,7 +80,7 @@ def test_words_equal_the_reference(texts, large, cut, form):
         ("\u0301 \u0301a", "a"),
         ("می\u200cشود co\u00adop\u00ader\u00adate \ufeffthe \u200ea\u202cb", "میشود cooperate the ab"),
         ("क\u094d\u200dष ไทย\u200bคำ", "क\u094dष ไทย คำ"),
-        ("İI", "i\u0307i"),
+        ("İI ـــكتاب", "ii كتاب"),
         ("", ""),
         ("... —", ""),
     ],
@@ -162,8 +163,9 @@ BOILERPLATE = (
 )
 def test_boilerplate_rule_by_rule_is_removed_from_all_texts(texts, kind, cut):
     expected = array = pa.array(["<b>&amp;", *texts, "a@b"], kind).slice(1 + cut, max(0, len(texts) - cut))
-    for _, change in boilerplate._RULES:
-        expected = change(expected)
+    for pattern, change in boilerplate._RULES:
+        found = pc.match_substring_regex(expected, pattern)
+        expected = pc.replace_with_mask(expected, found, change(expected.filter(found)))
     assert boilerplate.without_boilerplate(array)[0].to_pylist() == expected.to_pylist()
 
 

@@ -19,7 +19,7 @@ from streaming_jsmf.cli.verb import (
     verb,
 )
 from streaming_jsmf.config import StodSettings, engine_settings_of
-from streaming_jsmf.config.execution import EXECUTION
+from streaming_jsmf.config.requests import EXECUTION
 
 
 @verb(

@@ -17,8 +17,8 @@ from streaming_jsmf.config import (
     ExecutionOptions,
     readers_with,
 )
-from streaming_jsmf.config.execution import EXECUTION
 from streaming_jsmf.config.fields import BASIC, Field, declared_in
+from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError
 

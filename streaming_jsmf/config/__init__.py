@@ -4,8 +4,6 @@ What changes the result of a scan, an inference or a polish enters the fingerpri
 (``ExecutionOptions``) does not change the result.
 """
 
-from streaming_jsmf.config.execution import ExecutionOptions as ExecutionOptions
-from streaming_jsmf.config.execution import parse_memory as parse_memory
 from streaming_jsmf.config.fields import Settings as Settings
 from streaming_jsmf.config.fields import declared as declared
 from streaming_jsmf.config.fields import fields_given as fields_given
@@ -50,7 +48,6 @@ from streaming_jsmf.config.readers import check_options as check_options
 from streaming_jsmf.config.readers import readers_with as readers_with
 from streaming_jsmf.config.reading import EXCERPT as EXCERPT
 from streaming_jsmf.config.reading import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
-from streaming_jsmf.config.reading import LONGEST_EXCERPT as LONGEST_EXCERPT
 from streaming_jsmf.config.reading import Delimited as Delimited
 from streaming_jsmf.config.reading import ReadOptions as ReadOptions
 from streaming_jsmf.config.reading import TextFilesOptions as TextFilesOptions
@@ -61,6 +58,7 @@ from streaming_jsmf.config.requests import DEFAULT_WORDS as DEFAULT_WORDS
 from streaming_jsmf.config.requests import ComparisonRequest as ComparisonRequest
 from streaming_jsmf.config.requests import DocumentQuery as DocumentQuery
 from streaming_jsmf.config.requests import EvaluationRequest as EvaluationRequest
+from streaming_jsmf.config.requests import ExecutionOptions as ExecutionOptions
 from streaming_jsmf.config.requests import Order as Order
 from streaming_jsmf.config.requests import OverTimeRequest as OverTimeRequest
 from streaming_jsmf.config.requests import ReportRequest as ReportRequest
@@ -69,6 +67,7 @@ from streaming_jsmf.config.requests import ShareSettings as ShareSettings
 from streaming_jsmf.config.requests import SimulationSettings as SimulationSettings
 from streaming_jsmf.config.requests import TopicChanges as TopicChanges
 from streaming_jsmf.config.requests import TopicsRequest as TopicsRequest
+from streaming_jsmf.config.requests import parse_memory as parse_memory
 from streaming_jsmf.config.scan import CAPPED_LENGTH as CAPPED_LENGTH
 from streaming_jsmf.config.scan import DocumentWeights as DocumentWeights
 from streaming_jsmf.config.scan import ScanSettings as ScanSettings

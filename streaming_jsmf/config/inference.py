@@ -56,7 +56,7 @@ def parse_anchor_words(given: Any) -> Any:
             )
         return tuple(groups)
     try:
-        lines = Path(given).read_text(encoding="utf-8").splitlines()
+        lines = Path(given).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{option.anchor_words(given)}: cannot be read as UTF-8 text: {error}") from error
     groups = [_words(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -47,6 +47,7 @@ def _share(text: str) -> float:
 def _in_lines(given: Any) -> Any:
     """Stop words as one string, in which each item of a list or set has a line, and = marks those of a set as words."""
     kinds = (list, tuple, set, frozenset)
+    given = given.tolist() if hasattr(given, "tolist") else given  # NumPy and pandas
     if not isinstance(given, kinds):
         return given
     mark = "=" if isinstance(given, set | frozenset) else ""

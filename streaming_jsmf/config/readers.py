@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -111,7 +112,7 @@ class BasketOptions(ReadOptions):
 
 @dataclass(frozen=True)
 class TableOptions(Delimited):
-    """Options of the readers of tables of counts; their fields cannot contain line ends.
+    """Options of the readers of tables of counts.
 
     Parameters
     ----------
@@ -119,8 +120,17 @@ class TableOptions(Delimited):
         Whether document ids become integers rather than strings.
     """
 
-    delimiter: str | None = delimiter_key(",")
     integer_ids: bool = read_key(False, absent="false; true for ratings")
+
+    @property
+    @abstractmethod
+    def roles(self) -> list[str]:
+        """Names of the columns of documents, words and counts, if there are any."""
+
+    @property
+    def text(self) -> list[str]:
+        """The columns by which a header is recognized."""
+        return self.roles
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,7 +163,6 @@ class TriplesOptions(TableOptions):
 
     @property
     def roles(self) -> list[str]:
-        """Names of the columns of documents, words and, if there are any, counts."""
         return [self.document, self.word, *([self.count] if self.count not in (None, NONE) else [])]
 
 
@@ -214,8 +223,17 @@ class RatingsOptions(TableOptions):
             )
 
     @property
+    def names_layout(self) -> TextOptions:
+        """How the file of names is read."""
+        return TextOptions(
+            text=(self.names_item, self.names_name),
+            delimiter=self.names_delimiter,
+            header="first" if self.names_header else "none",
+            encoding=self.names_encoding,
+        )
+
+    @property
     def roles(self) -> list[str]:
-        """Names of the columns of users, items and ratings."""
         return [self.user, self.item, self.rating]
 
 

@@ -6,6 +6,7 @@ They are also the keys of ``--read`` and of ``[read]`` in specs.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from os import PathLike, fspath
 from typing import Any, Literal
 
 from streaming_jsmf.config.fields import Settings, declared, setting
-from streaming_jsmf.config.functions import name_of
 from streaming_jsmf.errors import InputError, option
 
 Header = Literal["auto", "first", "none"]
@@ -28,6 +28,9 @@ EXCERPT_CHARACTERS, LONGEST_EXCERPT = 300, 10_000
 NONE = "none"
 
 READING, TEXTS = "Reading the source", "Texts"
+
+#: Functions of this process that cannot be imported, by the name that they were given.
+_LOCAL: dict[str, Callable[..., Any]] = {}
 
 #: A key of ``read`` only, an option, and an option of texts that a given model fixes.
 read_key = partial(setting, group=READING, option=False)
@@ -104,6 +107,39 @@ def _groups(given: Any) -> Any:
     return given
 
 
+def name_of(given: Any) -> Any:
+    """Return the name of a function, MODULE:FUNCTION; other values than functions are returned unchanged.
+
+    One that cannot be imported (lambdas, functions of notebooks, methods of objects) gets a name in this process only.
+    """
+    if not callable(given):
+        return given
+    module = getattr(given, "__module__", None) or type(given).__module__
+    name = f"{module}:{getattr(given, '__qualname__', type(given).__qualname__)}"
+    found: Any = sys.modules.get(module) if module != "__main__" else None
+    for part in name.partition(":")[2].split("."):
+        found = getattr(found, part, None)
+    if found is not given:
+        known = (known for known, function in _LOCAL.items() if function == given)
+        name = next(known, f"{name}#{len(_LOCAL) + 1}")
+        _LOCAL[name] = given
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Return whether ``name_of`` has given this name to a function that cannot be imported."""
+    return "#" in name
+
+
+def local_function(name: str, advice: str) -> Callable[..., Any]:
+    """Return the function to which ``name_of`` has given this name; ``InputError`` in another process."""
+    if name not in _LOCAL:
+        raise InputError(
+            f"other processes cannot import {name!r}; write the function into a module, or use {advice}"
+        )
+    return _LOCAL[name]
+
+
 @dataclass(frozen=True)
 class ReadOptions(Settings):
     """Options of all readers. Raises ``InputError`` for a value that is not allowed; text is converted by type.
@@ -174,7 +210,28 @@ class _TextColumns(DatedColumns, Identified):
 
 
 @dataclass(frozen=True)
-class Delimited(ReadOptions):
+class Encoded(ReadOptions):
+    """Options of readers of text files.
+
+    Parameters
+    ----------
+    encoding
+        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
+    """
+
+    encoding: str = reading(
+        "utf-8",
+        absent="utf-8, or as the byte order mark says",
+        metavar="NAME,NAME",
+        rare=True,
+        parse=encodings,
+        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252; "
+        "UTF-16 is detected",
+    )
+
+
+@dataclass(frozen=True)
+class Delimited(Encoded):
     """Layout of delimited files.
 
     Parameters
@@ -191,6 +248,8 @@ class Delimited(ReadOptions):
         Quotation mark that surrounds fields with delimiters or line ends.
     escapechar
         Character that makes the next one an ordinary character, such as \\.
+    skip_lines
+        Lines, or rows of a sheet, before the header or the first record.
     """
 
     delimiter: str | None = delimiter_key(None, absent="detected")
@@ -201,6 +260,7 @@ class Delimited(ReadOptions):
     quoting: Literal["auto", "none"] = reading("auto", rare=True, added=True)
     quotechar: str | None = _character(None, absent="detected")
     escapechar: str | None = _character(None, absent="none")
+    skip_lines: int | None = read_key(None, absent="titles and comments are detected", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,15 +285,13 @@ class Delimited(ReadOptions):
 
 
 @dataclass(frozen=True)
-class TokenOptions(ReadOptions):
+class TokenOptions(Encoded):
     """Options of the readers of texts. The defaults are those of the papers.
 
     Parameters
     ----------
     excerpt
         Store this many characters of each text. 0 stores no text.
-    encoding
-        Text encoding, such as cp1252, or several to try in order: utf-8,cp1252.
     split
         Split texts into passages of this many words, which keep the id and the metadata.
     language_column
@@ -262,14 +320,6 @@ class TokenOptions(ReadOptions):
         ge=0,
         le=LONGEST_EXCERPT,
         added=True,
-    )
-    encoding: str = reading(
-        "utf-8",
-        absent="utf-8, or as the byte order mark says",
-        metavar="NAME,NAME",
-        rare=True,
-        parse=encodings,
-        wanted="an encoding that holds ASCII, such as cp1252 or gb18030, or several to try in order: utf-8,cp1252",
     )
     split: int | None = reading(None, absent="whole texts", metavar="WORDS", rare=True, ge=1)
     language_column: bool = reading(False, rare=True, added=True)
@@ -315,14 +365,6 @@ class TextOptions(TokenOptions, Delimited, _TextColumns):
     """
 
     sheet: str | None = read_key(None, absent="the first")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == self.quotes):
-            raise InputError(
-                f"{option.read({'delimiter': self.delimiter})} is not one character other than a quotation mark; "
-                "give one such as ; or \\t for a tab"
-            )
 
 
 @dataclass(frozen=True)

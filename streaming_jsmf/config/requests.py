@@ -1,4 +1,4 @@
-"""Options of the verbs simulate, choose-k, evaluate, report, topics, documents and transform."""
+"""How a job runs, and options of the verbs simulate, choose-k, evaluate, report, topics, documents and transform."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ MOST_WORDS = 2**31 - 1
 #: Default number of words of each topic, and of documents in an answer.
 DEFAULT_WORDS = DEFAULT_NUMBER = 10
 
+EXECUTION = "Execution (does not change the result)"
+
+_execution = partial(setting, group=EXECUTION)
 _distribution = partial(setting, group="Distributions")
 _question = partial(setting, group="Query")
 _edit = partial(setting, group="Editing topics (stored beside the model's arrays)", multiple=True)
@@ -304,3 +307,52 @@ class OverTimeRequest(Settings):
     topic: int | None = _question(None, absent="all topics", metavar="K")
     corpus: Any = _question(None, absent="no words", metavar="CORPUS")
     words: int | None = _question(None, absent="5 with a corpus", ge=1)
+
+
+def parse_memory(size: Any) -> Any:
+    """Return the bytes of a size such as ``4GB`` or ``500 MiB``; numbers and None are returned unchanged.
+
+    Raises ``InputError`` if the text is not a size.
+    """
+    if not isinstance(size, str):
+        return size
+    from dask.utils import parse_bytes
+
+    try:
+        # Dask reads a unit without a number as one of it.
+        found = int(parse_bytes(size)) if any(character.isdigit() for character in size) else 0
+    except (ValueError, OverflowError):
+        found = 0
+    if found <= 0:
+        raise InputError(f"{option.memory} is {size!r}; give a size such as 4GB or 500MiB")
+    return found
+
+
+def _path(given: Any) -> Any:
+    return Path(given) if isinstance(given, str) else given
+
+
+@dataclass(frozen=True)
+class ExecutionOptions(Settings):
+    """How a job runs.
+
+    Parameters
+    ----------
+    scheduler
+        Dask scheduler: threads, processes, synchronous, cluster (local processes), or the address of a
+        running one, such as tcp://HOST:PORT.
+    workers
+        Number of concurrent tasks.
+    memory
+        Memory limit for all workers together, such as 4GB.
+    performance_report
+        Write Dask's performance report to this HTML file. Requires scheduler cluster or an address, with
+        bokeh installed.
+    """
+
+    scheduler: str = _execution("threads")
+    workers: int | None = _execution(None, absent="one per core", ge=1)
+    memory: int | None = _execution(None, absent="no limit", metavar="SIZE", parse=parse_memory)
+    performance_report: Path | None = _execution(
+        None, absent="none", metavar="FILE.html", rare=True, parse=_path
+    )

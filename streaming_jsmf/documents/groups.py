@@ -203,7 +203,12 @@ class Grouping:
         if not column or period not in PERIODS or by in shares.columns:
             column, period = by, ""
         if column not in shares.columns:
-            raise InputError(f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}")
+            within = (
+                f"; a value within objects of JSON is a column if it is read with {option.metadata(column)}"
+            )
+            raise InputError(
+                f"{shares.path} has no column {column!r}; it has {', '.join(shares.columns)}{within * ('.' in column)}"
+            )
         first = next(iter(shares.tables([column])), None)
         if first is None:
             return cls(column, pa.null())

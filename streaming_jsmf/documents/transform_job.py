@@ -342,7 +342,7 @@ def _log_totals(totals: Totals, method: ShareMethod, left_out: float) -> None:
     """Report what is unusual; ``left_out`` tokens of raw texts may be of words that the model dropped on purpose."""
     if totals.unknown_tokens > left_out:
         logger.info(
-            "transform: %s of %s tokens (%.1f %%) are of words that are not in the model",
+            "transform: %s of %s tokens (%.1f%%) are of words that are not in the model",
             f"{totals.unknown_tokens - left_out:,.10g}",
             f"{totals.tokens - left_out:,.10g}",
             100 * (totals.unknown_tokens - left_out) / (totals.tokens - left_out),

@@ -24,7 +24,14 @@ from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.columns import ColumnSummary, Summaries
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, write_quarantined
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
-from streaming_jsmf.ingestion.repeats import KEY, contents_keys, hash_values, id_faults, identity_keys
+from streaming_jsmf.ingestion.repeats import (
+    KEY,
+    contents_keys,
+    hash_values,
+    id_faults,
+    identity_keys,
+    write_keys,
+)
 from streaming_jsmf.ingestion.tokens.stop_words import Bags, count_languages, joined, parts_of, sampled
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
@@ -95,11 +102,11 @@ class Contents:
     def to_record(self) -> dict[str, Any]:
         """Return JSON values; see ``from_record``."""
         # Not a dictionary, because records are sorted by key.
-        return {**vars(self), "columns": [[name, each.to_list()] for name, each in self.columns.items()]}
+        return {**vars(self), "columns": [*self.columns.items()]}
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Contents:
-        columns = {name: ColumnSummary.from_list(each) for name, each in fields["columns"]}
+        columns = {name: ColumnSummary(*each) for name, each in fields["columns"]}
         counted = {name: Counter(fields[name]) for name in ("id_faults", "languages")}
         return cls(**{**fields, **counted, "columns": columns})
 
@@ -167,7 +174,7 @@ def _batches(
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         for batch in _documents(ingest, number, unit, bad):
-            n_records += batch.n_documents
+            n_records += batch.n_records
             contents.add(batch, ingest.guessed_id, columns)
             yield number, batch
         if ingest.source.refuses_documents:
@@ -288,8 +295,7 @@ class PieceWriter:
         )
         for kind, parts in self._keys.items():
             if parts:
-                keys = np.concatenate(parts)
-                keys[np.argsort(keys["high"], kind="stable")].tofile(self._stem.with_suffix(f".{kind}"))
+                write_keys(self._stem.with_suffix(f".{kind}"), np.concatenate(parts))
 
     def abort(self) -> None:
         for opened in (self._stream, self._file):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ from streaming_jsmf.ingestion.readers.values import DAY, TEXT, TIME, UTC, as_tex
 
 logger = logging.getLogger(__name__)
 
+#: What R, pandas, SQL and Excel write for a missing value; it is null in columns of numbers and dates.
+_MISSING = r". - ? NA N/A n/a #N/A NULL null None NaN nan NaT \N 0000-00-00"
 _HEAD = 100  # values that are tried first
 _EXACT = 10**15  # integers of up to 15 digits are exact in float64
 _PER_DAY = 86_400  # seconds
@@ -55,7 +57,9 @@ class Kind:
 
 
 def _by_arrow(values: Any, kind: Kind) -> Any:
-    """Convert strings that Arrow can cast."""
+    """Convert strings that Arrow can cast, also those with " UTC" or " +0100" at the end."""
+    if kind.type == UTC and is_string(values.type):
+        values = pc.replace_substring_regex(pc.replace_substring(values, " UTC", "Z"), " ([+-])", r"\1")
     return values.cast(kind.type)
 
 
@@ -116,16 +120,21 @@ def _by_format(values: Any, kind: Kind, pattern: str) -> Any:
 _ISO, _CLOCK = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,6})?)?"
 _YEAR, _MONTH, _DAY = "(?P<year>1[0-9]{3}|20[0-9]{2})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-3]?[0-9])"
 _SHORT = "(?P<year>1[0-9]{3}|20[0-9]{2}|[0-9]{2})"
-_NAME, _WEEKDAY = "(?P<name>[A-Za-z]{3})[a-z]{0,6}[.]?", "[A-Z][a-z]{2}"
+_NAME, _WEEKDAY = "(?P<name>[A-Za-z]{3})[A-Za-z]{0,6}[.]?", "[A-Z][a-z]{2}"
 _TIME = "(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]|60))?"
-_HALF = f"(?:,? {_TIME}(?: ?(?P<half>[AaPp])[Mm])?)?"
+_HALF = rf"(?:(?:,| at)? {_TIME}(?:[ \x{{A0}}\x{{202F}}]?(?P<half>[AaPp])[.]?[Mm][.]?)?)?"
 _ZONE = f"(?P<zone>[+-][0-9]{{2}}:?[0-9]{{2}}|GMT|UTC?|Z|{'|'.join(_HOURS)})"
 _ORDERS = {  # dots are written between day, month and year, never after the month
-    "year first": f"{_YEAR}[/.]{_MONTH}[/.]{_DAY}",
+    "year first": f"{_YEAR}[/.年]{_MONTH}[/.月]{_DAY}日?",
     "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
     "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
 }
-_NAMED = {"day month year": f"{_DAY} {_NAME},? {_YEAR}", "month day, year": f"{_NAME} {_DAY},? {_YEAR}"}
+_LONG_WEEKDAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+_NAMED = {
+    "day month year": f"(?:{_LONG_WEEKDAY},? )?{_DAY}[ -]{_NAME},?[ -]{_SHORT}",
+    "month day, year": f"(?:{_LONG_WEEKDAY},? )?{_NAME} {_DAY},? {_YEAR}(?:,? {_LONG_WEEKDAY})?",
+    "month year": f"{_NAME}[ -]{_YEAR}",
+}
 _MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
 _TWITTER = f"{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}"
 SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)", "dates (YYYYMMDD)"
@@ -142,10 +151,13 @@ KINDS: dict[str, Kind] = {
     "numbers": Kind(pa.float64(), "^-?(?:0|[1-9][0-9]{0,14})(?:[.][0-9]+)?$", _by_arrow),
     "dates": Kind(DAY, f"^{_ISO}$", _by_arrow),
     "times": Kind(TIME, f"^{_ISO}(?:[T ]{_CLOCK})?$", _by_arrow),
-    "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
+    "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z| UTC| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
     "dates (months)": Kind(DAY, f"^{_YEAR}-(?P<month>[0-9]{{2}})$", _by_parts),
     **{f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts) for name, date in (_ORDERS | _NAMED).items()},
-    **{f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts) for order, date in _ORDERS.items()},
+    **{
+        f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts)
+        for order, date in (_ORDERS | _NAMED).items()
+    },
     "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
     "times (Twitter)": Kind(UTC, f"^{_TWITTER}$", _by_parts),
 }
@@ -180,34 +192,22 @@ _OF_TIMES = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class ColumnSummary:
+class ColumnSummary(NamedTuple):
     """What is known of a column: its ``kinds`` are those that all values are, in order of preference.
 
     ``values`` of them are not missing, ``strings`` of these are strings, and ``documents`` is the number of documents
     that have the column, with or without a value.
     """
 
-    kinds: tuple[str, ...]
+    kinds: Sequence[str]
     values: int
     documents: int
     strings: int = 0
 
     def joined(self, other: ColumnSummary) -> ColumnSummary:
         """Return the summary of the values of both."""
-        return ColumnSummary(
-            tuple(kind for kind in self.kinds if kind in other.kinds),
-            self.values + other.values,
-            self.documents + other.documents,
-            self.strings + other.strings,
-        )
-
-    def to_list(self) -> list[Any]:
-        return list(vars(self).values())
-
-    @classmethod
-    def from_list(cls, fields: Sequence[Any]) -> ColumnSummary:
-        return cls(tuple(fields[0]), *fields[1:])
+        kinds = [kind for kind in self.kinds if kind in other.kinds]
+        return ColumnSummary(kinds, *(mine + its for mine, its in zip(self[1:], other[1:], strict=True)))
 
 
 class Summaries:
@@ -247,12 +247,19 @@ def summarize(
     """Return what is known of the values of an Arrow array; only the kinds of the values ``before`` are tried."""
     given = plain(values)
     is_text = is_string(given.type)
-    given = given.filter(pc.not_equal(given, "")) if is_text else given.drop_null()
+    given = (_stripped(given) if is_text else given).drop_null()
     names = [*([date_format] if date_format and "%" in date_format else []), *KINDS]
     names = names if before is None else list(before.kinds)
     if len(given):
         names = _kinds_of(given, names)
-    return ColumnSummary(tuple(names), len(given), len(values), len(given) * is_text)
+    return ColumnSummary(names, len(given), len(values), len(given) * is_text)
+
+
+def _stripped(values: Any) -> Any:
+    """Strings without white space around them; null for those that say that a value is missing."""
+    values = pc.ascii_trim_whitespace(values)
+    missing = pc.is_in(values, value_set=pa.array(["", *_MISSING.split()], values.type))
+    return pc.if_else(missing, pa.scalar(None, values.type), values)
 
 
 def _kinds_of(values: Any, names: Sequence[str]) -> list[str]:
@@ -349,14 +356,14 @@ def _allowed(column: str, kind: str, summary: ColumnSummary, date_format: str | 
 def as_type(values: Any, kind: str) -> Any:
     """Convert an Arrow array to one of the kinds that ``summarize`` found, or to strings for "".
 
-    Missing values, such as empty strings of numbers, are null. Raises ArrowInvalid if a value is not of the kind.
+    Missing values, such as "" and "NA" among numbers, are null. Raises ArrowInvalid if a value is not of the kind.
     """
     values = plain(values)
     if not kind:
         return as_text(values)
     wanted = kind_named(kind)
     if is_string(values.type):
-        values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+        values = _stripped(values)
     elif not (wanted.dated and is_number(values.type)):
         return values.cast(wanted.type)
     found = wanted.read(values, wanted)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.records import without_views
@@ -28,7 +29,6 @@ from streaming_jsmf.ingestion.readers.values import (
     from_python,
     is_list_of_strings,
     storable,
-    storable_tokens,
 )
 from streaming_jsmf.storage.paths import sha256_of
 
@@ -105,8 +105,8 @@ def _storable(batches: Iterator[Columns]) -> Iterator[pa.Table]:
         for given, value in columns.items():
             values = value.cast(without_views(value.type))
             name = as_characters(str(given).encode("utf-8", "surrogatepass"))
-            store = storable_tokens if is_list_of_strings(values.type) else storable
-            stored, line = store(name, values)
+            # Lists of tokens stay lists, and readers repair them.
+            stored, line = (values, "") if is_list_of_strings(values.type) else storable(name, values)
             if line and name not in noted:
                 logger.info("%s", line)
                 noted.add(name)
@@ -123,7 +123,7 @@ def _batches(source: Any) -> Iterator[Columns]:
         source, "with_format"
     ):  # of Hugging Face, without its decoding
         for table in source.with_format("arrow").iter(BATCH):
-            yield from map(_columns, table.to_batches())
+            yield from (_with_labels(batch, source.features) for batch in table.to_batches())
     elif hasattr(source, "tocsr") or (isinstance(source, np.ndarray) and source.ndim > 1):
         raise InputError(
             f"the source is a matrix ({type(source).__name__}); corpus_from_matrix(matrix, words, path) makes a corpus "
@@ -169,6 +169,15 @@ def _arrow_batches(source: Any) -> Iterator[Columns]:
         return
     _require_distinct(reader.schema.names)
     yield from map(_columns, reader)
+
+
+def _with_labels(batch: pa.RecordBatch, features: Mapping[str, Any]) -> Columns:
+    """The columns of a data set of Hugging Face, in which labels are numbers that have names, and -1 for none."""
+    columns = {**_columns(batch)}
+    for name, values in columns.items():
+        if names := getattr(features.get(name), "names", None):
+            columns[name] = pa.array(names).take(pc.if_else(pc.less(values, 0), None, values))
+    return columns
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:

@@ -28,13 +28,12 @@ from streaming_jsmf.ingestion.losses import (
     warn_of_losses,
     write_quarantine,
 )
-from streaming_jsmf.ingestion.phrases import with_found_phrases
 from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
 from streaming_jsmf.ingestion.shards import RENUMBER, WRITE, renumber_shards, write_shards
-from streaming_jsmf.ingestion.words import choose_words, with_language, word_counts
+from streaming_jsmf.ingestion.words import choose_words, with_found_phrases, with_language, word_counts
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.memory import PROCESS_BYTES

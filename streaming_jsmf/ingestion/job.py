@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -30,6 +29,7 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.storage.tables import write_table
 
 QUARANTINE_SCHEMA = pa.schema(
     [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
@@ -186,5 +186,5 @@ class Ingest:
 
 
 def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write bad records as they are in the quarantine."""
-    pq.write_table(pa.Table.from_pylist(rows, QUARANTINE_SCHEMA), path)
+    """Write bad records with the columns of the quarantine."""
+    write_table(path, pa.Table.from_pylist(rows, QUARANTINE_SCHEMA))

@@ -17,6 +17,7 @@ from streaming_jsmf.ingestion.bags import Contents
 from streaming_jsmf.ingestion.job import QUARANTINE_SCHEMA, Ingest, IngestFolder
 from streaming_jsmf.ingestion.shards import QUARANTINED, STEPS, WRITE
 from streaming_jsmf.jobs.checkpoints import Record
+from streaming_jsmf.storage.tables import read_table
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ def _remedy(lost: Dropped, dropped: Sequence[Dropped]) -> str:
 def first_bad_record(folder: IngestFolder) -> str:
     """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
     for path in _quarantined(folder):
-        row = pq.read_table(path).slice(0, 1).to_pylist()[0]
+        [row] = read_table(path).slice(0, 1).to_pylist()
         place = "" if row["row"] is None else f", row {row['row']} from 0"
         return f"; the first is {row['file']}{place}: {row['reason']}"
     return ""
@@ -163,8 +164,7 @@ def write_quarantine(folder: IngestFolder) -> None:
         folder.root / CORPUS / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd"
     ) as writer:
         for path in paths:
-            with pq.ParquetFile(path) as file:
-                writer.write_table(file.read(use_threads=False))
+            writer.write_table(read_table(path))
 
 
 def _quarantined(folder: IngestFolder) -> Iterator[Path]:

@@ -22,7 +22,7 @@ from streaming_jsmf.config import (
     for_texts,
 )
 from streaming_jsmf.corpus.assemble import LAYOUT
-from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
@@ -50,10 +50,11 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     NONE,
     SAMPLE,
     load_stop_words,
+    sample,
     shown,
     with_languages,
 )
-from streaming_jsmf.ingestion.tokens.tokenizer import FirstTexts, code_of, is_phrase, suited_tokenizer
+from streaming_jsmf.ingestion.tokens.tokenizer import code_of, is_phrase, require_words, suited_tokenizer
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -70,6 +71,9 @@ from streaming_jsmf.storage.paths import (
 from streaming_jsmf.storage.results import UNIDENTIFIED, identity_of_files
 
 logger = logging.getLogger(__name__)
+
+#: Characters of each text from which the tokenizer is chosen.
+_LONGEST = 1000
 
 #: Fields of ``Curation`` that choose words; ``stop_words`` is not listed, because the stemmer uses it as well.
 _WORD_RULES = (
@@ -162,13 +166,16 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
     """The reader with the tokenizer for its first texts."""
     if not isinstance(opened.options, TokenOptions):
         return opened
-    first = FirstTexts()
-    sampled = replace(opened, tokenizer=first)
+    texts: list[str] = []
     for unit in units[:: len(units) // SAMPLE + 1]:
-        next(iter(sampled.read(unit, BadRecords("quarantine", unit, opened.place))), None)
-        if sum(map(len, first.texts)) >= SAMPLE // 4:
+        found = next(iter(opened.texts(unit, BadRecords("quarantine", unit, opened.place))), pa.array([]))
+        if is_list(found.type):
+            require_words(found)
+        chosen = () if is_list(found.type) else sample(len(found)).tolist()
+        texts += [found[i].as_py()[:_LONGEST] for i in chosen]
+        if len(texts) >= SAMPLE // 4:
             break
-    name = suited_tokenizer(pa.concat_arrays(first.texts)) if first.texts else opened.tokenizer.name
+    name = suited_tokenizer(pa.array(texts, pa.string())) if texts else opened.tokenizer.name
     options = replace(opened.options, tokenizer=name)
     return replace(opened, options=options, tokenizer=replace(opened.tokenizer, name=name))
 

@@ -22,7 +22,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.storage.paths import make_directory
+from streaming_jsmf.storage.paths import exists, make_directory
 from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
@@ -55,14 +55,6 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
         array = values.cast(pa.large_string())
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         hashes = _strings(*string_buffers(array))
-    return hashes
-
-
-def hash_bags(
-    indptr: NDArray[Any], codes: NDArray[Any], counts: NDArray[Any], words: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
-    """Return (m, 2) hashes of bags, independent of word order; ``words`` are the hashes of the codes, (words, 2)."""
-    hashes: NDArray[np.uint64] = _bags(np.asarray(indptr, np.int64), codes, counts, words)
     return hashes
 
 
@@ -147,10 +139,26 @@ def contents_keys(
     counts: NDArray[Any],
     words: NDArray[np.uint64],
 ) -> NDArray[Any]:
-    """Return keys with the hashes of the bags, in the same order, without those of empty documents."""
+    """Return keys with the hashes of the bags, in the same order, without those of empty documents.
+
+    The hashes do not depend on the order of words; ``words`` are the hashes of the codes, (words, 2).
+    """
     keys = keys.copy()
-    keys["high"], keys["low"] = hash_bags(indptr, codes, counts, words).T
+    keys["high"], keys["low"] = _bags(np.asarray(indptr, np.int64), codes, counts, words).T
     return keys[np.diff(indptr) > 0]
+
+
+def write_keys(path: Path, keys: NDArray[Any]) -> None:
+    """Write keys, sorted by their hashes."""
+    ordered = keys[np.argsort(keys["high"], kind="stable")]
+    packed = pa.Array.from_buffers(pa.binary(KEY.itemsize), len(keys), [None, pa.py_buffer(ordered)])
+    write_table(path, pa.table({"key": packed}))
+
+
+def _keys_in(path: Path) -> NDArray[Any]:
+    """Memory-map the keys of a file."""
+    chunks = read_table(path).column("key").chunks
+    return np.frombuffer(chunks[0].buffers()[1], KEY) if chunks else np.empty(0, KEY)
 
 
 def find_repeated_ids(
@@ -209,7 +217,7 @@ def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
     """Return why each document of a piece is left out: 0 for those that stay, 1 a repeated id, 2 repeated contents."""
     steps = np.zeros(piece.documents, np.int8)
     path = repeats_path(ingest, piece.index)
-    if path.exists():
+    if exists(path):
         table = read_table(path)
         steps[np.asarray(table.column("ordinal"))] = np.asarray(table.column("step"))
     return steps
@@ -225,8 +233,8 @@ def find_repeats(files: Sequence[Path], without: Repeats | None = None, *, order
     Makes one pass over the keys, which are sorted by hash in every file, one range of hashes at a time. ``files`` has
     one file per piece, some of which may be missing; documents in ``without`` are ignored.
     """
-    present = {piece: path for piece, path in enumerate(files) if path.exists() and path.stat().st_size}
-    total = sum(path.stat().st_size for path in present.values()) // KEY.itemsize
+    present = {piece: path for piece, path in enumerate(files) if exists(path)}
+    total = sum(len(_keys_in(path)) for path in present.values())
     found: dict[int, list[NDArray[Any]]] = {}
     for bucket in _buckets(present, max(1, -(-total // BUCKET_KEYS))):
         if without is not None:
@@ -243,18 +251,14 @@ def find_repeats(files: Sequence[Path], without: Repeats | None = None, *, order
 
 
 def _buckets(files: Mapping[int, Path], count: int) -> Iterator[dict[int, NDArray[Any]]]:
-    """Yield the keys in each of ``count`` equal hash ranges; reads them, because memory maps would fill the memory."""
+    """Yield copies of the keys in each of ``count`` equal hash ranges; whole mapped files would fill the memory."""
     edges = np.array([(i << 64) // count for i in range(1, count)], np.uint64)
-    cuts = {}
+    cuts: dict[int, list[Any]] = {}
     for piece, path in files.items():
-        inner = np.searchsorted(np.memmap(path, KEY, mode="r")["high"], edges).tolist() if len(edges) else []
-        cuts[piece] = [0, *inner, path.stat().st_size // KEY.itemsize]
+        cuts[piece] = [0, *np.searchsorted(_keys_in(path)["high"], edges).tolist(), None]
     for i in range(count):
         yield {
-            piece: np.fromfile(
-                path, KEY, count=cuts[piece][i + 1] - cuts[piece][i], offset=cuts[piece][i] * KEY.itemsize
-            )
-            for piece, path in files.items()
+            piece: _keys_in(path)[cuts[piece][i] : cuts[piece][i + 1]].copy() for piece, path in files.items()
         }
 
 

@@ -29,6 +29,7 @@ from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
 from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece, write_quarantined
 from streaming_jsmf.ingestion.readers.base import Batch
+from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
@@ -152,11 +153,12 @@ def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
 
 
 def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
-    """The ids of a batch, or the numbers of its documents in the source."""
+    """The ids of a batch, or the numbers of its records in the source, with those of passages."""
     if ingest.ids:
         return batch.document_id.cast(ingest.ids)
-    numbers = batch.rows if batch.numbers is None else batch.numbers
-    return pa.array(piece.first_rows[unit - piece.group.first] + np.asarray(numbers, np.int64))
+    found = np.asarray(batch.rows if batch.numbers is None else batch.numbers, np.int64)
+    numbers = pa.array(piece.first_rows[unit - piece.group.first] + found)
+    return numbers if ingest.source.tokenizer.passage is None else passage_ids(numbers, found)
 
 
 def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:

@@ -1,11 +1,14 @@
-"""Detect the language and choose the words to keep from the counts of all pieces, in bounded memory."""
+"""Detect the languages, find phrases, and choose the words to keep from the counts of all pieces, in bounded memory.
+
+Phrases are neighbouring words with a high NPMI, which take a pass of their own before the first.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from streaming_jsmf.config import AUTO
-from streaming_jsmf.corpus.curation import Selection, match_words, select_words, with_enough_words
+from streaming_jsmf.config import AUTO, Curation
+from streaming_jsmf.corpus.curation import (
+    Selection,
+    least_documents,
+    match_words,
+    may_stay,
+    select_words,
+    with_enough_words,
+)
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece
+from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
+from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
     LANGUAGES,
     LEAST_DOCUMENTS,
@@ -29,10 +42,13 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     count_languages,
     load_stop_words,
     parts_of,
+    sampled,
     with_languages,
 )
-from streaming_jsmf.ingestion.tokens.tokenizer import lack_of_spaces
-from streaming_jsmf.storage.paths import make_directory
+from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, lack_of_spaces
+from streaming_jsmf.jobs.checkpoints import FILES, Record
+from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory
 from streaming_jsmf.storage.tables import read_table, table_writer, write_table
 
 logger = logging.getLogger(__name__)
@@ -41,6 +57,10 @@ logger = logging.getLogger(__name__)
 MERGE_ROWS = 1_000_000
 #: Tables open at the same time.
 MERGE_TABLES = 256
+
+#: Rows of counts that a task buffers before it writes them.
+TABLE_ROWS = 1_000_000
+_SHOWN = 8
 
 _COUNTS = ("document_frequency", "term_count")
 
@@ -158,3 +178,140 @@ def sorted_counts(counts: Any) -> Any:
     """Sum a table of counts by word and sort it by word."""
     grouped = counts.group_by("word", use_threads=False).aggregate([(name, "sum") for name in _COUNTS])
     return grouped.rename_columns({f"{name}_sum": name for name in _COUNTS}).sort_by("word")
+
+
+@dataclass(frozen=True)
+class _WithNeighbours:
+    """Tokenizer that adds pairs of neighbouring words that could become phrases."""
+
+    tokenizer: Tokenizer
+    curation: Curation
+
+    def __call__(self, texts: Any) -> TokenLists:
+        tokens = self.tokenizer(texts)
+        # Stop words are unknown until the language is detected; pairs with stop words are dropped later.
+        stop_words = load_stop_words(self.curation.stop_words)
+        return with_ngrams(tokens, 2, among=may_stay(tokens.dictionary, self.curation, stop_words))
+
+
+def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
+    """Find phrases in the source; return the ingest with them in its tokenizer, and with its language detected.
+
+    A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``source.phrases``
+    (Bouma, Normalized (pointwise) mutual information in collocation extraction, 2009), where p are shares of all
+    tokens. Both words must pass the rules for single words, and the pair must occur in twice as many documents as a
+    word must by ``min_document_frequency`` or ``automatic_minimum``, whichever is more.
+
+    Makes one pass over the source. Counts are exact and merged from sorted files. Memory: the words and pairs that are
+    frequent enough, and ``choose.MERGE_ROWS`` rows.
+    """
+    threshold = ingest.source.phrases
+    assert threshold is not None
+    groups = group_units(ingest.units)
+    counting = _WithNeighbours(ingest.source.tokenizer, ingest.curation)
+    counted = replace(ingest, source=replace(ingest.source, tokenizer=counting))
+    records = counted.run(executor, "phrases", count_group, groups)
+    n_documents = sum(record["documents"] for record in records)
+    automatic = replace(ingest.curation, min_document_frequency=AUTO)
+    least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
+    neighbours = ingest.folder.root / "neighbours"
+    kept = _Frequent(least, 2 * least)
+    words = kept.words(found_word_counts(sorted(neighbours.glob("*/*.words")), neighbours / "merged"))
+    for _ in words:
+        pass
+    found = sum((Counter(record["languages"]) for record in records), Counter[str]())
+    ingest = with_language(ingest, found)
+    phrases = kept.phrases(ingest.curation, threshold)
+    if phrases:
+        shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
+        logger.info("%d pairs of adjacent words are joined into one word each: %s", len(phrases), shown)
+    else:
+        logger.info(f"no adjacent words have such a high NPMI; a lower value of {option.phrases} finds more")
+    source = replace(ingest.source, tokenizer=replace(ingest.source.tokenizer, phrases=tuple(phrases)))
+    return replace(ingest, source=source)
+
+
+def count_group(ingest: Ingest, group: Group) -> Record:
+    """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
+    directory = ingest.folder.root / "neighbours" / f"{group.index:05d}"
+    empty_directory(directory)
+    documents, languages = 0, Counter[str]()
+    held: list[Any] = []
+    number = 0
+    for batch in _batches(ingest, group):
+        documents += batch.n_documents
+        languages += count_languages(sampled(batch))
+        held.append(_counts_of(batch))
+        if sum(table.num_rows for table in held) >= TABLE_ROWS:
+            _write(held, directory, number)
+            held, number = [], number + 1
+    if held:
+        _write(held, directory, number)
+    files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
+    return {"documents": documents, "languages": dict(languages), FILES: files}
+
+
+def _batches(ingest: Ingest, group: Group) -> Iterator[Batch]:
+    for unit in group.units:
+        # The next pass quarantines bad records.
+        yield from ingest.source.read(unit, BadRecords(ingest.on_bad_record, unit, ingest.source.place))
+
+
+def _counts_of(batch: Batch) -> Any:
+    size = len(batch.dictionary)
+    return pa.table(
+        {
+            "word": batch.dictionary.cast(pa.string()),
+            "document_frequency": np.bincount(batch.codes, minlength=size),
+            "term_count": np.bincount(batch.codes, weights=batch.counts, minlength=size),
+        }
+    )
+
+
+def _write(held: Sequence[Any], directory: Path, number: int) -> None:
+    write_table(directory / f"{number:04d}.words", sorted_counts(pa.concat_tables(held)))
+
+
+class _Frequent:
+    """Words and pairs that occur in enough documents, and the number of all tokens."""
+
+    def __init__(self, least_of_words: int, least_of_pairs: int) -> None:
+        self._least = least_of_words, least_of_pairs
+        self._tables: tuple[list[WordCounts], list[WordCounts]] = [], []
+        self._tokens = 0.0
+
+    def words(self, tables: Iterable[WordCounts]) -> Iterator[WordCounts]:
+        """Yield the counts of single words, collecting frequent words and pairs."""
+        for table in tables:
+            paired = np.asarray(pc.match_substring(table.words, " "))
+            parts = table.take(~paired), table.take(paired)
+            self._tokens += float(parts[0].term_count.sum())
+            for kept, part, least in zip(self._tables, parts, self._least, strict=True):
+                kept.append(part.take(part.document_frequency >= least))
+            yield parts[0]
+
+    def phrases(self, curation: Curation, least: float) -> list[str]:
+        """Return the pairs with NPMI of at least ``least``, most frequent first."""
+        words, pairs = map(WordCounts.joined, self._tables)
+        words = words.take(may_stay(words.words, curation, load_stop_words(curation.stop_words)))
+        # A custom tokenizer may return words with spaces.
+        pairs = pairs.take(np.asarray(pc.equal(pc.count_substring(pairs.words, " "), 1)))
+        halves = pc.split_pattern(pairs.words, " ")
+        ids = np.stack([word_ids(pc.list_element(halves, i), words.words) for i in (0, 1)])
+        known = (ids[0] >= 0) & (ids[1] >= 0)
+        pairs = pairs.take(known)
+        first, second = words.term_count[ids[:, known]]
+        chosen = np.flatnonzero(pair_npmi(pairs.term_count, first, second, self._tokens) >= least)
+        order = chosen[np.argsort(-pairs.term_count[chosen], kind="stable")]
+        return list(pairs.take(order).words.to_pylist())
+
+
+def pair_npmi(
+    together: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64], tokens: float
+) -> NDArray[np.float64]:
+    """NPMI of pairs, (n,): 1 if neither word occurs without the other, 0 if they are independent."""
+    share = together / tokens
+    # A single pair with share 1 carries no information; this avoids 0 / 0.
+    information = np.where(share < 1, -np.log(share), np.inf)
+    found: NDArray[np.float64] = np.log(together * tokens / (first * second)) / information
+    return found

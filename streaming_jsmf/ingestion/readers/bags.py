@@ -1,9 +1,13 @@
-"""Documents as bags that exist: corpora and Parquet files of word ids and counts, and baskets of items."""
+"""Bags of words: those in Parquet and in corpora, baskets of items, and the group-by that makes them of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +17,11 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import BagOptions, BasketOptions
 from streaming_jsmf.config.reading import NONE
-from streaming_jsmf.corpus.footer import check_columns, is_list, is_string, leaf_columns
+from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.corpus.records import (
-    BATCH_NONZEROS,
+    LARGEST_COUNT,
     Place,
     RecordError,
     checked_bags,
@@ -27,14 +31,15 @@ from streaming_jsmf.corpus.records import (
     without_views,
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError, StoreError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
+    Records,
     Source,
     Unit,
     UnreadableError,
-    group_units,
+    limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
@@ -42,35 +47,35 @@ from streaming_jsmf.ingestion.readers.files import (
     is_archive,
     of_first_readable,
     open_parquet_source,
-    size_of,
 )
-from streaming_jsmf.ingestion.readers.formats import line_records, parquet_batches, text_of
+from streaming_jsmf.ingestion.readers.formats import PARQUET, line_records, parquet_batches, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
-from streaming_jsmf.ingestion.readers.records import RecordFiles, bags_of, numbered
+from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
+from streaming_jsmf.ingestion.readers.records import RecordFiles, TextReader
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
     invalid_rows,
-    list_as_json,
+    listed,
     require_columns,
     storable,
     value_type,
 )
-from streaming_jsmf.ingestion.tokens.split import TokenLists, given_tokens
+from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
+from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import exists, join, normalise
 
-#: (document, word) pairs per unit.
-UNIT_NONZEROS = 16_000_000
+_WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
+_BUCKETS = b"n_buckets"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
-    ``found_id`` is the column of the document ids. ``kinds`` has what the counts and named ids are in the first
-    readable file ("integers", "floats" or "strings"), by column; it must be the same in all files. ``fingerprint`` is
-    that of a corpus with a manifest, else None.
+    ``found_id`` is the column of the ids. ``kinds`` has what the counts and named ids are in the first readable file
+    ("integers", "floats" or "strings"); all files must have the same. ``fingerprint`` is that of a corpus, or None.
     """
 
     vocabulary_path: str
@@ -112,8 +117,8 @@ class BagSource(RecordFiles, Source):
                 return found, _kinds(file.schema_arrow, found if options.id or fingerprint else None)
 
         found_id, kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
-        columns: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "kinds": kinds}
-        return cls(root, shards, options, tokenizer, **columns, fingerprint=fingerprint)
+        columns: dict[str, Any] = {"found_id": found_id, "kinds": kinds, "fingerprint": fingerprint}
+        return cls(root, shards, options, tokenizer, vocabulary_path=words, **columns)
 
     @property
     def id_column(self) -> str | None:
@@ -127,30 +132,19 @@ class BagSource(RecordFiles, Source):
     def vocabulary(self) -> Sequence[str]:
         return read_vocabulary(self.vocabulary_path)[0].words
 
-    def parts(self, path: str) -> Sequence[Unit]:
-        """Return runs of row groups of about ``UNIT_NONZEROS`` pairs."""
-        with open_parquet_source(path) as file:
-            metadata = file.metadata
-            leaf = leaf_columns(metadata).get("ids", 0)
-            pairs = [metadata.row_group(g).column(leaf).num_values for g in range(metadata.num_row_groups)]
-        return group_units(path, pairs, UNIT_NONZEROS, size_of(path))
-
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        n_words, row = len(self.vocabulary), 0
+        n_words = len(self.vocabulary)
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
             kinds = _kinds(file.schema_arrow, self._named_id)
             if kinds != self.kinds:
                 ours, theirs = (
-                    ", ".join(f"{name}: {kind}" for name, kind in each.items())
-                    for each in (kinds, self.kinds)
+                    listed(f"{name}: {kind}" for name, kind in each.items()) for each in (kinds, self.kinds)
                 )
                 raise UnreadableError(
                     f"its columns are {ours}, those of the first file {theirs}; make them the same"
                 )
-            for g in range(unit.start, unit.stop):
-                for batch in _batches(file, g):
-                    yield self._documents(batch, row, n_words, bad)
-                    row += batch.num_rows
+            for first, batch in parquet_batches(file, unit, None):
+                yield self._documents(batch, first, n_words, bad)
 
     @property
     def _named_id(self) -> str | None:
@@ -162,12 +156,16 @@ class BagSource(RecordFiles, Source):
         invalid = [] if ids is None else invalid_rows(batch.column(ids))
         reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
         reasons |= dict(_bad_rows(batch, n_words, ids, 0))
-        batch, rows = _good_rows(batch, reasons, first, bad)
+        rows, good = np.arange(first, first + batch.num_rows), np.ones(batch.num_rows, bool)
+        for row in sorted(reasons):
+            bad.refuse(first + row, reasons[row], as_json(batch, row))
+            good[row] = False
+        if reasons:
+            batch, rows = batch.filter(pa.array(good)), rows[good]
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
-        metadata, notes = {}, {}
-        for name in batch.schema.names:
-            if name not in ("ids", "counts", ids):
-                metadata[name], notes[name] = storable(name, batch.column(name))
+        names = [name for name in batch.schema.names if name not in ("ids", "counts", ids)]
+        found = {name: storable(name, batch.column(name)) for name in names}
+        metadata = {name: values for name, (values, _) in found.items() if values is not None}
         if ids is None and self.id_column is not None:
             identities = metadata.pop(self.id_column, None)
         return Batch(
@@ -176,8 +174,8 @@ class BagSource(RecordFiles, Source):
             narrow_counts(counts),
             rows,
             identities,
-            {name: values for name, values in metadata.items() if values is not None},
-            notes={name: note for name, note in notes.items() if note},
+            metadata,
+            notes={name: note for name, (_, note) in found.items() if note},
         )
 
 
@@ -201,15 +199,6 @@ def _kinds(schema: Any, ids: str | None) -> dict[str, str]:
     if not is_string(kind) and not pa.types.is_integer(kind):
         raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
     return {**kinds, ids: "strings" if is_string(kind) else "integers"}
-
-
-def _batches(file: Any, g: int) -> Iterator[Any]:
-    group = file.metadata.row_group(g)
-    values = max(group.column(i).num_values for i in range(group.num_columns))
-    rows = max(1, int(BATCH_NONZEROS * group.num_rows / max(values, 1)))
-    for batch in file.iter_batches(rows, row_groups=[g], use_threads=False):
-        if batch.num_rows:
-            yield batch
 
 
 def _bad_rows(batch: Any, n_words: int, ids: str | None, start: int) -> Iterator[tuple[int, str]]:
@@ -237,25 +226,7 @@ def _bags(batch: Any, n_words: int, ids: str | None) -> tuple[tuple[NDArray[Any]
         raise where.refuse(0, f"{ids} is not a signed 64-bit integer") from error
 
 
-def _good_rows(
-    batch: Any,
-    reasons: Mapping[int, str],
-    first: int,
-    bad: BadRecords,
-    as_record: Callable[[Any, int], bytes | None] = as_json,
-) -> tuple[Any, NDArray[np.int64]]:
-    """Return the good rows of a batch and their numbers from ``first``; the others go to ``bad`` in order."""
-    rows = np.arange(first, first + batch.num_rows)
-    if not reasons:
-        return batch, rows
-    for row in sorted(reasons):
-        bad.refuse(first + row, reasons[row], as_record(batch, row))
-    keep = np.ones(batch.num_rows, bool)
-    keep[list(reasons)] = False
-    return batch.filter(pa.array(keep)), rows[keep]
-
-
-class BasketSource(RecordFiles, Source):
+class BasketSource(RecordFiles, TextReader):
     """Reader "baskets": documents of items, such as playlists or click paths, which are counted as written.
 
     Each document is a line of UTF-8, or a list of strings or integers in Parquet.
@@ -264,55 +235,169 @@ class BasketSource(RecordFiles, Source):
     reader = "baskets"
     options_type = BasketOptions
     patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
+    stop_words = NO_STOP_WORDS
 
-    def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
-        with bad.unreadable_file():
-            if is_parquet(unit.path):
-                yield from _read_lists(unit, self.options.items, bad)
-            else:
-                lines = line_records(unit, text_of, bad)
-                yield from numbered(
-                    (bags_of(self._split(each.columns["text"]), each.rows) for each in lines), bad
-                )
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        return (self.options.items,)
 
-    def _split(self, lines: Any) -> TokenLists:
-        separator = self.options.separator
-        lists = pc.utf8_split_whitespace(lines) if separator is None else pc.split_pattern(lines, separator)
-        return given_tokens(pa.ListArray.from_arrays(lists.offsets, pc.utf8_trim_whitespace(lists.flatten())))
-
-
-def _read_lists(unit: Unit, column: str, bad: BadRecords) -> Iterator[Batch]:
-    with open_parquet_source(unit.path) as file:
-        _require_items(file.schema_arrow, column)
-        for first, batch in parquet_batches(file, unit, [column]):
-            good, rows = _good_rows(batch, _bad_lists(batch.column(column)), first, bad, list_as_json)
-            if len(rows):
-                yield bags_of(given_tokens(good.column(column)), rows)
+    def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
+        items, separator = self.options.items, self.options.separator
+        if is_parquet(unit.path):
+            for records in PARQUET.records(unit, self.options, bad, [items]):
+                yield replace(records, columns={items: _items(items, records.columns.get(items))})
+            return
+        for records in line_records(unit, text_of, bad):
+            lines = records.columns["text"]
+            split = (
+                pc.utf8_split_whitespace
+                if separator is None
+                else partial(pc.split_pattern, pattern=separator)
+            )
+            found = split(lines)
+            trimmed = pa.ListArray.from_arrays(found.offsets, pc.utf8_trim_whitespace(found.flatten()))
+            yield replace(records, columns={items: trimmed})
 
 
-def _require_items(schema: Any, column: str) -> None:
-    """Raise UnreadableError unless a column holds lists of strings or integers."""
-    hint = f"name the column with {option.read({'items': 'NAME'})}"
+def _items(name: str, lists: Any) -> Any:
+    """Return a column as lists of strings. Raises UnreadableError if it holds no lists of strings or integers."""
+    kind: Any = "missing" if lists is None else lists.type
+    item = value_type(kind.value_type) if lists is not None and is_list(kind) else None
+    if item is None or not (is_string(item) or pa.types.is_integer(item)):
+        raise UnreadableError(
+            f"column {name!r} is {kind}; it must hold lists of strings or integers; name the column with "
+            f"{option.read({'items': 'NAME'})}"
+        )
+    return lists.cast(pa.list_(pa.string()))
+
+
+def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
+    """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
+
+    A bucket is a hash of the document. Rows are sorted by bucket and written as one record batch per bucket, possibly
+    empty: batch i belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document``
+    (dictionary of int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
+    """
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    parts = (_sort_by_bucket(part, n_buckets) for piece in pieces for part in _bounded(piece))
     try:
-        require_columns([column], schema.names)
-    except UnreadableError as error:
-        raise UnreadableError(f"{error}; {hint}") from error
-    kind = schema.field(column).type
-    if not is_list(kind):
-        raise UnreadableError(f"column {column!r} is {kind}; it must hold lists of items; {hint}")
-    item = value_type(kind.value_type)
-    if not (is_string(item) or pa.types.is_integer(item)):
-        raise UnreadableError(f"column {column!r} holds {item}; items are strings or integers; {hint}")
+        first = next(parts, None)
+        schema = (pa.schema([]) if first is None else first[0].schema).with_metadata(
+            {_BUCKETS: str(n_buckets).encode()}
+        )
+        with pa.ipc.new_file(str(beside), schema) as writer:
+            for rows, ends in chain([] if first is None else [first], parts):
+                for start, stop in pairwise([0, *ends]):
+                    writer.write_batch(rows.slice(start, stop - start))
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
-def _bad_lists(lists: Any) -> dict[int, str]:
-    """Return the reason to refuse each bad list."""
-    items, rows = lists.flatten(), pc.list_parent_indices(lists)
-    return {
-        **dict.fromkeys(
-            rows.take(pa.array(invalid_rows(items), pa.int64())).to_pylist(),
-            "the list holds bytes that are not UTF-8",
-        ),
-        **dict.fromkeys(rows.filter(items.is_null()).to_pylist(), "the list holds a null"),
-        **dict.fromkeys(np.flatnonzero(np.asarray(lists.is_null())).tolist(), "the list is null"),
+def _bounded(batch: Any) -> Iterator[Any]:
+    """Split a batch until the words of its rows fit in memory, which may take far more than their dictionary."""
+    words = batch.column("word")
+    size = int(np.asarray(pc.binary_length(words.dictionary))[np.asarray(words.indices)].sum(dtype=np.int64))
+    if size > _WORD_BYTES and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from _bounded(batch.slice(0, half))
+        yield from _bounded(batch.slice(half))
+    elif batch.num_rows:
+        yield batch
+
+
+def _sort_by_bucket(batch: Any, n_buckets: int) -> tuple[Any, list[int]]:
+    """Return the rows without dictionaries, sorted by bucket, and the end of each bucket."""
+    documents, words, counts = batch.columns
+    codes = np.asarray(documents.indices)
+    # NumPy uses radix sort for 16-bit integers.
+    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
+    order = np.argsort(buckets, kind="stable")
+    columns = {
+        "document": documents.dictionary.take(pa.array(codes[order])),
+        "word": words.dictionary.take(pa.array(np.asarray(words.indices)[order])),
+        "count": pa.array(np.asarray(counts)[order]),
     }
+    return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
+
+
+def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
+    """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
+
+    Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
+    last bit. Sums above the largest count go to ``bad``. ``rows`` number the documents of the bucket. Memory: a few
+    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source or number of buckets.
+    """
+    parts = [batch for path in files for batch in _bucket_of(path, bucket)]
+    if not parts:
+        return
+    if any(part.schema != parts[0].schema for part in parts):
+        raise StoreError("the scattered files have different columns; remove them and run again")
+    table = pa.Table.from_batches(parts)
+    documents, document_ranks = _ranked(table.column("document"))
+    words, word_ranks = _ranked(table.column("word"))
+    counts, keys = (
+        np.asarray(table.column("count")),
+        document_ranks.astype(np.int64) * len(words) + word_ranks,
+    )
+    del table, parts
+    kind = counts.dtype
+    at, totals = sums(keys, counts, by_size=kind != np.int32)  # sums of integers are exact below 2^53
+    rows, codes = np.divmod(keys[at], len(words))
+    large = totals > LARGEST_COUNT
+    for i in np.flatnonzero(large).tolist():
+        document, word = documents[int(rows[i])].as_py(), words[int(codes[i])].as_py()
+        reason = too_large(totals[i], f"{word!r} in document {document!r}")
+        bad.refuse(None, reason, f"{document}\t{word}\t{totals[i]:.0f}")
+    kept = ~large
+    yield from _as_batches(rows[kept], codes[kept], totals[kept].astype(kind), documents, words)
+
+
+def _bucket_of(path: Path, bucket: int) -> Iterator[Any]:
+    try:
+        with pa.memory_map(str(path)) as source:
+            file = pa.ipc.open_file(source)
+            n_buckets = int((file.schema.metadata or {}).get(_BUCKETS, b"0"))
+            if not 0 <= bucket < n_buckets or file.num_record_batches % n_buckets:
+                raise StoreError(f"{path} does not hold bucket {bucket}; remove it and run again")
+            for i in range(bucket, file.num_record_batches, n_buckets):
+                batch = file.get_batch(i)
+                # A damaged offset would point outside the file.
+                batch.validate(full=True)
+                if batch.num_rows:
+                    yield batch
+    except (OSError, ValueError, pa.ArrowException) as error:
+        pass_on_machine(error)
+        raise StoreError(
+            f"{path} is missing, truncated or damaged ({first_line(error)}); remove it and run again"
+        ) from error
+
+
+def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:
+    """Return the sorted distinct values of a column, and the rank of each row's value."""
+    # All chunks share a dictionary.
+    chunks = column.dictionary_encode().chunks
+    order = np.asarray(pc.array_sort_indices(chunks[0].dictionary))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    codes = np.concatenate([np.asarray(chunk.indices) for chunk in chunks])
+    return chunks[0].dictionary.take(pa.array(order)), rank[codes]
+
+
+def _as_batches(
+    rows: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[Any], documents: Any, words: Any
+) -> Iterator[Batch]:
+    indptr = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
+    present = rows[indptr[:-1]]
+    for start, stop in pairwise(row_cuts(indptr, limits.BATCH_VALUES)):
+        low, high = indptr[start], indptr[stop]
+        occurs = np.zeros(len(words), bool)
+        occurs[codes[low:high]] = True
+        yield Batch(
+            indptr[start : stop + 1] - low,
+            (np.cumsum(occurs) - 1).astype(np.int32)[codes[low:high]],
+            counts[low:high],
+            np.arange(start, stop),
+            document_id=documents.take(pa.array(present[start:stop])),
+            dictionary=words.filter(pa.array(occurs)),
+        )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
@@ -86,14 +87,13 @@ class Unit:
     notes: tuple[str, ...] = ()
 
 
-def group_units(path: str, weights: Sequence[int], target: int, size: int | None = None) -> list[Unit]:
-    """Group consecutive row groups until their weights reach ``target``; weights are bytes, or shares of ``size``."""
+def group_units(path: str, weights: Sequence[int], target: int) -> list[Unit]:
+    """Group consecutive row groups until their weights, in bytes, reach ``target``."""
     units, start, weight = [], 0, 0
     for g, of_group in enumerate(weights):
         weight += of_group
         if weight >= target or g == len(weights) - 1:
-            held = weight if size is None else int(size * weight / max(sum(weights), 1))
-            units.append(Unit(path, start, g + 1, held))
+            units.append(Unit(path, start, g + 1, weight))
             start, weight = g + 1, 0
     return units or [Unit(path)]
 
@@ -132,7 +132,7 @@ class Batch:
         at the end, when all values are known.
     dictionary : Arrow array of distinct strings, or None.
     numbers : (m,) int64; the number of each record within its unit, from 0, counting bad records: added over the units,
-        it is the id of a document without one. None if they are the same as ``rows``.
+        it is the id of a document without one, and passages of a document share it. None if it is the same as ``rows``.
     notes : By metadata column, what was repaired or left out.
     boilerplate : Number of documents from which boilerplate was removed, and of the tokens removed.
     """
@@ -151,6 +151,11 @@ class Batch:
     @property
     def n_documents(self) -> int:
         return len(self.rows)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, of which documents may be passages."""
+        return self.n_documents if self.numbers is None else len(np.unique(self.numbers))
 
 
 @dataclass(frozen=True)
@@ -278,7 +283,7 @@ class Reader(ABC):
 
     @property
     def phrases(self) -> float | None:
-        """Minimum NPMI of neighbouring words to be joined (``ingestion.phrases``); None disables the search."""
+        """Minimum NPMI of neighbouring words to be joined (``ingestion.words``); None disables the search."""
         found = getattr(self.options, "phrases", None)
         return found if isinstance(found, float) else None
 

@@ -6,11 +6,11 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import MatrixMarketOptions, WordListOptions
@@ -23,9 +23,15 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import compressed, first_link, is_compressed, open_stream
+from streaming_jsmf.ingestion.readers.files import (
+    compressed,
+    first_link,
+    is_compressed,
+    open_stream,
+    read_pieces,
+)
+from streaming_jsmf.ingestion.readers.formats import original, too_long
 from streaming_jsmf.ingestion.readers.matrices import CountFiles, sums, too_large
-from streaming_jsmf.ingestion.readers.tables import header_line, line_blocks, parse_each_line, parse_lines
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 
 _SIZE = re.compile(rb"[0-9]{1,40}")
@@ -159,10 +165,12 @@ class MatrixMarketSource(NumberFiles):
 
 def _next_header_line(stream: Any, first: bool, missing: str) -> bytes:
     """Return the next line of a header. Raises UnreadableError, with what is ``missing``, if the file ends."""
-    line = header_line(stream)
-    if line is None:
+    line: bytes = stream.readline(limits.LONGEST_LINE + 1)
+    if len(line) > limits.LONGEST_LINE and not line.endswith(b"\n"):
+        raise UnreadableError(too_long())
+    if not line:
         raise UnreadableError(f"{'it is empty' if first else 'it ends in its header'}; {missing}")
-    return line
+    return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _most_empty(unit: Unit) -> int:
@@ -178,7 +186,7 @@ def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Ent
     """
     reached = n_found = 0
     try:
-        for first, block in line_blocks(stream, header.size_line + 1):
+        for first, block in _line_blocks(stream, header.size_line + 1):
             entries, reached, n_lines_of_block = _good_entries(block, first, reached, header, bad)
             n_found += n_lines_of_block
             if len(entries[0]):
@@ -192,6 +200,27 @@ def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Ent
         reason = f"the header says NNZ = {header.n_entries}, the number of lines of counts is {n_found}"
         bad.refuse(header.size_line, reason)
     yield _NOTHING, header.n_documents
+
+
+def _line_blocks(stream: Any, first: int) -> Iterator[tuple[int, bytes]]:
+    """Yield blocks of whole lines of about ``BATCH_BYTES`` with the number of their first line, from ``first``.
+
+    Raises UnreadableError after the lines before the damage, with the part of the line at which the stream breaks off.
+    """
+    rest, damage, ended = b"", "", False
+    while not ended:
+        read, damage = read_pieces(stream, limits.BATCH_BYTES)
+        data = rest + read
+        if len(data) > limits.LONGEST_LINE and b"\n" not in data:
+            damage = too_long()
+        ended = bool(damage) or len(read) < limits.BATCH_BYTES
+        cut = len(data) if ended and not damage else data.rfind(b"\n") + 1
+        block, rest = data[:cut], data[cut:]
+        if block:
+            yield first, block
+            first += _n_lines(block)
+    if damage:
+        raise UnreadableError(damage, first, original([rest], 0) or None)
 
 
 def _good_entries(
@@ -235,38 +264,65 @@ def _good_entries(
 
 def _columns(block: bytes, header: Header) -> tuple[NDArray[np.int64], list[NDArray[Any]], dict[int, str]]:
     """Return the numbers of the well-formed lines, their columns, and the faults of the other lines by number."""
-    types = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(header.types)}
-    table = None
     if b"x" not in block and b"X" not in block:  # Arrow accepts 0x1F as a number
-        parse = partial(parse_lines, types=types, delimiter=" ", quote="", null_values=[], check_utf8=False)
-        table = parse(block)
-        if table is None:
-            table = parse(b"\n".join(b" ".join(line.split()) for line in block.split(b"\n")))
-    if table is not None:
-        return np.arange(table.num_rows), [column.to_numpy() for column in table.columns], {}
+        columns = _parse(block, header.types)
+        if columns is None:
+            columns = _parse(b"\n".join(b" ".join(line.split()) for line in block.split(b"\n")), header.types)
+        if columns is not None:
+            return np.arange(len(columns[0])), columns, {}
+    rows, values, faults = [], [], {}
+    for row, line in enumerate(block.split(b"\n")):
+        try:
+            if fields := _numbers(line.split(), header):
+                rows.append(row)
+                values.append(fields)
+        except BadValue as error:
+            faults[row] = str(error)
+    found = list(zip(*values, strict=True)) or [()] * len(header.types)
+    return (
+        np.array(rows, np.int64),
+        [np.array(*pair) for pair in zip(found, header.types, strict=True)],
+        faults,
+    )
+
+
+def _parse(block: bytes, types: Sequence[Any]) -> list[NDArray[Any]] | None:
+    """Return the columns that Arrow reads from a block; None unless each line has these numbers."""
+    kinds = {str(i): pa.from_numpy_dtype(kind) for i, kind in enumerate(types)}
+    try:
+        table = pa_csv.read_csv(
+            pa.BufferReader(block),
+            pa_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=[*kinds]),
+            pa_csv.ParseOptions(delimiter=" ", quote_char=False),
+            pa_csv.ConvertOptions(column_types=kinds, null_values=[], check_utf8=False),
+        )
+    except pa.ArrowInvalid:
+        return None
+    # Arrow skips empty lines.
+    return [column.to_numpy() for column in table.columns] if len(table) == _n_lines(block) else None
+
+
+def _n_lines(block: bytes) -> int:
+    return block.count(b"\n") + (not block.endswith(b"\n"))
+
+
+def _numbers(fields: Sequence[bytes], header: Header) -> list[int | float]:
+    """Return the numbers of a line; none if it is blank. Raises BadValue if it has others than its header says."""
+    if fields and len(fields) != len(header.types):
+        line = shown(b" ".join(fields))
+        raise BadValue(
+            f"the number of fields is {len(fields)}, not {len(header.types)}: {line}; it may be truncated"
+        )
     names = {header.document: "document", 1 - header.document: "word", 2: "count"}
-
-    def parse_fields(line: bytes) -> list[int | float]:
-        found = line.split()
-        if found and len(found) != len(types):
-            raise BadValue(
-                f"the number of fields is {len(found)}, not {len(types)}: {shown(line)}; it may be truncated"
-            )
-        return [_number(field, header.types[i], names[i]) for i, field in enumerate(found)]
-
-    rows, values, faults = parse_each_line(block, parse_fields)
-    columns = list(zip(*values, strict=True)) or [()] * len(types)
-    return rows, [np.array(*pair) for pair in zip(columns, header.types, strict=True)], faults
-
-
-def _number(text: bytes, kind: Any, name: str) -> int | float:
-    if not (_REAL if kind is np.float64 else _WHOLE).fullmatch(text):
-        raise BadValue(f"the {name} {shown(text)} is not a {'' if kind is np.float64 else 'whole '}number")
-    if kind is np.float64:
-        return float(text)
-    if abs(number := int(text)) >= 2**63:
-        raise BadValue(f"the {name} {shown(text)} is out of range")
-    return number
+    found: list[int | float] = []
+    for i, (field, kind) in enumerate(zip(fields, header.types, strict=False)):
+        is_real = kind is np.float64
+        if not (_REAL if is_real else _WHOLE).fullmatch(field):
+            raise BadValue(f"the {names[i]} {shown(field)} is not a {'whole ' * (not is_real)}number")
+        found.append(float(field) if is_real else int(field))
+        if not is_real and abs(found[i]) >= 2**63:
+            raise BadValue(f"the {names[i]} {shown(field)} is out of range")
+    return found
 
 
 def shown(text: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Find the records of delimited text in its bytes.
+"""Find the records of delimited text in its bytes, and how their fields are written.
 
 A quote opens a field only at its start, is doubled or escaped inside, and closes the field; only a delimiter or the end
 of the record may follow. Where a record breaks this rule, or has another number of fields than the others, its first
@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
+from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import read_pieces
+from streaming_jsmf.ingestion.readers.values import from_python
 from streaming_jsmf.linalg.compiled import compiled
 
 #: Kinds of records; a literal one is a line whose quotes are text.
@@ -31,7 +36,9 @@ _BROKEN, _OPEN = -1, -2  # instead of the end of a record
 
 ENDLESS = 1 << 62
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
-_MOST_RECORDS = 1 << 16  # in a block
+_MOST_RECORDS = 1 << 18  # in a block
+SNIFFED = 20  # records that show the delimiter
+_SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 _PARSED = 500  # records that are lists at the same time, because the garbage collector visits every list
 
 
@@ -61,6 +68,9 @@ class Dialect(NamedTuple):
     def rows(self, data: bytes, literal: bool = False) -> Iterator[list[str]]:
         """Split records that keep the rule, or lines without quotes. Undecodable bytes become lone surrogates."""
         csv.field_size_limit(max(limits.LONGEST_LINE, csv.field_size_limit()))
+        if len(self.delimiter) > 1:  # csv takes only one character; quotes are text
+            lines = io.TextIOWrapper(io.BytesIO(data), self.codec, "surrogateescape")
+            return (line.rstrip("\n").split(self.delimiter) if line != "\n" else [] for line in lines)
         # After an escaped line end, csv does not take the end of the data for that of the record.
         data += b"" if data.endswith((b"\r", b"\n")) else b"\n"
         return csv.reader(
@@ -74,8 +84,8 @@ class Dialect(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block(Sequence[bytes]):
-    """Records in some bytes of a stream; as a sequence, the bytes of the n good ones without line ends.
+class Block:
+    """Records in some bytes of a stream, n of them good.
 
     Attributes
     ----------
@@ -84,6 +94,7 @@ class Block(Sequence[bytes]):
     lines : The line at which each record starts, and the line after the last one.
     kinds : Kind of each record.
     good : (n,) numbers of the good and literal records.
+    n_fields : Number of fields of the records; 0 for any.
     place : Where the data stand in the stream, except the start of a line that is longer than ``LONGEST_LINE``.
     """
 
@@ -93,13 +104,8 @@ class Block(Sequence[bytes]):
     lines: NDArray[np.int64]
     kinds: NDArray[np.uint8]
     good: NDArray[np.int64]
+    n_fields: int
     place: int = 0
-
-    def __len__(self) -> int:
-        return len(self.good)
-
-    def __getitem__(self, i: Any) -> Any:
-        return self.original(int(self.good[i]))
 
     def original(self, record: int) -> bytes:
         """The bytes of a record without the line end; the first ones of a line that is too long."""
@@ -116,6 +122,39 @@ class Block(Sequence[bytes]):
             if kinds[first] != BAD:
                 data = self.data[self.starts[first] : self.starts[last]]
                 yield from filter(None, self.dialect.rows(data, kinds[first] == LITERAL))
+
+    def columns(self, places: Sequence[int]) -> list[Any]:
+        """Return some columns of the good records as Arrow arrays of strings."""
+        return self._by_arrow(places) or [
+            from_python(values, "surrogateescape") for values in self.fields(places)
+        ]
+
+    def _by_arrow(self, places: Sequence[int]) -> list[Any] | None:
+        """Return the columns as Arrow reads them, several times faster; None if it might read other records."""
+        delimiter, quote, escape = (mark.encode() for mark in self.dialect[:3])
+        data = self.data[self.starts[0] : self.starts[-1]]
+        unusual = (self.kinds == LITERAL) | (self.kinds == BAD)
+        if not places or not self.n_fields or unusual.any() or (escape and escape in data):
+            return None
+        if len(delimiter) > 1 and _SEPARATOR not in data:
+            data, delimiter = data.replace(delimiter, _SEPARATOR), _SEPARATOR
+        if len(delimiter) > 1 or len(quote) > 1 or self.dialect.codec != "utf-8":
+            return None
+        names = [str(place) for place in range(self.n_fields)]
+        try:
+            table = pa_csv.read_csv(
+                pa.BufferReader(data),
+                pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+                pa_csv.ParseOptions(
+                    delimiter=delimiter.decode(), quote_char=quote.decode() or False, newlines_in_values=True
+                ),
+                pa_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), include_columns=[*map(str, places)]
+                ),
+            )
+        except pa.ArrowInvalid:  # also of bytes that are not UTF-8
+            return None
+        return [column.combine_chunks() for column in table.columns] if len(table) == self.good.size else None
 
     def fields(self, columns: Sequence[int]) -> list[list[str]]:
         """Return the fields of some columns of the good records."""
@@ -181,7 +220,61 @@ def scan(
     n = _scan(seen, dialect.syntax(), dialect.by_lines, bounds, starts, lines, kinds)
     kinds = kinds[:n].copy()
     good = np.flatnonzero(kinds <= LITERAL)
-    return Block(dialect, data, starts[: n + 1].copy(), lines[: n + 1].copy(), kinds, good)
+    return Block(dialect, data, starts[: n + 1].copy(), lines[: n + 1].copy(), kinds, good, n_fields)
+
+
+def dialect_of(sample: bytes, usual: Dialect, options: Any) -> tuple[Dialect, str]:
+    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
+
+    It splits the first records into equally many fields (2+), if any dialect does. The usual delimiter comes first.
+    """
+    delimiters = dict.fromkeys([usual.delimiter, *(() if options.delimiter else ";\t|,")])
+    best, fewest = usual, 2 * ENDLESS
+    for delimiter, (quote, escape) in product(delimiters, _quotes(sample, options)):
+        tried = Dialect(delimiter, quote, escape, usual.codec)
+        width = width_of(sample, tried)
+        splits = width > 1 and not (scan(sample, tried, width, most=SNIFFED).kinds == BAD).any()
+        if splits or delimiter == usual.delimiter:
+            n_bad = int((scan(sample, tried, width).kinds == BAD).sum()) + ENDLESS * (not splits)
+            if n_bad < fewest:
+                best, fewest = tried, n_bad
+    return best, _unusual(best, usual, options)
+
+
+def _quotes(sample: bytes, options: Any) -> list[tuple[str, str]]:
+    """Return the quotes and escapes that the options allow, and of which the sample has signs."""
+    if options.quoting == "none" or len(options.delimiter or "") > 1:
+        return [("", options.escapechar or "")]
+    double, single = (len(re.findall(rb"(?m)(?:^|[,;\t|])" + quote, sample)) for quote in (b'"', b"'"))
+    detected = ['"', "'"] if single > double else ['"']
+    return [
+        (quote, escape)
+        for quote in ([options.quotechar] if options.quotechar else detected)
+        for escape in (("", "\\") if options.escapechar is None else (options.escapechar,))
+        if escape != "\\" or options.escapechar or f"\\{quote}".encode() in sample
+    ]
+
+
+def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
+    """Return a line that says what was detected, or ""."""
+    found, change = [], {}
+    if dialect.delimiter != usual.delimiter:
+        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
+    if dialect.quotechar == "'" and not options.quotechar:
+        found, change = [*found, "quoted with '"], {**change, "quotechar": usual.quotechar}
+    if dialect.escapechar and not options.escapechar:
+        found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
+    way_out = f"; {option.read(change)} changes that" * bool(change)
+    return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
+
+
+def width_of(sample: bytes, dialect: Dialect) -> int:
+    """Return the number of fields of the first record; 0 if it breaks the rule of quotes."""
+    sample = sample.lstrip(b"\r\n")
+    if dialect.by_lines:
+        return 1 + sample[: re.search(rb"[\r\n]|$", sample).start()].count(b"\t")  # type: ignore[union-attr]
+    block = scan(sample, dialect, 0, most=1)
+    return len(next(block.rows())) if block.kinds[0] == GOOD else 0
 
 
 @compiled(nogil=True)

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from streaming_jsmf.config import TextOptions
 from streaming_jsmf.errors import first_line, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -28,13 +29,15 @@ from streaming_jsmf.ingestion.readers.csv_scan import (
     BAD,
     BLANK,
     ENDLESS,
-    GOOD,
     LITERAL,
+    SNIFFED,
     Block,
     Dialect,
     blocks,
+    dialect_of,
     scan,
     whole_lines,
+    width_of,
 )
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
@@ -46,13 +49,14 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, from_python, listed, name_encoding
+from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
-_SNIFFED, _COMPARED = 20, 100  # records that show the delimiter, and the header
+_COMPARED = 100  # records that show the header
+_HEAD, TITLES = 1 << 16, 20  # bytes, and lines, of a file in which its header is searched
 
 #: Encodings whose bytes below 128 are always characters of ASCII. Files in others are recoded.
 _BYTEWISE = re.compile("utf-8|ascii|iso8859|cp125|koi8|mac")
@@ -64,6 +68,8 @@ _KINDS = (
     re.compile(r"\w+://\S+|[^\s@]+@[^\s@]+"),
 )
 _MISSING = {"", "-", "?", "na", "n/a", "nan", "null", "none"}
+_NAME = re.compile(r"[^\W\d][^.!,;]{,39}")
+_USUAL_NAMES = set("id text title name label category date body content message comment review url".split())  # noqa: SIM905
 _LONGEST_NAME = 60
 _SHOWN = 5  # names
 
@@ -114,7 +120,7 @@ class DelimitedFormat(Format):
         cuts = [(layout.start, layout.line)]
         if size > limits.UNIT_BYTES and not layout.recoded and is_divisible(path):
             with open_raw(path) as stream:
-                cuts += _cuts(stream, layout) if stream.seekable() else []
+                cuts += [cut for cut in _cuts(stream, layout) if cut[0] < size] if stream.seekable() else []
         stops = [*(start for start, _ in cuts[1:]), size if len(cuts) > 1 else 0]
         parts = [
             Part(path, start, stop, stop - start if stop else size, layout=layout, line=line)
@@ -140,12 +146,10 @@ class DelimitedFormat(Format):
                     for record in np.flatnonzero(block.kinds == BAD).tolist():
                         original = _in_encoding(block.original(record), layout)
                         bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
-                    if len(block):
-                        found = zip(columns, block.fields(list(columns.values())), strict=True)
-                        strings = {name: from_python(values) for name, values in found}
-                        yield Records(
-                            first + block.lines[block.good], strings, partial(_original, block, layout)
-                        )
+                    if block.good.size:
+                        strings = dict(zip(columns, block.columns([*columns.values()]), strict=True))
+                        rows = first + block.lines[block.good]
+                        yield Records(rows, strings, partial(_original, block, layout))
         except UnreadableError as error:
             if error.line is None:
                 raise
@@ -161,6 +165,9 @@ class DelimitedFormat(Format):
 def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
     """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
     _skip(stream, layout.start)
+    if not (layout.dialect.quotechar or layout.dialect.escapechar):
+        yield from _line_cuts(stream, layout.start, layout.line)
+        return
     cut = 0
     for block in blocks(stream, layout.dialect, len(layout.names)):
         places = block.place + block.starts[:-1]
@@ -168,6 +175,15 @@ def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
         while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:
             cut = int(places[further[0]])
             yield layout.start + cut, layout.line + int(block.lines[further[0]])
+
+
+def _line_cuts(stream: Any, place: int, line: int) -> Iterator[tuple[int, int]]:
+    """As ``_cuts`` if each line is a record, without a search for records."""
+    while data := stream.read(limits.UNIT_BYTES) + stream.readline(limits.LONGEST_LINE):
+        place += len(data)
+        line += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+        if data.endswith(b"\n"):
+            yield place, line
 
 
 @contextmanager
@@ -193,7 +209,7 @@ def _skip(stream: Any, size: int) -> None:
 
 def _original(block: Block, layout: Layout, i: int) -> bytes:
     """Return a good record of a block as it is in the file."""
-    return _in_encoding(block[i], layout)
+    return _in_encoding(block.original(int(block.good[i])), layout)
 
 
 def _in_encoding(data: bytes, layout: Layout) -> bytes:
@@ -221,7 +237,11 @@ def _fault(block: Block, record: int, layout: Layout) -> str:
         if "unexpected end" in str(error):
             return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
         return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
-    return f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
+    reason = (
+        f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
+    )
+    is_early = layout.has_header and n_fields > len(layout.names) and block.lines[record] < TITLES
+    return f"{reason} ({skipping('N')} skips lines before the header)" if is_early else reason
 
 
 DELIMITED = DelimitedFormat()
@@ -242,73 +262,72 @@ def layout_of(path: str, options: Any) -> Layout:
             data += read_pieces(stream, limits.LONGEST_LINE)[0]
     start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
+    usual = Dialect(
+        options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","),
+        codec=encoding if _is_bytewise(encoding) else "utf-8",
+    )
+    skipped = options.skip_lines
+    if skipped is None:
+        skipped = 0 if options.header == "none" else _n_titles(sample, usual, options)
+    before = sum(map(len, islice(sample.splitlines(keepends=True), skipped)))
+    sample = sample[before:]
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
-    dialect, note = _dialect(sample, path, encoding if _is_bytewise(encoding) else "utf-8", options)
-    layout = Layout(
-        dialect, encoding, start=start, line=data[:start].count(b"\n"), notes=(note,) if note else ()
+    dialect, note = dialect_of(sample, usual, options)
+    told = f"its header is line {skipped + 1}; {skipping(0)} reads what is above, too"
+    notes = [told] * (skipped > 0 and options.skip_lines is None) + [note] * bool(note)
+    line = data[:start].count(b"\n") + skipped
+    return _with_names(
+        Layout(dialect, encoding, (), True, start + before, line, tuple(notes)), sample, options
     )
-    return _with_names(layout, sample, options)
 
 
-def _dialect(sample: bytes, path: str, codec: str, options: Any) -> tuple[Dialect, str]:
-    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
-
-    It splits the first records into equally many fields (2+), if any dialect does. The usual ones come first.
-    """
-    usual = Dialect(options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","), codec=codec)
-    delimiters = dict.fromkeys([usual.delimiter, *(() if options.delimiter else ";\t|,")])
-    best, fewest = usual, 2 * ENDLESS
-    for delimiter, (quote, escape) in product(delimiters, _quotes(sample, options)):
-        tried = Dialect(delimiter, quote, escape, codec)
-        width = _width(sample, tried)
-        splits = width > 1 and not (scan(sample, tried, width, most=_SNIFFED).kinds == BAD).any()
-        if splits or delimiter == usual.delimiter:
-            n_bad = int((scan(sample, tried, width).kinds == BAD).sum()) + ENDLESS * (not splits)
-            if n_bad < fewest:
-                best, fewest = tried, n_bad
-    return best, _unusual(best, usual, options)
+def skipping(lines: object) -> str:
+    """The option that skips lines before the header."""
+    return str(option.read({"skip_lines": lines}))
 
 
-def _quotes(sample: bytes, options: Any) -> list[tuple[str, str]]:
-    """Return the quotes and escapes that the options allow, and of which the sample has signs."""
-    if options.quoting == "none":
-        return [("", options.escapechar or "")]
-    double, single = (len(re.findall(rb"(?m)(?:^|[,;\t|])" + quote, sample)) for quote in (b'"', b"'"))
-    detected = ['"', "'"] if single > double else ['"']
-    return [
-        (quote, escape)
-        for quote in ([options.quotechar] if options.quotechar else detected)
-        for escape in (("", "\\") if options.escapechar is None else (options.escapechar,))
-        if escape != "\\" or options.escapechar or f"\\{quote}".encode() in sample
-    ]
+def is_table(head: bytes) -> bool:
+    """Whether the first bytes of a file of any name surely are a header and records."""
+    return len(head.splitlines()) > 2 and _table(head, Dialect(), TextOptions()) is not None
 
 
-def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
-    """Return a line that says what was detected, or ""."""
-    found, change = [], {}
-    if dialect.delimiter != usual.delimiter:
-        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
-    if dialect.quotechar == "'" and not options.quotechar:
-        found, change = [*found, "quoted with '"], {**change, "quotechar": usual.quotechar}
-    if dialect.escapechar and not options.escapechar:
-        found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
-    way_out = f"; {option.read(change)} changes that" * bool(change)
-    return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
+def _n_titles(sample: bytes, usual: Dialect, options: Any) -> int:
+    """Return the number of lines before the header, such as a title, if what follows surely is a table."""
+    head = sample[: whole_lines(sample[:_HEAD])] if len(sample) > _HEAD else sample
+    lines = head.splitlines(keepends=True)
+    if head.strip() and _are_titles(lines[:1], dialect_of(head, usual, options)[0]):
+        for n in range(1, min(TITLES, len(lines) - 1)):
+            if lines[n].strip() and (dialect := _table(b"".join(lines[n:]), usual, options)):
+                titles = b"".join(lines[:n]).strip()
+                return n if titles and _are_titles(lines[:n], dialect) else 0
+    return 0
 
 
-def _width(sample: bytes, dialect: Dialect) -> int:
-    """Return the number of fields of the first record; 0 if it breaks the rule of quotes."""
-    sample = sample.lstrip(b"\r\n")
-    if dialect.by_lines:
-        return 1 + sample[: re.search(rb"[\r\n]|$", sample).start()].count(b"\t")  # type: ignore[union-attr]
-    block = scan(sample, dialect, 0, most=1)
-    return len(next(block.rows())) if block.kinds[0] == GOOD else 0
+def _are_titles(lines: Sequence[bytes], dialect: Dialect) -> bool:
+    """Whether lines are blank, comments, or have at most the first field."""
+    block = scan(b"".join(line for line in lines if not line.startswith(b"#")), dialect, 0)
+    return not (block.kinds == BAD).any() and not any(any(row[1:]) for row in block.rows())
+
+
+def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
+    """Return the dialect of data that surely are a header and records: short names over values that differ in kind."""
+    if not data.strip():
+        return None
+    dialect = dialect_of(data, usual, options)[0]
+    block = scan(data, dialect, width_of(data, dialect), known=len(data), most=SNIFFED)
+    if (block.kinds == BAD).any() or block.good.size < 2:
+        return None
+    names, *rows = ([field.strip() for field in row] for row in block.rows())
+    signs = [_likeness(name, [row[i] for row in rows if row[i]]) for i, name in enumerate(names) if name]
+    are_names = len({*names}) == len(names) > 1 and all(map(_NAME.fullmatch, filter(None, names)))
+    known = not _USUAL_NAMES.isdisjoint(name.lower() for name in names) or {*options.text} <= {*names}
+    return dialect if are_names and (known or -1 in signs) and max(signs) <= 0 else None
 
 
 def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
     """Add the names, and skip the header."""
-    width = _width(sample, layout.dialect)
+    width = width_of(sample, layout.dialect)
     block = scan(sample, layout.dialect, width, most=_COMPARED)
     first = int(np.argmax(block.kinds != BLANK))
     if not width or block.kinds[first] > LITERAL:

@@ -8,10 +8,11 @@ import gzip
 import io
 import lzma
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.values import marked_encoding
+from streaming_jsmf.ingestion.readers.values import START, marked_encoding
 from streaming_jsmf.storage.names import local_name
 from streaming_jsmf.storage.paths import (
     file_size,
@@ -40,7 +41,6 @@ T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
-_START = 6  # bytes that show the compression and the encoding
 
 
 @contextmanager
@@ -198,10 +198,34 @@ def is_archive(path: str) -> bool:
     return file_name(path).suffix in (".zip", ".tgz") or bare_suffix(path) == ".tar"
 
 
+def is_tar(path: str) -> bool:
+    return is_archive(path) and file_name(path).suffix != ".zip"
+
+
+#: Names of hidden files, of markers and logs of Spark, and of files of Excel, Windows and macOS.
+_HIDDEN = re.compile(
+    r"[.].*|~[$].*|Thumbs[.]db|desktop[.]ini|__(?:MACOSX|pycache__)|"
+    r"_(?:SUCCESS|metadata|common_metadata|temporary|spark_metadata|(?:committed|started|delta)_.*)"
+)
+
+
 def first_link(path: str) -> str:
     """Return the path of a file, within the archive if it is in one: the first link with a path of a chained URL."""
     links = path.split("::") if is_chain(path) else [path]
     return next((link for link in links if "://" in link), links[0])
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a part of a relative path is a name that tools give to files beside data, or starts with ``.``."""
+    return any(map(_HIDDEN.fullmatch, name.split("/")))
+
+
+def names_in_zip(path: str) -> list[str]:
+    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
+    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
+        names = [member.filename for member in archive.infolist() if not member.is_dir()]
+        return [name for name in names if not is_hidden(name)]
+    return []
 
 
 def size_of(path: str) -> int:
@@ -218,9 +242,9 @@ def size_of(path: str) -> int:
 def open_stream(path: str) -> Iterator[IO[bytes]]:
     """Open a binary stream on a file or URL, decompressed by its suffix or its first bytes.
 
-    A file with a byte order mark of UTF-16 or UTF-32 is read as UTF-8. Raises UnreadableError if it cannot be opened
-    or, while the caller reads, ends early or is damaged. ``read1`` returns all data before
-    the damage; ``read`` may not.
+    A file in UTF-16 or UTF-32, with a byte order mark or starting with some ASCII, is read as UTF-8. Raises
+    UnreadableError if it cannot be opened or, while the caller reads, ends early or is damaged. ``read1`` returns all
+    data before the damage; ``read`` may not.
     """
     with open_raw(path) as raw:
         decompress = _CODECS.get(_codec(path, raw), nullcontext)
@@ -245,8 +269,8 @@ def _wide_encoding(stream: Any) -> str | None:
 def _start(stream: Any) -> bytes:
     """Return the first bytes of a stream that stands at its start, and stays there."""
     if hasattr(stream, "peek"):
-        return bytes(stream.peek(_START)[:_START])
-    start: bytes = stream.read(_START)
+        return bytes(stream.peek(START)[:START])
+    start: bytes = stream.read(START)
     stream.seek(0)
     return start
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,19 @@ from streaming_jsmf.ingestion.readers.values import (
     encoding_hint,
     from_python,
     marked_encoding,
+    require_few,
 )
 
 EMPTY = "the file is empty"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LINE_BYTES = 64  # estimated overhead of a line in memory
+_RECORD_BYTES, _VALUE_BYTES = 64, 8  # estimated overhead of a record in memory, besides its bytes
 _MOST_ROWS = 100_000  # of Parquet at once
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
+
+#: The values of a record by column, why it cannot be used, or None for a blank line.
+Parsed = Mapping[str, Any] | BadValue | None
+#: The bytes of a record, or a text with the start and end of the record in it.
+Source = bytes | tuple[str, int, int]
 
 
 def too_long(what: str = "line") -> str:
@@ -68,18 +75,22 @@ def text_of(line: bytes, encoding: str = "utf-8", what: str = "line", hint: Call
     return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, what, hint)
 
 
-def original_line(line: bytes) -> bytes:
-    """Return a line of ``lines_of`` for the quarantine: without its end, or the start of one that is too long."""
-    return line[:_KEPT] if _was_cut(line) else line.rstrip(b"\r\n")
+def original(sources: Sequence[Source], i: int) -> bytes:
+    """Return a record for the quarantine: a line without its end, or the start of one that is too long."""
+    source = sources[i]
+    if isinstance(source, bytes):
+        return source[:_KEPT] if _was_cut(source) else source.rstrip(b"\r\n")
+    text, at, end = source
+    return text[at:end].encode("utf-8", "surrogateescape")
 
 
-def line_units(path: str, splittable: Callable[[], bool] = lambda: True) -> list[Unit]:
+def line_units(path: str, splittable: bool = True) -> list[Unit]:
     """Return byte ranges of a file of lines, or the file as a whole if it is small or cannot be split.
 
-    ``splittable`` tells whether each line is a record; it is called for a large file only.
+    ``splittable`` tells whether each line is a record.
     """
     size, step = size_of(path), limits.UNIT_BYTES
-    if size <= step or not is_divisible(path) or not splittable():
+    if size <= step or not is_divisible(path) or not splittable:
         return [Unit(path, size=size)]
     return [
         Unit(path, start, min(start + step, size), min(step, size - start)) for start in range(0, size, step)
@@ -103,36 +114,106 @@ def line_records(unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecor
 
     Lines for which ``parse`` raises ``BadValue`` go to ``bad``. Raises UnreadableError if the file is empty or damaged.
     """
-    held: dict[int, str] = {}
-    row, size, empty = -1, 0, not unit.stop  # a range may lie within a long line
-    try:
+
+    def parsed() -> Iterator[tuple[Parsed, Source]]:
         with open_stream(unit.path) as stream:
-            for row, line in enumerate(lines_of(stream, unit)):
+            for line in lines_of(stream, unit):
                 try:
                     text = parse(line)
+                    yield None if text is None else {"text": text}, line
                 except BadValue as error:
-                    empty = False
-                    bad.refuse(row, str(error), original_line(line))
-                    continue
-                if text is None:
-                    continue
-                empty = False
-                held[row] = text
-                size += len(text) + _LINE_BYTES
-                if size >= limits.BATCH_BYTES:
-                    yield from _taken(held)
-                    held, size = {}, 0
+                    yield error, line
+
+    return gathered(unit, parsed(), bad, Gathered())
+
+
+class Gathered:
+    """The records of a batch, by column, because a list of many records slows the garbage collector.
+
+    ``required`` columns are in every batch.
+    """
+
+    def __init__(self, required: Sequence[str] = ()) -> None:
+        self._required = required
+        self._known: set[str] = set()
+        self._late: list[str] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[int] = []
+        self._size = 0
+        self._sources: list[Source] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._required}
+
+    def prepared(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values of a record that are kept. Raises BadValue if it cannot be used."""
+        return record
+
+    def array(self, name: str, values: list[Any]) -> Any:  # noqa: ARG002
+        """Return the values of a column as an Arrow array."""
+        return from_python(values)
+
+    def add(self, row: int, record: Mapping[str, Any], source: Source) -> None:
+        n, columns = len(self._rows), self._columns
+        for name, value in record.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = []
+            if len(column) < n:
+                column += [None] * (n - len(column))
+            column.append(value)
+        self._rows.append(row)
+        self._sources.append(source)
+        length = len(source) if isinstance(source, bytes) else source[2] - source[1]
+        self._size += length + _RECORD_BYTES + _VALUE_BYTES * len(columns)
+
+    def is_full(self, record: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Return whether a record needs another batch."""
+        return self._size >= limits.BATCH_BYTES
+
+    def taken(self) -> Iterator[Records]:
+        """Yield the batch, if there are records, and start another. Raises InputError for too many late columns."""
+        n, columns = len(self._rows), self._columns
+        if not n:
+            return
+        self._late += [name for name in columns if self._known and name not in self._known]
+        require_few(self._late)
+        self._known |= columns.keys()
+        arrays = {name: self.array(name, [*vs, *[None] * (n - len(vs))]) for name, vs in columns.items()}
+        records = Records(np.array(self._rows, np.int64), arrays, partial(original, self._sources))
+        self._clear()
+        yield records
+
+
+def gathered(
+    unit: Unit, parsed: Iterable[tuple[Parsed, Source]], bad: BadRecords, held: Gathered
+) -> Iterator[Records]:
+    """Yield the records of a unit in batches; bad ones go to ``bad``, with their number as the row.
+
+    Raises UnreadableError if there is nothing, or after the records before the one at which ``parsed`` raised it.
+    """
+    row, empty = -1, not unit.stop  # a range may lie within a long line
+    try:
+        for row, (value, source) in enumerate(parsed):
+            if value is None:
+                continue
+            empty = False
+            try:
+                if isinstance(value, BadValue):
+                    raise value
+                record = held.prepared(value)
+            except BadValue as error:
+                bad.refuse(row, str(error), original([source], 0))
+                continue
+            if held.is_full(record):
+                yield from held.taken()
+            held.add(row, record, source)
     except UnreadableError as error:
-        yield from _taken(held)
+        yield from held.taken()
         raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error
-    yield from _taken(held)
+    yield from held.taken()
     if empty:
         raise UnreadableError(EMPTY)
-
-
-def _taken(held: Mapping[int, str]) -> Iterator[Records]:
-    if held:
-        yield Records(np.array([*held], np.int64), {"text": from_python([*held.values()])})
 
 
 class LineFormat(Format):

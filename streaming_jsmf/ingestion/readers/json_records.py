@@ -1,4 +1,4 @@
-"""JSON as a format of records: an object on each line, an array of objects, or objects over several lines."""
+"""JSON as a format of records: on lines, in an array, as the members of an object, or by column."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from streaming_jsmf.errors import first_line
 from streaming_jsmf.ingestion.readers.base import (
@@ -27,40 +24,46 @@ from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, open_stream
 from streaming_jsmf.ingestion.readers.formats import (
     BYTE_ORDER_MARK,
     EMPTY,
+    Gathered,
+    Parsed,
+    Source,
     encoding_of,
     first_line_of,
+    gathered,
     line_units,
     lines_of,
-    original_line,
     text_of,
 )
-from streaming_jsmf.ingestion.readers.values import encoding_hint, from_python, require_few
+from streaming_jsmf.ingestion.readers.json_layout import (
+    ELEMENT,
+    LINE,
+    OBJECT,
+    TOKEN,
+    Layout,
+    is_records,
+    layout_of,
+)
+from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.validation import is_utf8
 
-#: Records of a unit whose names do not count as late.
-SAMPLE_RECORDS = 1000
-
+_SAMPLE = 1000  # records that show the names
 _BLOCK = 1 << 20
-_HEAD = 1 << 16  # bytes that show the layout of a file
-_RECORD_BYTES, _VALUE_BYTES = 64, 8  # estimated overhead, besides the text
 
 _scan = json.JSONDecoder().raw_decode
-_GAP = re.compile(r"[\s,]*")
-#: Strings, brackets and commas; last, the start of a string that goes on beyond the text.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
+_GAP = re.compile(r"[\s,\ufeff]*")
 _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 
-Layout = Literal["line", "element", "object"]  # what a record of a file is
 
-#: A record, or why it cannot be used.
-_Value = dict[str, Any] | BadValue
-#: The line of a record, or a text with the start and end of the record in it.
-_Source = bytes | tuple[str, int, int]
+@dataclass(frozen=True)
+class JsonUnit(Unit):
+    """A range of lines, or a file with its layout."""
+
+    layout: Layout = LINE
 
 
 class JsonFormat(Format):
-    """Objects of JSON. Names such as ``content.body`` stand for values within objects.
+    """Objects of JSON, or strings, which are a column ``text``. Names such as ``content.body`` are within objects.
 
     Objects and lists become JSON texts, and so do values of a column that has several types. Text columns may hold
     lists of strings.
@@ -81,39 +84,24 @@ class JsonFormat(Format):
             if not found:
                 raise
         if not found:
-            raise UnreadableError(f"it holds no JSON objects, one per line ({reason or EMPTY})")
+            raise UnreadableError(f"it holds no JSON objects ({reason or EMPTY})")
         return list(found)
 
     def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
-        return line_units(path, splittable=lambda: _layout(Unit(path)) == "line")
+        layout = layout_of(path)
+        units = line_units(path, splittable=layout.what == "line")
+        notes = (layout.note,) if layout.note else ()
+        return [JsonUnit(each.path, each.start, each.stop, each.size, notes, layout) for each in units]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None
     ) -> Iterator[Records]:
-        held, row, empty = _Held(options, wanted), -1, not unit.stop  # a range may lie within a long line
-        try:
-            for row, (value, source) in enumerate(_parsed(unit, options.encoding)):
-                if value is None:
-                    continue
-                empty = False
-                try:
-                    record = held.prepared(value)
-                    if held.is_full(record):
-                        yield from held.taken()
-                    held.add(row, record, source)
-                except BadValue as error:
-                    bad.refuse(row, str(error), _original([source], 0))
-        except UnreadableError as error:
-            yield from held.taken()
-            raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error
-        yield from held.taken()
-        if empty:
-            raise UnreadableError(EMPTY)
+        return gathered(unit, _parsed(_with_layout(unit), options.encoding), bad, _Held(options, wanted))
 
     def place(self, unit: Unit, row: int) -> str:
-        what = _layout(unit)
-        suffix = " of the array" if what == "element" else ""
-        return f"{unit.path}, {what} {self.first_row(unit) + row + 1}{suffix}"
+        layout = _with_layout(unit).layout
+        suffix = f" of {'.'.join(layout.path)}" if layout.path else " of the array" * (layout == ELEMENT)
+        return f"{unit.path}, {layout.what} {self.first_row(unit) + row + 1}{suffix}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)
@@ -122,101 +110,186 @@ class JsonFormat(Format):
 JSON = JsonFormat()
 
 
-def first_objects(path: str, encoding: str) -> Iterator[_Value | None]:
+def first_objects(path: str, encoding: str) -> Iterator[Parsed]:
     """Yield the first records of a file, why a record cannot be used, and None for a blank line."""
-    return (value for value, _ in islice(_parsed(Unit(path), encoding), SAMPLE_RECORDS))
+    return (value for value, _ in islice(_parsed(_with_layout(Unit(path)), encoding), _SAMPLE))
 
 
-def _layout(unit: Unit) -> Layout:
-    """How the records of a file are written; as lines if it cannot be read."""
-    if unit.stop:
-        return "line"
-    head = b""
-    with suppress(UnreadableError), open_stream(unit.path) as stream:
-        head = stream.read(_HEAD).removeprefix(BYTE_ORDER_MARK)
-    if re.match(rb"\s*\[\s*[{\]]", head):
-        return "element"
-    first, _, rest = head.strip().partition(b"\n")
-    if not first.startswith(b"{") or rest.strip()[:1] in (b"", b"{"):
-        return "line"
-    try:
-        json.loads(text := first.decode("utf-8", "replace").rstrip())
-    except json.JSONDecodeError as error:
-        # An object that goes on in the next line, rather than one that is wrong.
-        return "object" if error.pos >= len(text) else "line"
-    except (ValueError, RecursionError):
-        pass
-    return "line"
+def _with_layout(unit: Unit) -> JsonUnit:
+    return unit if isinstance(unit, JsonUnit) else JsonUnit(unit.path, layout=layout_of(unit.path))
 
 
-def _parsed(unit: Unit, encoding: str) -> Iterator[tuple[_Value | None, _Source]]:
+# Parsing
+
+
+def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
     """Yield the records of a unit, None for a blank line."""
-    what, encoding = _layout(unit), encoding_of(unit.path, encoding)
+    layout, encoding = unit.layout, encoding_of(unit.path, encoding)
+    what = layout.what
     with open_stream(unit.path) as stream:
-        if what != "line":
-            yield from _elements(_Text(stream, encoding, what))
-            return
-        for line in lines_of(stream, unit):
-            is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip()
-            yield None if is_blank else _loaded(line, encoding, what), line
+        if what == "line":
+            for line in lines_of(stream, unit):
+                is_blank = not line.removeprefix(BYTE_ORDER_MARK).strip()
+                yield None if is_blank else _record(_loaded(line, encoding, what), what), line
+        elif what == "row":
+            for row in _rows(stream, encoding):
+                yield row, json.dumps(row).encode()
+        else:
+            for value, source, name in _values(_Cursor(stream, encoding, layout), layout.path):
+                record = _record(value, what)
+                if layout.key and isinstance(record, dict):
+                    record = {layout.key: name, **record}
+                yield record, source
 
 
-def _loaded(data: bytes, encoding: str, what: Layout) -> _Value:
+def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
+    if isinstance(value, dict | BadValue):
+        return value
+    return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
+
+
+def _loaded(data: bytes, encoding: str, what: str) -> Any:
+    """Return a value of JSON, or BadValue that says why it is none."""
     try:
-        value = json.loads(text_of(data, encoding, what, encoding_hint))
+        return json.loads(text_of(data, encoding, what, encoding_hint))
     except BadValue as error:
         return error
     except (ValueError, RecursionError) as error:
+        if data.lstrip().startswith((b"//", b"/*", b"#")):
+            return BadValue(f"the {what} is a comment, which JSON does not have")
         return BadValue(f"the {what} is not JSON ({first_line(error)})")
-    return value if isinstance(value, dict) else BadValue(f"the {what} is not a JSON object")
 
 
-def _elements(source: _Text) -> Iterator[tuple[_Value, _Source]]:
-    """Yield the elements of an array, or objects that follow each other. UnreadableError if they break off."""
-    is_array = source.what == "element"
-    while is_array and "[" not in source.text and source.read(0):
-        pass
-    at = source.text.find("[") + 1 if is_array else 0
-    while True:
-        at = _GAP.match(source.text, at).end()  # type: ignore[union-attr]
-        if is_array and source.text.startswith("]", at):
-            source.require_end(at + 1)
-            return
-        value, end = source.parsed(at)
-        if end >= 0:
-            yield value, (source.text, at, end)
-            at = end
-        elif len(source.text) - at > limits.LONGEST_LINE:
-            raise UnreadableError(f"an {source.what} of the JSON has more than {limits.LONGEST_LINE:,} bytes")
-        elif source.read(at):
-            at = 0
-        elif is_array or at < len(source.text):
-            raise UnreadableError(f"the JSON {'array' if is_array else 'object'} is incomplete")
-        else:
-            return
+def _rows(stream: Any, encoding: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of an object of lists, or of objects by index. Reads the whole file."""
+    data = stream.read(limits.LARGEST_FILE + 1)
+    if len(data) > limits.LARGEST_FILE:
+        most = limits.LARGEST_FILE >> 20
+        raise UnreadableError(
+            f"it has a list for each column, and more than {most} MB; write an object for each record"
+        )
+    try:
+        columns = json.loads(decode(data.removeprefix(BYTE_ORDER_MARK), encoding, "file", encoding_hint))
+    except (BadValue, ValueError, RecursionError) as error:
+        raise UnreadableError(first_line(error)) from error
+    if all(isinstance(column, dict) for column in columns.values()):
+        for index in dict.fromkeys(index for column in columns.values() for index in column):
+            yield {"index": index, **{name: column.get(index) for name, column in columns.items()}}
+        return
+    sizes = [len(column) if isinstance(column, list) else 1 for column in columns.values()]
+    if len({*sizes}) > 1:
+        raise UnreadableError(f"its lists {listed(columns)} have {listed(map(str, sizes))} values")
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
 
 
-class _Text:
-    """The part of a stream that is held, decoded with the first encoding.
+def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+    """Yield the records at a cursor with their names. UnreadableError if they break off, or more is there."""
+    if cursor.layout == OBJECT:
+        while cursor.peek():
+            yield *cursor.take(), ""
+        return
+    yield from _inside(cursor, path)
+    while cursor.layout == ELEMENT and cursor.peek() == "[":  # files that were joined
+        yield from _inside(cursor, path)
+    if cursor.peek():
+        raise UnreadableError(
+            f"there is data after the JSON {cursor.whole}; give one, or one object per line"
+        )
+
+
+def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+    in_object = bool(path or cursor.layout.key)
+    mark = cursor.peek()
+    if path and mark == "[":
+        for _ in cursor.items("]"):
+            yield from _inside(cursor, path)
+    elif mark != "[{"[in_object]:
+        value, source = cursor.take()
+        if value is not None:
+            yield BadValue(f"it is not {'an object' if in_object else 'a list'}"), source, ""
+    elif not in_object:
+        for _ in cursor.items("]"):
+            yield *cursor.take(), ""
+    else:
+        yield from _members(cursor, path)
+
+
+def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+    done = False
+    for name in cursor.members():
+        if not path:
+            yield *cursor.take(), name
+        elif name == path[0] and not done:
+            yield from _inside(cursor, path[1:])
+            done = True
+        elif is_records(cursor.take()[0]) and done:
+            raise UnreadableError(
+                f"it has the list {name} of objects after {path[0]}; write the records of one list, one object per line"
+            )
+
+
+class _Cursor:
+    """A place in a stream of JSON, of which a part is held, decoded with the first encoding.
 
     Undecodable bytes become lone surrogates; ``doubtful`` says whether the text has any.
     """
 
-    def __init__(self, stream: Any, encoding: str, what: Layout) -> None:
+    def __init__(self, stream: Any, encoding: str, layout: Layout) -> None:
         # A decompressor returns the data before the damage only if it is read piece by piece.
-        self._read = getattr(stream, "read1", stream.read)
-        self._encoding, self._codec, self.what = encoding, encoding.split(",")[0], what
+        self._read_piece = getattr(stream, "read1", stream.read)
+        self._encoding, self._codec, self.layout = encoding, encoding.split(",")[0], layout
         self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
         self._damage: Exception | None = None
-        self.text, self.doubtful = "", False
-        self.read(0)
-        self.text = self.text.removeprefix("\ufeff")
+        self._text, self._at, self._doubtful = "", 0, False
+        self.whole = "array" if layout.what == "element" else "object"
 
-    def read(self, at: int) -> bool:
-        """Drop what is before ``at``, and read as much as is left; False at the end. Raises ``STREAM_ERRORS``."""
-        size, pieces = max(_BLOCK, len(self.text) - at), [b""]
+    def peek(self) -> str:
+        """Go to the next character other than white space and commas, and return it; "" at the end."""
+        while True:
+            self._at = _GAP.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._read():
+                return ""
+
+    def items(self, closing: str) -> Iterator[None]:
+        """Stop at each item of the array or object at the cursor, which must be taken, and after it."""
+        self._at += 1
+        while (mark := self.peek()) != closing:
+            if not mark:
+                raise UnreadableError(f"the JSON {self.whole} is incomplete")
+            yield
+        self._at += 1
+
+    def members(self) -> Iterator[str]:
+        """Stop at each value of the object at the cursor; yield its name."""
+        for _ in self.items("}"):
+            name, _ = self.take()
+            if self.peek() != ":" or not isinstance(name, str):
+                raise UnreadableError("a name and a colon are missing in the JSON object")
+            self._at += 1
+            yield name
+
+    def take(self) -> tuple[Any, Source]:
+        """Return the value at the cursor, or BadValue, and its source; go to its end."""
+        self.peek()
+        while True:
+            value, end = self._parsed(self._at)
+            if end >= 0:
+                source, self._at = (self._text, self._at, end), end
+                return value, source
+            if len(self._text) - self._at > limits.LONGEST_LINE:
+                what = self.layout.what
+                raise UnreadableError(f"the {what} of the JSON has more than {limits.LONGEST_LINE:,} bytes")
+            if not self._read():
+                raise UnreadableError(f"the JSON {self.whole} is incomplete")
+
+    def _read(self) -> bool:
+        """Drop what is before the cursor, and read as much as is left; False at the end. Raises ``STREAM_ERRORS``."""
+        size, pieces = max(_BLOCK, len(self._text) - self._at), [b""]
         try:
-            while size > 0 and self._damage is None and (piece := self._read(size)):
+            while size > 0 and self._damage is None and (piece := self._read_piece(size)):
                 pieces.append(piece)
                 size -= len(piece)
         except STREAM_ERRORS as error:
@@ -227,40 +300,35 @@ class _Text:
             if self._damage is not None:
                 raise self._damage
             return False
-        self.text = self.text[at:] + added
-        self.doubtful = not is_utf8(self.text)
+        self._text, self._at = self._text[self._at :] + added, 0
+        self._doubtful = not is_utf8(self._text)
         return True
 
-    def parsed(self, at: int) -> tuple[Any, int]:
-        """Return the record at a place and its end, which is -1 if it goes on beyond the text."""
+    def _parsed(self, at: int) -> tuple[Any, int]:
+        """Return the value at a place and its end, which is -1 if it goes on beyond the text."""
         value = None
         try:
-            value, end = _scan(self.text, at)
-            if end == len(self.text) and not isinstance(value, dict):
-                return None, -1  # a number may go on
+            value, end = _scan(self._text, at)
+            if end < len(self._text) or isinstance(value, dict):
+                if end - at <= limits.LONGEST_LINE and not (
+                    self._doubtful and not is_utf8(self._text[at:end])
+                ):
+                    return value, end
+            else:
+                end = -1  # a number may go on
         except (ValueError, RecursionError):
-            end = _end_of(self.text, at)
-        if end >= 0 and not (isinstance(value, dict) and self._is_sure(at, end)):
-            data = self.text[at:end].encode(self._codec, "surrogateescape")
-            value = _loaded(data, self._encoding, self.what)
-        return value, end
-
-    def _is_sure(self, at: int, end: int) -> bool:
-        is_short = end - at <= limits.LONGEST_LINE
-        return is_short and (not self.doubtful or is_utf8(self.text[at:end]))
-
-    def require_end(self, at: int) -> None:
-        while not self.text[at:].strip():
-            if not self.read(len(self.text)):
-                return
-            at = 0
-        raise UnreadableError("there is data after the JSON array; give one array, or one object per line")
+            end = _end_of(self._text, at)
+        if end < 0:
+            return None, -1
+        return _loaded(
+            self._text[at:end].encode(self._codec, "surrogateescape"), self._encoding, self.layout.what
+        ), end
 
 
 def _end_of(text: str, at: int) -> int:
     """Return where a value that is not JSON ends, by its brackets; -1 if it goes on beyond the text."""
     depth = 0
-    for token in _TOKEN.finditer(text, at):
+    for token in TOKEN.finditer(text, at):
         mark = token[0]
         depth += _DEEPER.get(mark, 0)
         if mark == '"':
@@ -272,20 +340,12 @@ def _end_of(text: str, at: int) -> int:
     return -1
 
 
-def _original(sources: Sequence[_Source], i: int) -> bytes:
-    source = sources[i]
-    if isinstance(source, bytes):
-        return original_line(source)
-    text, at, end = source
-    return text[at:end].encode("utf-8", "surrogateescape")
-
-
 def _nested(options: Any, wanted: Collection[str] | None) -> list[str]:
     names = [*options.text, options.id, *(wanted or ())]
     return [name for name in dict.fromkeys(names) if name and "." in name]
 
 
-def _flattened(record: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
+def _flattened(record: Mapping[str, Any], nested: Sequence[str]) -> Mapping[str, Any]:
     """Add the values that names such as ``content.body`` stand for, and leave out the objects that hold them."""
     if not nested:
         return record
@@ -300,30 +360,18 @@ def _flattened(record: dict[str, Any], nested: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-class _Held:
-    """The records of a batch, by column, because a list of many records slows the garbage collector."""
+class _Held(Gathered):
+    """The wanted values of the records of a batch; its texts are all strings, or all lists of tokens."""
 
     def __init__(self, options: Any, wanted: Collection[str] | None) -> None:
-        self._text, self._wanted, self._nested = options.text, wanted, _nested(options, wanted)
-        self._id = [] if options.id in (None, NONE) else [options.id]
-        self._known: set[str] = set()
-        self._late: list[str] = []
-        self._seen = 0
-        self._clear()
+        self._texts, self._wanted, self._nested = options.text, wanted, _nested(options, wanted)
+        self._id = None if options.id == NONE else options.id
+        self._lists = False
+        super().__init__(list(dict.fromkeys([*options.text, *([self._id] if self._id else [])])))
 
-    def _clear(self) -> None:
-        self._rows: list[int] = []
-        self._size = 0
-        self._lists = False  # whether the texts are lists of tokens
-        self._sources: list[_Source] = []
-        self._columns: dict[str, list[Any]] = {}
-
-    def prepared(self, value: _Value) -> dict[str, Any]:
-        """Return the wanted values of a record. Raises BadValue if its texts are no strings or lists of strings."""
-        if isinstance(value, BadValue):
-            raise value
-        record = _flattened(value, self._nested)
-        for name in self._text:
+    def prepared(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        record = _flattened(record, self._nested)
+        for name in self._texts:
             text = record.get(name)
             items = text if isinstance(text, list) else [text or ""]
             if not all(isinstance(item, str) for item in items):
@@ -332,52 +380,13 @@ class _Held:
         return record if wanted is None else {name: v for name, v in record.items() if name in wanted}
 
     def is_full(self, record: Mapping[str, Any]) -> bool:
-        """Whether a record needs another batch, because texts of a batch are all strings or all lists."""
-        return self._size >= limits.BATCH_BYTES or self._lists != self._has_lists(record)
+        before, self._lists = self._lists, any(isinstance(record.get(name), list) for name in self._texts)
+        return before != self._lists or super().is_full(record)
 
-    def _has_lists(self, record: Mapping[str, Any]) -> bool:
-        return any(isinstance(record.get(name), list) for name in self._text)
-
-    def add(self, row: int, record: dict[str, Any], source: _Source) -> None:
-        n = len(self._rows)
-        for name, value in record.items():
-            column = self._columns.get(name)
-            if column is None:
-                column = self._columns[name] = self._new(name)
-            if len(column) < n:
-                column += [None] * (n - len(column))
-            column.append(value)
-        if not n:
-            self._lists = self._has_lists(record)
-        self._rows.append(row)
-        self._sources.append(source)
-        self._seen += 1
-        length = len(source) if isinstance(source, bytes) else source[2] - source[1]
-        self._size += length + _RECORD_BYTES + _VALUE_BYTES * len(self._columns)
-
-    def _new(self, name: str) -> list[Any]:
-        if name not in self._known and self._seen >= SAMPLE_RECORDS:
-            self._late.append(name)
-            require_few(self._late)
-        self._known.add(name)
-        return []
-
-    def taken(self) -> Iterator[Records]:
-        """Yield the batch, if there are records, and start another."""
-        n, columns = len(self._rows), self._columns
-        if not n:
-            return
-        for name in (*self._text, *self._id):
-            columns.setdefault(name, [])
-        arrays = {name: self._array(name, [*vs, *[None] * (n - len(vs))]) for name, vs in columns.items()}
-        records = Records(np.array(self._rows, np.int64), arrays, partial(_original, self._sources))
-        self._clear()
-        yield records
-
-    def _array(self, name: str, values: list[Any]) -> Any:
+    def array(self, name: str, values: list[Any]) -> Any:
         types = {*map(type, values)} - {type(None)}
-        if name not in self._text and types & {list, dict}:
+        if name not in self._texts and types & {list, dict}:
             values = [json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for v in values]
-        elif name in self._id and not types <= {int}:
+        elif name == self._id and not types <= {int}:
             values = [v if isinstance(v, str | None) else json.dumps(v) for v in values]
         return from_python(values)

@@ -1,4 +1,4 @@
-"""Find the files of a source, local or remote, and of its zip archives, and recognize what they hold."""
+"""Find the files of a source, local or remote, and of its zip archives, what they hold, and their first records."""
 
 from __future__ import annotations
 
@@ -7,18 +7,42 @@ import fnmatch
 import json
 import logging
 import re
-import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from functools import cached_property
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.readers.base import UnreadableError
-from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, open_raw, open_stream
-from streaming_jsmf.ingestion.readers.values import is_binary, listed
+from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
+from streaming_jsmf.ingestion.readers.delimited import (
+    CSV_SUFFIXES,
+    DELIMITED,
+    Part,
+    is_table,
+    layout_of,
+    skipping,
+)
+from streaming_jsmf.ingestion.readers.files import (
+    bare_suffix,
+    file_name,
+    is_archive,
+    is_hidden,
+    names_in_zip,
+    of_first_readable,
+    open_parquet_source,
+    open_stream,
+)
+from streaming_jsmf.ingestion.readers.formats import PARQUET
+from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
+from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
+from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_system,
@@ -32,21 +56,28 @@ from streaming_jsmf.storage.regular import require_regular
 
 logger = logging.getLogger(__name__)
 
-#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
-_CONTENTS = {"text": ("parquet", "json"), "lines": ("lines", "text")}
+_SAMPLE_RECORDS = 100  # of the first file
+_SEPARATORS = "\t;,|"  # of the items of a basket, other than white space
+_NO_VALUES = pa.array([], pa.string())
 
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
-FORMATS = {
-    **dict.fromkeys(PARQUET_SUFFIXES, "parquet"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "delimited"),
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "spreadsheet"),
+FORMATS: dict[str, Format] = {
+    **dict.fromkeys(PARQUET_SUFFIXES, PARQUET),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON),
+    **dict.fromkeys(CSV_SUFFIXES, DELIMITED),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), SPREADSHEET),
 }
+_BY_CONTENTS: dict[str, Format] = {"parquet": PARQUET, "json": JSON, "delimited": DELIMITED}
+
+#: What files of other names must hold to be read if a folder has no file whose name suits the reader.
+_CONTENTS = {"text": (*_BY_CONTENTS,), "lines": ("lines", "text")}
 
 SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
 
 _MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
+#: The start of each of several texts in a file, as of WikiExtractor, TREC and Reuters.
+_MARKED = re.compile(rb"(?im)^<(?:doc|reuters)\b[^>]*>")
 _HEADER = re.compile(rb"(?:[!-9;-~]+:|[ \t]).*")
 _MAIL_FIELDS = re.compile(
     rb"(?im)^(?:from|to|date|subject|message-id|received|return-path|newsgroups|mime-version):"
@@ -58,12 +89,31 @@ _WILDCARDS = "*?["
 
 #: How the names of files begin that describe a data set, and their suffixes.
 _ABOUT = ("readme", "license", "licence", "citation")
+_ABOUT_JSON = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
+def ask() -> str:
+    return f"say which reader with {option.reader('NAME')}"
+
+
 def list_files(source: AnyPath) -> tuple[str, ...]:
-    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``."""
-    return with_members(find_files(source))
+    """Return the sorted paths of the files of a source, and of those in its zip archives; see ``find_files``.
+
+    An export of Slack has folders of messages; the files beside them are left out.
+    """
+    found = with_members(find_files(source))
+    beside = _beside_messages(found)
+    return tuple(path for path in found if path not in beside)
+
+
+def _beside_messages(paths: Sequence[str]) -> set[str]:
+    """Return the files of an export of Slack that have no messages: those beside users.json and channels.json."""
+    folders = [path.replace(file_name(path).name, "", 1) for path in paths]
+    pairs = {*zip(folders, (file_name(path).name for path in paths), strict=True)}
+    roots = {folder for folder in folders if {(folder, "users.json"), (folder, "channels.json")} <= pairs}
+    beside = {path for path, folder in zip(paths, folders, strict=True) if folder in roots}
+    return beside if len(beside) < len(paths) else set()
 
 
 def with_members(paths: Iterable[str]) -> tuple[str, ...]:
@@ -87,6 +137,11 @@ def _members_of(path: str) -> list[str]:
     return [in_zip(name, path) for name in names]
 
 
+def inside(root: str, name: str) -> str:
+    """Return the path of a file of a folder or a zip archive."""
+    return in_zip(name, root) if root.lower().endswith(".zip") else join(root, name)
+
+
 def in_zip(name: str, archive: str) -> str:
     """Return the path of a file in a zip archive. Raises InputError if a path cannot name it."""
     if "::" in name or ("::" in archive and not is_url(archive)):
@@ -101,7 +156,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     A source is a file, a directory (read recursively) or a glob; local or a URL.
 
-    Hidden files (see ``not_hidden``) below the source are skipped. Raises InputError if no file is found.
+    Hidden files (see ``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
     root = normalise(source)
     try:
@@ -123,44 +178,30 @@ def find_files(source: AnyPath) -> dict[str, str]:
     if is_glob:
         base = inner[: min(inner.index(c) for c in _WILDCARDS if c in inner)].rpartition("/")[0]
     names = {path: path.removeprefix(base).lstrip("/") for path in paths}
-    shown = set(not_hidden(names.values()))
-    kept = {_address(fs, root, inner, path): name for path, name in names.items() if name in shown}
+    kept = {_address(fs, root, inner, path): name for path, name in names.items() if not is_hidden(name)}
     if not kept:
         if not fs.exists(inner):
             raise missing_source(root)
         raise InputError(f"there are no files at {root}; check the path")
     if not is_url(root):
         for path in kept:
-            require_regular(Path(path))
+            _require_file(Path(path))
     return kept
 
 
-def is_hidden(name: str) -> bool:
-    """Return whether a part of a relative path starts with ``.`` or ``_``, as marker files of other tools do."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part)
-
-
-def not_hidden(names: Iterable[str]) -> list[str]:
-    """Return the relative paths that are not hidden, or else those of texts such as _chat.txt of WhatsApp."""
-    names = list(names)
-    shown = [name for name in names if not is_hidden(name)]
-    return shown or [name for name in names if re.fullmatch(r"_[^/.]*[.]txt", name)]
+def _require_file(path: Path) -> None:
+    if require_regular(path).is_dir():
+        raise InputError(f"{path} links to a folder, which is not followed; read it by its own name")
 
 
 def is_about(path: str) -> bool:
     """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
-    return file_name(path).name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES
+    name = file_name(path).name
+    return name in _ABOUT_JSON or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
 
 
 def is_word_list(path: str) -> bool:
     return file_name(path).name.startswith("vocab") or file_name(path).name.endswith(".vocab.txt")
-
-
-def names_in_zip(path: str) -> list[str]:
-    """Return the names of the files in a zip archive that are not hidden; none if it cannot be read."""
-    with suppress(UnreadableError), open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-        return not_hidden(member.filename for member in archive.infolist() if not member.is_dir())
-    return []
 
 
 def _address(fs: Any, root: str, base: str, name: str) -> str:
@@ -177,18 +218,12 @@ def _address(fs: Any, root: str, base: str, name: str) -> str:
 
 
 def is_parquet(path: str) -> bool:
-    return format_of(path) == "parquet"
+    return format_of(path) is PARQUET
 
 
-def format_of(path: str) -> str:
-    """Return the format of a file of records: parquet, json, delimited, spreadsheet, or "" for others.
-
-    Files whose suffix is not one of ``FORMATS`` are recognized by their contents, but not those with delimiters.
-    """
-    known = FORMATS.get(bare_suffix(path))
-    if known is None:
-        known = found if (found := contents_of(path)) in FORMATS.values() else ""
-    return known
+def format_of(path: str) -> Format | None:
+    """Return the format of a file of records, by its suffix or else by its contents; None for other files."""
+    return FORMATS.get(bare_suffix(path)) or _BY_CONTENTS.get(contents_of(path))
 
 
 def contents_of(path: str) -> str:
@@ -201,24 +236,28 @@ def contents_of(path: str) -> str:
 
 
 def contents(head: bytes) -> str:
-    """Return what the first bytes of a file show: parquet, json, mbox, mail, binary, lines or text; "" without any.
+    """Return what the first bytes of a file show; "" for none.
 
-    json means an array of objects, or one object per line; lines are of a log, a chat or a table.
+    That is parquet, json (an array of objects, or one object per line), mbox, marked (several texts with tags), mail,
+    delimited (surely a table with a header), lines (of a log, a chat or another table), binary or text.
     """
     head = head.removeprefix(codecs.BOM_UTF8)
+    is_cut = len(head) > SAMPLE - 4
     lines = head.splitlines()[: _SAMPLE_LINES + 1]
-    lines = [
-        line for line in (lines[:-1] if len(lines) > 1 and len(head) > SAMPLE - 4 else lines) if line.strip()
-    ]
+    lines = [line for line in lines[: -1 if is_cut and len(lines) > 1 else None] if line.strip()]
     if not lines or head.startswith(b"PAR1") or is_binary(head):
         return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
     if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
         return "json"
     if _MBOX.match(head):
         return "mbox"
+    if len(_MARKED.findall(head)) > 1:
+        return "marked"
     header = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].splitlines()
     if all(map(_HEADER.match, header)) and len({*_MAIL_FIELDS.findall(b"\n".join(header))}) > 1:
         return "mail"
+    if is_table(head[: whole_lines(head)] if is_cut else head):
+        return "delimited"
     tabs = lines[0].count(b"\t")
     if len(lines) > 4 and _most(lambda line: _TIME.match(line) or line.count(b"\t") == tabs > 0, lines):
         return "lines"
@@ -245,7 +284,7 @@ def files_for(
     ``path`` and ``names`` choose among the files. Raises InputError if no file is left.
     """
     if path is not None:
-        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
+        root = inside(root, path)
     if not patterns:
         # The files of a spec may be a single archive.
         archives = [name for name in names or () if is_archive(name)]
@@ -257,6 +296,11 @@ def files_for(
         found = with_members(join(root, name) for name in sorted(names))
     else:
         found = list_files(root)
+        if about := {*with_members(find_files(root))} - {*found}:
+            logger.info(
+                "not read, because they are no messages: %s",
+                listed(file_name(path).name for path in sorted(about)),
+            )
         if not is_chain(root) and is_file(root) and len(found) == 1:
             return root, found  # of any name, as the user named it
     excluded = tuple(f"/{name}" for name in beside)
@@ -278,3 +322,80 @@ def files_for(
         shown = listed(file_name(path).name for path in others)
         logger.info("not read, because the reader %s takes other files: %s", reader, shown)
     return root, taken
+
+
+# First records
+
+
+class Table:
+    """The files of a source of records, and what the first one that can be read holds."""
+
+    def __init__(self, files: Sequence[str], given: Mapping[str, Any]) -> None:
+        self.files = files
+        self.form = format_of(files[0]) or DELIMITED if files else None
+        keys = {"sheet", *declared(Delimited)} - {"path"}
+        self._options: Any = check_options("text", {key: given[key] for key in keys & given.keys()})
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """Arrow arrays of the first records by column. Raises InputError if no file can be read."""
+        return of_first_readable(self.files, self._first_records, f"give a file with a header, or {ask()}")
+
+    def listed(self) -> str:
+        """Return the columns, and what to do if they are wrong."""
+        ways_out = [f"{option.read({'sheet': 'NAME'})} names another sheet"] * (self.form is SPREADSHEET)
+        if self.form in (DELIMITED, SPREADSHEET):
+            ways_out.append(f"{skipping('N')} skips lines above the header")
+        if len(self.files) > 1:
+            ways_out.append(f"{option.read({'path': 'FILE'})} reads one of the {len(self.files)} files alone")
+        return listed(self.columns) + f" ({', and '.join(ways_out)})" * bool(ways_out)
+
+    def separator(self) -> str | None:
+        """Return the first separator that at least half of the first lines have, or None for white space."""
+        with suppress(UnreadableError), open_stream(self.files[0]) as stream:
+            text = stream.read(SAMPLE).decode("utf-8", "replace")
+            lines = [line for line in text.splitlines() if line.strip()][:_SAMPLE_RECORDS]
+            for separator in _SEPARATORS:
+                if 2 * sum(separator in line for line in lines) >= max(len(lines), 1):
+                    return separator
+        return None
+
+    def _first_records(self, path: str) -> dict[str, Any]:
+        form, options, part = format_of(path) or DELIMITED, self._options, Unit(path)
+        if form is PARQUET:
+            with open_parquet_source(path) as file:
+                batches = file.iter_batches(_SAMPLE_RECORDS, use_threads=False)
+                rows = next(batches, file.schema_arrow.empty_table())
+                return {name: decoded(rows.column(i)) for i, name in enumerate(rows.schema.names)}
+        if form is JSON:
+            return _of_objects(path, options.encoding)
+        if form is DELIMITED:
+            layout = layout_of(path, options)
+            part, names = Part(path, layout.start, layout.start + SAMPLE, layout=layout), layout.names
+        else:
+            names = tuple(form.names(path, options))
+        first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)
+        return {name: first.columns[name] if first else _NO_VALUES for name in names if name}
+
+
+def _of_objects(path: str, encoding: str) -> dict[str, Any]:
+    """Return the first values of JSON by name, also those within objects; others than texts and tokens are null."""
+    columns: dict[str, list[Any]] = {}
+    try:
+        for record in islice(first_objects(path, encoding), _SAMPLE_RECORDS):
+            for name, value in record.items() if isinstance(record, dict) else ():
+                inner = value.items() if isinstance(value, dict) else ()
+                for key, each in ((name, value), *((f"{name}.{key}", each) for key, each in inner)):
+                    columns.setdefault(key, []).append(each)
+    except UnreadableError:
+        if not columns:
+            raise
+    return {name: _of_texts(values) for name, values in columns.items()}
+
+
+def _of_texts(values: Sequence[Any]) -> Any:
+    given = [value for value in values if value is not None]
+    lists = bool(given) and all(isinstance(value, list) for value in given)
+    if all(isinstance(item, str) for value in given for item in (value if lists else [value])):
+        return from_python(values)
+    return pa.nulls(len(values), pa.list_(pa.null()) if lists else None)

@@ -56,12 +56,7 @@ class CountFiles(Source):
         return read_vocabulary(self.word_list(path))[0].words
 
     def units(self) -> Sequence[Unit]:
-        """Return the units of all files. Raises InputError if a file is missing or unreachable, or words differ."""
-        for path in self.files:
-            try:
-                size_of(path)
-            except UnreadableError as error:
-                raise InputError(f"{path}: {error}") from error
+        """Return the units of all files. Raises InputError if words are missing or differ."""
         units = super().units()
         _ = self.vocabulary
         return units
@@ -109,7 +104,7 @@ def sums(
     """
     if (np.diff(keys) > 0).all():
         return slice(None), counts.astype(np.float64)
-    order = np.argsort(keys, kind="stable")
+    order = _stable_order(keys)
     keys, counts = keys[order], counts[order]
     new = np.diff(keys, prepend=-1) != 0
     if by_size:
@@ -117,6 +112,14 @@ def sums(
         counts[again] = counts[again[np.lexsort((counts[again], keys[again]))]]
     totals = np.bincount(np.cumsum(new) - 1, counts)
     return order[new], totals.astype(np.float64, copy=False)
+
+
+def _stable_order(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the stable order of keys from 0 on. NumPy sorts 16 bits at a time several times faster than 64."""
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    for shift in range(16, int(keys.max()).bit_length(), 16):
+        order = order[np.argsort((keys[order] >> shift).astype(np.uint16), kind="stable")]
+    return order
 
 
 def too_large(total: float, word: object) -> str:

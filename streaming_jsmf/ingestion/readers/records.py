@@ -35,10 +35,9 @@ from streaming_jsmf.ingestion.readers.base import (
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.formats import LINES, PARQUET
-from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
-from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import (
+    as_characters,
     as_json,
     encoding_hint,
     holds_strings,
@@ -46,6 +45,7 @@ from streaming_jsmf.ingestion.readers.values import (
     is_text,
     require_columns,
     storable,
+    without_surrogates,
 )
 from streaming_jsmf.ingestion.tokens.split import TokenLists, count_codes
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH, NONE, languages_of
@@ -55,17 +55,11 @@ from streaming_jsmf.validation import is_utf8
 
 logger = logging.getLogger(__name__)
 
-_FORMATS: dict[str, Format] = {
-    "parquet": PARQUET,
-    "json": JSON,
-    "delimited": DELIMITED,
-    "spreadsheet": SPREADSHEET,
-}
-
 #: Names of columns of ids, the likeliest first.
 ID_NAMES = ("document_id", "doc_id", "id")
-#: Metadata column of a passage with its document, if documents have no ids.
-DOCUMENT = "document"
+
+#: A file of an export of Slack: the messages of a day, in the folder of a channel.
+_OF_CHANNEL = re.compile(r"([^/=]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}[.]json$")
 
 _LARGEST_ID = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -94,20 +88,33 @@ class TextReader(Source):
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         with bad.unreadable_file():
             good = (self._good(records, bad) for records in self.records(unit, bad))
-            yield from numbered((self._batch(unit, records) for records in good), bad)
+            yield from numbered((self._batch(*each) for each in good), bad)
 
-    def _good(self, records: Records, bad: BadRecords) -> Records:
-        """Return the records whose text and id can be used; the others go to ``bad``."""
+    def texts(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
+        """Yield the texts alone, as Arrow arrays without nulls."""
+        with bad.unreadable_file():
+            for records in self.records(unit, bad):
+                columns = self._good(records, bad)[0].columns
+                yield joined([columns[name] for name in self.text_columns])
+
+    def _good(self, records: Records, bad: BadRecords) -> tuple[Records, dict[str, str]]:
+        """Return the records whose text and id can be used, and what was repaired; the others go to ``bad``."""
         columns = {name: records.columns[name] for name in self.text_columns}
         require_texts(columns)
+        notes: dict[str, str] = {}
         faults: dict[int, str] = {}
         if self.id_column is not None and self.id_was_named:
             faults |= id_faults(self.id_column, records.columns[self.id_column])
         for name, values in columns.items():
-            reason = f"{name} holds a byte or an escape that is not a character"
-            faults |= dict.fromkeys(invalid_rows(values), reason)
+            if invalid := invalid_rows(values):
+                columns[name] = without_surrogates(values)
+                wrong = invalid_rows(columns[name])
+                faults |= dict.fromkeys(wrong, f"{name} holds a byte that is not UTF-8")
+                if len(wrong) < len(invalid):
+                    notes[name] = f"{name}: lone surrogates are replaced by U+FFFD"
+        records = replace(records, columns={**records.columns, **columns})
         if not faults:
-            return records
+            return records, notes
         for i in sorted(faults):
             batch = pa.record_batch(dict(records.columns))
             original = as_json(batch, i) if records.original is None else records.original(i)
@@ -117,18 +124,20 @@ class TextReader(Source):
         good = np.ones(len(records.rows), bool)
         good[list(faults)] = False
         kept = pa.array(good)
-        return Records(
-            records.rows[good], {name: each.filter(kept) for name, each in records.columns.items()}
-        )
+        of_good = {name: each.filter(kept) for name, each in records.columns.items()}
+        return Records(records.rows[good], of_good), notes
 
-    def _batch(self, unit: Unit, records: Records) -> Batch:
-        columns, id_column = records.columns, self.id_column
+    def _batch(self, records: Records, repaired: Mapping[str, str]) -> Batch:
+        columns = records.columns
         tokens = self.tokenizer(joined([columns[name] for name in self.text_columns]))
         ids, metadata, notes = self._metadata(columns)
         rows = records.rows
         if tokens.texts is not None:
-            ids, metadata = _of_passages(ids, metadata, id_column, tokens.texts, self._location(unit, rows))
-            rows = rows[tokens.texts]
+            rows, index = rows[tokens.texts], pa.array(tokens.texts)
+            if (name := self.id_column) is not None:
+                metadata[name] = ids
+                ids = passage_ids(ids.take(index), tokens.texts)
+            metadata = {name: values.take(index) for name, values in metadata.items()}
         if tokens.excerpts is not None:
             given = metadata.get(EXCERPT, pa.nulls(len(rows), pa.string()))
             # A column of the source with this name stays.
@@ -136,6 +145,7 @@ class TextReader(Source):
         batch = bags_of(tokens, rows)
         if getattr(self.options, "language_column", False):
             metadata[free_name("language", metadata)] = languages_of(batch)
+        notes = {**repaired, **notes}
         return replace(batch, document_id=ids, metadata=metadata, notes=notes, boilerplate=tokens.boilerplate)
 
     def _metadata(self, columns: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
@@ -148,7 +158,7 @@ class TextReader(Source):
                 given == self.id_column or asked == "all" or given in asked
             ):
                 continue
-            name = given if is_utf8(given) else given.encode("utf-8", "replace").decode()
+            name = as_characters(given.encode("utf-8", "surrogatepass"))
             stored, note = storable(name, values)
             if name != given:
                 note = f"{name}: its name had characters that are not UTF-8"
@@ -165,12 +175,6 @@ class TextReader(Source):
             ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
         return ids, kept, notes
 
-    def _location(self, unit: Unit, rows: NDArray[np.int64]) -> Any:
-        """Names of documents without ids: file and row, which is counted from the start of a unit."""
-        file = _below(self.root, unit.path).lstrip("/") or unit.path.rpartition("/")[2]
-        start = f"{file}:{unit.start}+" if unit.start else f"{file}:"
-        return pa.array([f"{start}{row + 1}" for row in rows.tolist()], pa.string())
-
 
 def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
     """Return the bags of words of m documents; ``rows`` (m,)."""
@@ -182,26 +186,18 @@ def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
     """Add the numbers of the records to the batches of a unit; bad ones are in ``bad`` before their batch is."""
     n_before = 0
     for batch in batches:
+        rows, of_documents = np.unique(batch.rows, return_inverse=True)
         refused = np.array([each.row for each in bad.records if each.row is not None], np.int64)
-        numbers = n_before + np.arange(batch.n_documents) + np.searchsorted(refused, batch.rows)
-        n_before += batch.n_documents
-        yield replace(batch, numbers=numbers)
+        numbers = n_before + np.arange(len(rows)) + np.searchsorted(refused, rows)
+        n_before += len(rows)
+        yield replace(batch, numbers=numbers[of_documents])
 
 
-def _of_passages(
-    ids: Any, metadata: Mapping[str, Any], id_column: str | None, texts: NDArray[np.int64], location: Any
-) -> tuple[Any, dict[str, Any]]:
-    """Return ids ID/1, ID/2, ... of passages, and their metadata with the id of the document; ``texts`` is sorted."""
-    documents = location if ids is None else ids
-    index = pa.array(texts)
-    # The number of a passage within its document, from 1.
-    numbers = np.arange(len(texts)) - np.searchsorted(texts, texts) + 1
-    parts = [documents.take(index).cast(pa.string()), pa.array(numbers).cast(pa.string())]
-    of_documents = {**metadata, id_column or DOCUMENT: documents}
-    return (
-        pc.binary_join_element_wise(*parts, "/"),
-        {name: values.take(index) for name, values in of_documents.items()},
-    )
+def passage_ids(documents: Any, index: NDArray[np.int64]) -> Any:
+    """Return ids ID/1, ID/2, ... of passages: ``documents`` has the ids of their documents, ``index`` is sorted."""
+    numbers = np.arange(len(index)) - np.searchsorted(index, index) + 1
+    parts = [documents.cast(pa.string()), pa.array(numbers).cast(pa.string())]
+    return pc.binary_join_element_wise(*parts, "/")
 
 
 def require_texts(columns: Mapping[str, Any]) -> None:
@@ -239,9 +235,7 @@ def id_faults(name: str, ids: Any) -> dict[int, str]:
     if is_text(kind):
         empty = np.asarray(pc.equal(pc.binary_length(ids), 0).fill_null(False))
         faults |= dict.fromkeys(np.flatnonzero(empty).tolist(), f"{name} is empty")
-        faults |= dict.fromkeys(
-            invalid_rows(ids), f"{name} holds a byte or an escape that is not a character"
-        )
+        faults |= dict.fromkeys(invalid_rows(ids), f"{name} holds a byte or an escape that is not UTF-8")
     if pa.types.is_uint64(kind):
         large = np.flatnonzero(np.asarray(ids.fill_null(0)) > _LARGEST_ID)
         reason = f"{name} is above {_LARGEST_ID}, the largest integer of an id; write ids as strings"
@@ -281,7 +275,7 @@ class TextSource(RecordFiles, TextReader):
     """Reader "text": each record of a Parquet, JSON or delimited file is a document.
 
     The first file that can be read names the columns of the text and the id, which all files must have. Names of
-    folders such as year=1999 are metadata, too.
+    folders such as year=1999 are metadata, too, and so are channels of Slack.
     """
 
     reader = "text"
@@ -296,13 +290,13 @@ class TextSource(RecordFiles, TextReader):
         return opened
 
     def format(self, path: str) -> Format:
-        found = format_of(path) or ("delimited" if self.options.delimiter is not None else "")
-        if not found:
+        found = format_of(path) or (None if self.options.delimiter is None else DELIMITED)
+        if found is None:
             raise UnreadableError(
-                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON nor Parquet; delimited files "
-                f"of any name are read with {option.read({'delimiter': 'CHARACTER'})}"
+                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON, Parquet nor surely a table; "
+                f"delimited files of any name are read with {option.read({'delimiter': 'CHARACTER'})}"
             )
-        return _FORMATS[found]
+        return found
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -363,6 +357,8 @@ class TextSource(RecordFiles, TextReader):
         """Names and values of folders below the source, such as year=1999 as Hive and Spark write them."""
         pairs = (folder.partition("=") for folder in _below(self.root, path).split("/")[:-1])
         values = {name: unquote(value) for name, equals, value in pairs if name and equals}
+        if channel := _OF_CHANNEL.search(_below(self.root, path)):
+            values["channel"] = channel[1]
         return {name: None if value == _NO_VALUE else value for name, value in values.items()}
 
 

@@ -5,9 +5,13 @@ Guesses become ordinary options, so readers do not depend on them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import IO, Any
+
+import pyarrow as pa
 
 from streaming_jsmf.config import (
     FIXED_BY_MODEL,
@@ -21,47 +25,36 @@ from streaming_jsmf.config import (
     TokenOptions,
     declared,
 )
+from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
 from streaming_jsmf.ingestion.readers.base import Reader, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
-from streaming_jsmf.ingestion.readers.files import (
-    bare_suffix,
-    file_name,
-    is_archive,
-)
-from streaming_jsmf.ingestion.readers.guess import (
-    RATINGS,
-    TITLES,
-    Guess,
-    Table,
-    ask,
-    describe,
-    guess_ratings,
-    guess_separator,
-    guess_text,
-    reader_by_columns,
-)
+from streaming_jsmf.ingestion.readers.delimited import DELIMITED
+from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
 from streaming_jsmf.ingestion.readers.h5ad import H5adSource
+from streaming_jsmf.ingestion.readers.json_records import JSON
 from streaming_jsmf.ingestion.readers.listing import (
     FORMATS,
     SAMPLE,
+    Table,
+    ask,
     contents,
     contents_of,
     files_for,
     format_of,
-    in_zip,
+    inside,
     is_about,
     is_word_list,
     list_files,
 )
 from streaming_jsmf.ingestion.readers.matrices import NpzSource
 from streaming_jsmf.ingestion.readers.records import LineSource, TextSource
-from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_archive
+from streaming_jsmf.ingestion.readers.text_files import File, MailSource, TextFilesSource, files_in_tar
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
-from streaming_jsmf.ingestion.readers.values import listed
+from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
@@ -155,16 +148,40 @@ def source_settings(source: Reader) -> dict[str, Json]:
 
 # Guessing
 
-
-_BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
+_BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
-_MAIL = (".eml", ".mbox", ".mbx")
-_SAMPLED_FILES = 5
-_FEW_FILES = 10  # that a folder must have for files of lines to be documents
+_MAIL = (".eml", ".emlx", ".mbox", ".mbx")
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
+#: Other files that are not read. Those of Hugging Face are .arrow.
+_BINARY = {".arrow", ".avro", ".db", ".dta", ".feather", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
+_SAMPLED_FILES, _FEW_FILES = 5, 10  # with fewer files of lines, a folder may hold a document per line
+_TEXT_LENGTH = 20  # minimum average string length of a text column
 #: Readers of tables, in the order in which the options of a user select one.
 _OF_TABLES: tuple[ReaderName, ...] = ("text", "ratings", "triples", "baskets")
+
+# Column names in lower case without separators; the first one present is used.
+_TEXT_NAMES = (
+    "text fulltext rawtext body bodytext content contents article articletext articlebody abstract review reviewtext "
+    "reviewbody comment commenttext message post posttext tweet tweettext speech speechtext transcript story "
+    "description tokens"
+)
+_RATING_ROLES = {
+    "user": "user userid username customer customerid reviewer reviewerid reader readerid listener listenerid",
+    "item": "item itemid movie movieid film filmid product productid asin isbn book bookid artist artistid song songid "
+    "track trackid game gameid business businessid anime animeid",
+    "rating": "rating ratings stars score overall bookrating",
+}
+_RATINGS, _TITLES = "ratings.csv", "movies.csv"  # of MovieLens
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Reader, guessed options, and a message about them ("" if there is nothing to report)."""
+
+    reader: ReaderName
+    read: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 def guess_source(
@@ -178,32 +195,26 @@ def guess_source(
     """
     given = dict(read or {})
     root = normalise(location)
-    folder = _is_folder(root) and "path" not in given and reader in (None, "ratings")
-    if folder and exists(join(root, RATINGS)) and exists(join(root, TITLES)):
-        reader, given["path"] = "ratings", RATINGS
+    found: dict[str, str] = {}
+    chooses = "path" not in given and reader in (None, "ratings")
+    if chooses and _is_folder(root) and exists(join(root, _RATINGS)) and exists(join(root, _TITLES)):
+        reader, given["path"], found["path"] = "ratings", _RATINGS, _RATINGS
     if "path" in given and "::" not in root:
-        path = str(given["path"])
-        root = in_zip(path, root) if root.lower().endswith(".zip") else join(root, path)
+        root = inside(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
     files = list_files(root) if chosen in _OF_TABLES else ()
-    known = [path for path in files if bare_suffix(path) in _RECORDS]
+    known = [path for path in files if bare_suffix(path) in _RECORDS and (path == root or not is_about(path))]
     table = Table(known or [path for path in files[:1] if format_of(path) or "delimiter" in given], given)
-    if not table.files:
-        return Guess(chosen)
-    if chosen == "text":
-        return Guess("text") if "text" in given else guess_text(table)
-    found: dict[str, str] = {}
-    if chosen == "baskets" and table.is_delimited:
-        separator = None if "separator" in given else guess_separator(table.files[0])
-        items = {} if separator is None else {"separator": separator}
-        return Guess(chosen, items, describe(items))
-    if table.is_delimited and "delimiter" not in given and (delimiter := table.delimiter) != ",":
-        found["delimiter"] = delimiter
-    if chosen == "ratings":
-        if "path" in given and "path" not in (read or {}):
-            found["path"] = given["path"]
-        return guess_ratings(table, given, found)
-    return Guess(chosen, found, describe(found))
+    if chosen == "text" and table.files:
+        return Guess("text") if "text" in given else _guess_text(table)
+    if chosen == "baskets" and table.form is DELIMITED:
+        separator = None if "separator" in given else table.separator()
+        found |= {} if separator is None else {"separator": separator}
+    if chosen == "ratings" and table.files:
+        found |= _guess_ratings(table, given)
+    told = ", ".join(f"{key}={value}" for key, value in found.items() if key != value)
+    way_out = option.read({"KEY": "VALUE"})
+    return Guess(chosen, found, f"the source is read with {told} ({way_out} changes that)" * bool(told))
 
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
@@ -212,7 +223,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if not is_archive(root) and _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)
-    in_tar = is_archive(root) and not root.lower().endswith(".zip")
+    in_tar = is_tar(root)
     found = _in_tar(root) if in_tar else list_files(root)
     files = [path for path in found if not is_word_list(path)]
     if any(file_name(path).name.startswith("docword") for path in files) and not in_tar:
@@ -220,28 +231,49 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
     if {bare_suffix(path) for path in files} & _RECORDS:
         files = [path for path in files if not is_about(path)]
     suffixes = {bare_suffix(path) for path in files}
-    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE):
+    if (files or in_tar) and not suffixes & (_RECORDS | _OFFICE | _BINARY):
         kinds = [found[path] if isinstance(found, dict) else contents_of(path) for path in _some(files)]
-        chosen = _by_contents(root, files, {*kinds} - {""})
-        if chosen is not None:
+        if chosen := _by_contents(root, files, {*kinds} - {""}):
             return chosen
         suffixes = {bare_suffix(path) for path in files[:1]}
     if in_tar and not suffixes & _OFFICE:
         raise InputError(f"{root} has {listed(files)}; tables are not read from tar archives: unpack it")
-    for suffix in sorted(suffixes & _OFFICE):
-        raise InputError(f"{root}: {suffix} files are not read; export them as plain text, one file each")
+    _require_read(root, suffixes)
     if len(suffixes) != 1:
-        shown = ", ".join(_shown(files, suffix) for suffix in sorted(suffixes)) or "no files but a word list"
+        names = {
+            bare_suffix(path) or "files without a suffix": file_name(path).name for path in reversed(files)
+        }
+        shown = ", ".join(f"{kind} ({names[kind]})" for kind in sorted(names)) or "no files but a word list"
         by_name = f" with {option.read({'path': 'NAME'})}" * is_archive(root)
         raise InputError(f"{root} contains {shown}; {ask()}, or name the files{by_name}")
     return _BY_SUFFIX.get(suffixes.pop()) or _table_reader(files, read or {})
+
+
+def _require_read(root: str, suffixes: set[str]) -> None:
+    """Raise InputError, with a way out, for files that no reader reads."""
+    for suffix in sorted(suffixes & _OFFICE):
+        way_out = "export them as plain text, one file each"
+        for other in sorted(suffixes - _OFFICE)[:1]:
+            members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
+            in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
+            pattern = f"the pattern '{root}/**/*{other}'"
+            way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
+        raise InputError(f"{root}: {suffix} files are not read; {way_out}")
+    for suffix in sorted(suffixes & _BINARY):
+        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
+        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
 
 
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
     """Return the reader of files whose suffixes say nothing, given what some of them hold; None for a table."""
     if any(bare_suffix(path) in _MAIL for path in files) or (kinds and kinds <= {"mail", "mbox"}):
         return "mail"
-    if kinds in ({"json"}, {"parquet"}) or (is_file(root) and not is_archive(root)):
+    if "marked" in kinds:
+        raise InputError(
+            f"{root} has files of several texts in tags such as <doc>; write them as JSON lines, which WikiExtractor "
+            f"can do, or take a file as one text with {option.reader('text-files')}"
+        )
+    if kinds in ({"json"}, {"parquet"}, {"delimited"}) or (is_file(root) and not is_archive(root)):
         return None
     if kinds == {"lines"} and len(files) < _FEW_FILES:
         raise _unclear(files[0], f"one document per file: {option.reader('text-files')}")
@@ -249,9 +281,8 @@ def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName
 
 
 def _unclear(path: str, advice: str) -> InputError:
-    return InputError(
-        f"{path} could be one text per line, baskets or a table; {ask()}, such as {option.reader('lines')} ({advice})"
-    )
+    how = f"{option.reader('lines')}, or {option.read({'delimiter': 'CHARACTER'})} for a table ({advice})"
+    return InputError(f"{path} could be one text per line, baskets or a table; {ask()}, such as {how}")
 
 
 def _in_tar(path: str) -> dict[str, str]:
@@ -263,19 +294,13 @@ def _in_tar(path: str) -> dict[str, str]:
         return ()
 
     with suppress(UnreadableError):
-        for _ in files_in_archive(path, split):
+        for _ in files_in_tar(path, split):
             pass
     return found
 
 
 def _is_folder(root: str) -> bool:
     return exists(root) and not is_file(root)
-
-
-def _shown(files: Sequence[str], suffix: str) -> str:
-    """Return a suffix and the files that have it, for messages."""
-    names = [file_name(path).name for path in files if bare_suffix(path) == suffix]
-    return f"{suffix or 'files without a suffix'} ({listed(names[:3])}{', ...' * (len(names) > 3)})"
 
 
 def _some(files: Sequence[str]) -> Sequence[str]:
@@ -289,7 +314,106 @@ def _table_reader(files: Sequence[str], read: Mapping[str, Any]) -> ReaderName:
     for reader in _OF_TABLES if keys else ():
         if keys <= declared(READER_OPTIONS[reader]).keys():
             return reader
-    found = next(filter(None, map(format_of, _some(files))), "")  # files may be empty, as some of Spark's
-    if not found and "delimiter" not in read:
+    found = next(filter(None, map(format_of, _some(files))), None)  # files may be empty, as some of Spark's
+    if found is None and "delimiter" not in read:
         raise _unclear(files[0], "a text file for each document: give their folder")
-    return "text" if found == "json" else reader_by_columns(Table(files, read))
+    return "text" if found is JSON else _reader_by_columns(Table(files, read))
+
+
+def _reader_by_columns(table: Table) -> ReaderName:
+    columns = table.columns
+    if all(name in columns and is_list(columns[name].type) for name in ("ids", "counts")):
+        return "bag-of-words-parquet"
+    if _text_column(columns):
+        return "text"
+    if all(_column(columns, known) for known in _RATING_ROLES.values()):
+        return "ratings"
+    if {"document", "word"} <= columns.keys():
+        return "triples"
+    if "items" in columns and is_list(columns["items"].type):
+        return "baskets"
+    if _longest_column(columns):
+        return "text"
+    raise InputError(
+        f"{table.files[0]} has the columns {table.listed()}; {ask()} and which columns with {option.read}, "
+        f"such as {option.text('body')}, or {option.read({'user': 'who', 'item': 'what', 'rating': 'stars'})}"
+    )
+
+
+def _guess_text(table: Table) -> Guess:
+    """Guess the text column; the reader reports a missing one."""
+    columns: Mapping[str, Any] = {}
+    with suppress(InputError):
+        columns = table.columns
+    name = _text_column(columns) or _longest_column(columns)
+    if name == "text" or not columns:
+        return Guess("text")
+    if name is not None:
+        note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"
+        return Guess("text", {"text": [name]}, note)  # commas would separate names
+    top = [name for name in columns if not _is_within(name, columns)]
+    if all(len(columns[name]) == 1 and is_list(columns[name].type) for name in top):
+        raise InputError(
+            f"{table.files[0]} holds one object with the lists {listed(top)}, and no records; write an object for "
+            "each record, one per line"
+        )
+    strings = [name for name, values in columns.items() if is_text(values.type)]
+    raise InputError(
+        f"{table.files[0]} has no column of texts among {table.listed()}; name it with "
+        f"{option.text((*strings, 'NAME')[0])}"
+    )
+
+
+def _guess_ratings(table: Table, given: Mapping[str, Any]) -> dict[str, str]:
+    """Guess the columns of ratings, and MovieLens' file of the titles."""
+    found: dict[str, str] = {}
+    named = table.form is not DELIMITED or given.get("header") != "none" or given.get("columns")
+    for key, known in _RATING_ROLES.items() if named else ():
+        if key in given:
+            continue
+        if (name := _column(table.columns, known)) is None:
+            raise InputError(
+                f"{table.files[0]} has the columns {table.listed()}, none of which is known to hold a {key}; name it "
+                f"with {option.read({key: 'NAME'})}"
+            )
+        found[key] = name
+    folder = table.files[0].rpartition("/")[0]
+    if file_name(table.files[0]).name == _RATINGS and "names" not in given and exists(join(folder, _TITLES)):
+        found |= {"names": _TITLES, "names_item": "movieId", "names_name": "title"}
+    return found
+
+
+def _column(names: Iterable[str], known: str) -> str | None:
+    """Return the column with the first of the known names, ignoring case and separators."""
+    plain: dict[str, str] = {}
+    for name in names:
+        plain.setdefault(re.sub(r"[\W_]+", "", name.lower()), name)
+    return next((plain[name] for name in known.split() if name in plain), None)
+
+
+def _text_column(columns: Mapping[str, Any]) -> str | None:
+    """Return the column of strings or tokens with a common name for texts; ``columns`` maps names to Arrow arrays."""
+    kinds = {name: values.type for name, values in columns.items()}
+    lists = [name for name, kind in kinds.items() if is_list(kind) and holds_strings(kind.value_type)]
+    texts = [name for name, kind in kinds.items() if name in lists or is_text(kind)]
+    return "text" if "text" in columns else _column(texts, _TEXT_NAMES)
+
+
+def _longest_column(columns: Mapping[str, Any]) -> str | None:
+    """Return the column with the longest strings if they are long enough for texts; URLs do not count.
+
+    Values within objects are taken if no others are long enough.
+    """
+    lengths: dict[str, float] = {}
+    for name, values in columns.items():
+        texts = as_bytes(values).drop_null().to_pylist() if is_text(values.type) else []
+        length = sum(len(text) for text in texts if b"://" not in text[:8]) / max(len(texts), 1)
+        if length >= _TEXT_LENGTH:
+            lengths[name] = length
+    return max(lengths, key=lambda name: (not _is_within(name, columns), lengths[name]), default=None)
+
+
+def _is_within(name: str, columns: Mapping[str, Any]) -> bool:
+    """Return whether a name stands for values within objects."""
+    outer = columns.get(name.partition(".")[0])
+    return "." in name and outer is not None and pa.types.is_null(outer.type)

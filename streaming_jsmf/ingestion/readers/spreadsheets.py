@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import chain, islice
 from typing import Any
@@ -16,12 +17,12 @@ import pyarrow as pa
 
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.delimited import chosen, named, numbered
+from streaming_jsmf.ingestion.readers.delimited import TITLES, chosen, named, numbered, skipping
 from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
-from streaming_jsmf.ingestion.readers.values import listed
+from streaming_jsmf.ingestion.readers.values import from_python, listed
 
 _MEMORY = 2 << 30  # bytes for a sheet
-_BATCH, _TITLES = 10_000, 10  # rows
+_BATCH = 10_000  # rows
 
 #: Loads a sheet in a process of its own: a cell far below the others takes the memory of all cells between them, and
 #: the library ends the process if it gets none. Other errors are left to the real read.
@@ -46,20 +47,28 @@ _TOO_LARGE = 3
 class SpreadsheetFormat(Format):
     """The format of the first sheet of a file, or of ``options.sheet``. A row is that of the sheet.
 
-    The first row with several cells among the first ten is the header, or else the first row. Rows without cells are
-    skipped. Formulas have their last values, and errors are missing.
+    The first row with several cells among the first twenty is the header, or else the first row. Rows without cells
+    are skipped. Formulas have their last values, and errors are missing.
     """
 
     def names(self, path: str, options: Any) -> list[str]:
         return [name for name in _open(path, options)[0] if name]
 
-    def units(self, path: str, options: Any) -> list[Unit]:  # noqa: ARG002
-        return [Unit(path, size=size_of(path))]
+    def units(self, path: str, options: Any) -> list[Unit]:
+        notes: tuple[str, ...] = ()
+        with suppress(UnreadableError):
+            first, *others = _open(path, options)[2]
+            if others and not options.sheet:
+                way_out = f"{option.read({'sheet': 'NAME'})} names another"
+                notes = (
+                    f"only its first sheet, {first!r}, is read, not {listed(map(repr, others))}; {way_out}",
+                )
+        return [Unit(path, size=size_of(path), notes=notes)]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
     ) -> Iterator[Records]:  # fmt: skip
-        names, rows = _open(unit.path, options)
+        names, rows, _ = _open(unit.path, options)
         columns = chosen(names, wanted)
         while some := list(islice(rows, _BATCH)):
             numbers, cells = zip(*some, strict=True)
@@ -78,8 +87,8 @@ class SpreadsheetFormat(Format):
 SPREADSHEET = SpreadsheetFormat()
 
 
-def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]]]:
-    """Return the names of a sheet, and its rows with cells by number. Raises UnreadableError."""
+def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]], Sequence[str]]:
+    """Return the names of a sheet, its rows with cells by number, and the sheets. Raises UnreadableError."""
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:
@@ -105,38 +114,36 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
             raise UnreadableError(f"it has no sheet {sheet!r} but {listed(book.sheet_names)}; {ways_out}")
         found = book.get_sheet_by_name(sheet or book.sheet_names[0])
         rows = (row for row in enumerate(found.iter_rows()) if any(cell != "" for cell in row[1]))
-        head = list(islice(rows, _TITLES))
+        head = list(islice(rows, max(TITLES, 1 + (options.skip_lines or 0))))
     if not head:
         raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
     names, skipped = _names(head, options)
-    return names, chain(head[skipped:], rows)
+    return names, chain(head[skipped:], rows), book.sheet_names
 
 
 def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:
     """Return the names, and the number of rows before the first record; ``head`` are the first rows."""
-    given, width = options.columns, len(head[0][1])
+    given, width, skipped = options.columns, len(head[0][1]), options.skip_lines or 0
     if given and len(given) != width:
         raise UnreadableError(f"its sheet has {width} columns, and {option.columns} gives {len(given)} names")
+    before = sum(number < skipped for number, _ in head)
     if options.header == "none":
-        return given or numbered(width), 0
-    wide = [i for i, (_, row) in enumerate(head) if sum(cell != "" for cell in row) > 1]
-    chosen_row = (*wide, 0)[0]
-    return named([_text(cell).strip() for cell in head[chosen_row][1]])[0], chosen_row + 1
+        return given or numbered(width), before
+    wide = (i for i, (_, row) in enumerate(head) if i >= before and sum(cell != "" for cell in row) > 1)
+    at = before if options.skip_lines is not None else next(wide, 0)
+    if at == len(head):
+        raise UnreadableError(f"it has no header after {skipped} rows; lower {skipping(skipped)}")
+    return named([str("" if cell is None else cell).strip() for cell in map(_value, head[at][1])])[0], at + 1
 
 
 def _array(cells: Sequence[Any]) -> Any:
-    """Return cells as integers, numbers, booleans, dates or times if all are, else as strings."""
-    values = [None if cell == "" else cell for cell in cells]
-    kinds = set(map(type, values)) - {type(None)}
-    if kinds <= {int, float}:
-        whole = all(value is None or float(value).is_integer() for value in values)
-        return pa.array(values, pa.int64() if whole and kinds else pa.float64() if kinds else pa.string())
-    if kinds in ({bool}, {datetime.date}):
-        return pa.array(values)
-    if kinds <= {datetime.date, datetime.datetime}:
+    values = [*map(_value, cells)]
+    if {*map(type, values)} >= {datetime.date, datetime.datetime}:
         return pa.array(values, pa.timestamp("us"))
-    return pa.array([None if value is None else _text(value) for value in values], pa.string())
+    return from_python(values)
 
 
-def _text(cell: Any) -> str:
-    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+def _value(cell: Any) -> Any:
+    """Return the value of a cell; all numbers are floating-point in a sheet."""
+    whole = isinstance(cell, float) and cell.is_integer()
+    return int(cell) if whole else None if cell == "" else cell

@@ -1,16 +1,14 @@
-"""Texts and mail as files: a folder, or a tar or zip archive, with one document or several messages per file."""
+"""Texts and mail as files: a folder, or a zip or tar archive, with one document or several messages per file."""
 
 from __future__ import annotations
 
 import email
 import html
-import lzma
 import re
 import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC
 from email.errors import MessageError
 from email.header import decode_header, make_header
@@ -36,20 +34,27 @@ from streaming_jsmf.ingestion.readers.base import (
     group_units,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import describe, is_archive, open_raw, open_stream, size_of
-from streaming_jsmf.ingestion.readers.listing import find_files, is_hidden
+from streaming_jsmf.ingestion.readers.files import (
+    describe,
+    is_archive,
+    is_divisible,
+    is_hidden,
+    is_tar,
+    open_raw,
+    open_stream,
+    size_of,
+)
+from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
 from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
 
-#: Files of a folder per task.
-UNIT_FILES = 2000
-
-#: Errors of a single zip member; others can still be read. RuntimeError: a password is needed.
-_MEMBER_ERRORS = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+UNIT_FILES = 2000  # of a folder per task
 
 #: The line before each message of an mbox file, as in "From ann@example.org Thu Jan  1 00:00:00 1970".
-_FROM_LINE = re.compile(rb"From .*[0-9]:[0-9]{2}")
+_FROM_LINE = re.compile(rb"From (?=.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|(?:19|20)\d\d)\b).*\d:\d\d")
+#: The line before a message of Apple Mail, with its size.
+_EMLX = re.compile(rb"([0-9]{1,9})[ \t]*\r?\n(?=[!-9;-~]+:)")
 _ESCAPED = re.compile(rb"(?m)^>(?=>*From )")
 
 #: Header fields that become columns; also the date and the number of attachments.
@@ -61,8 +66,6 @@ _TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|<[^<>]
 File = tuple[str, bytes | str]
 #: A document: its row, its bytes, and its values by column.
 _Record = tuple[int, bytes, dict[str, Any]]
-#: Yields the documents of a file, given its path within the source and a stream.
-Split = Callable[[str, IO[bytes]], Iterable[File]]
 
 
 class TextFilesSource(TextReader):
@@ -76,10 +79,10 @@ class TextFilesSource(TextReader):
     options_type = TextFilesOptions
 
     def units(self) -> Sequence[Unit]:
-        """Split a folder into units of 2,000 files; an archive is one unit. Raises InputError if no file matches."""
-        if is_archive(self.root):
-            if not exists(self.root):
-                raise missing_source(self.root)
+        """Return units of 2,000 files, or a tar archive as one. Raises InputError if no file matches."""
+        if is_archive(self.root) and not exists(self.root):
+            raise missing_source(self.root)
+        if is_tar(self.root):
             return [Unit(self.root)]
         count = len(self.listed())
         if not count:
@@ -87,13 +90,10 @@ class TextFilesSource(TextReader):
                 f"no file at {self.root} matches {self.options.members!r}; give another glob with "
                 f"{option.read({'members': 'GLOB'})}"
             )
-        return [
-            Unit(self.root, start, min(start + UNIT_FILES, count), min(UNIT_FILES, count - start))
-            for start in range(0, count, UNIT_FILES)
-        ]
+        return group_units(self.root, [1] * count, UNIT_FILES)
 
     def place(self, unit: Unit, row: int) -> str:
-        if is_archive(self.root):
+        if is_tar(self.root):
             return f"{self.root}, file {row + 1}"
         return self.listed()[unit.start + row][0]
 
@@ -126,7 +126,7 @@ class TextFilesSource(TextReader):
 
     def _records(self, unit: Unit, bad: BadRecords) -> Iterator[_Record]:
         pattern = re.compile(self.options.name_pattern or "")
-        files = files_in_archive(self.root, self._split) if is_archive(self.root) else self._plain(unit)
+        files = files_in_tar(self.root, self._split) if is_tar(self.root) else self._plain(unit)
         row = -1
         try:
             for row, (name, data) in enumerate(files):
@@ -151,14 +151,19 @@ class TextFilesSource(TextReader):
         return self.documents(name, stream) if fnmatch(name, self.options.members) else ()
 
     def listed(self) -> list[tuple[str, str]]:
-        """Return path and name of each file of a folder."""
-        found = find_files(self.root).items()
-        return [(path, name) for path, name in found if fnmatch(name, self.options.members)]
+        """Return path and name of each file of a folder or a zip archive."""
+        if is_archive(self.root):
+            inside = with_members([self.root])
+            found = {path: path.partition("::")[0].removeprefix("zip://") for path in inside}
+        else:
+            found = find_files(self.root)
+        return [(path, name) for path, name in found.items() if fnmatch(name, self.options.members)]
 
     def _plain(self, unit: Unit) -> Iterator[File]:
         for path, name in self.listed()[unit.start : unit.stop]:
             try:
-                with open_raw(path) if is_archive(path) else open_stream(path) as stream:
+                is_inner = is_archive(path) and path != self.root
+                with open_raw(path) if is_inner else open_stream(path) as stream:
                     yield from self.documents(name, stream)
             except UnreadableError as error:
                 yield name, str(error)
@@ -170,18 +175,11 @@ def _joined(held: Sequence[_Record]) -> Records:
     return Records(np.array(rows, np.int64), columns, originals.__getitem__)
 
 
-def files_in_archive(path: str, split: Split) -> Iterator[File]:
-    """Yield the documents of the regular files of an archive in order, one in memory at a time.
+def files_in_tar(path: str, split: Callable[[str, IO[bytes]], Iterable[File]]) -> Iterator[File]:
+    """Yield what ``split`` returns for name and stream of each regular file of a tar archive, one after the other.
 
     Raises UnreadableError if the archive ends early.
     """
-    if path.lower().endswith(".zip"):
-        with open_raw(path) as stream, zipfile.ZipFile(stream) as archive:
-            for member in archive.infolist():
-                name = _printable(member.filename)
-                if not (member.is_dir() or is_hidden(name)):
-                    yield from _zipped(archive, member, name, split)
-        return
     # Decompressed by suffix, or else by tarfile, which inspects the content.
     with open_stream(path) as stream:
         try:
@@ -201,24 +199,8 @@ def files_in_archive(path: str, split: Split) -> Iterator[File]:
             raise UnreadableError(describe(error)) from error
 
 
-def _zipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, split: Split) -> Iterator[File]:
-    try:
-        with archive.open(member) as content:
-            yield from split(name, content)
-    except _MEMBER_ERRORS as error:
-        yield name, f"it cannot be unpacked ({first_line(error)})"
-
-
 class _CheckedTarInfo(tarfile.TarInfo):
     """Tar headers with a required end mark and limited size; tarfile takes a damaged header for the end."""
-
-    _WITH_CONTENT = (
-        tarfile.XHDTYPE,
-        tarfile.XGLTYPE,
-        tarfile.SOLARIS_XHDTYPE,
-        tarfile.GNUTYPE_LONGNAME,
-        tarfile.GNUTYPE_LONGLINK,
-    )
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _CheckedTarInfo:
@@ -232,7 +214,8 @@ class _CheckedTarInfo(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _CheckedTarInfo:
         entry = super().frombuf(buf, encoding, errors)
-        if entry.type in cls._WITH_CONTENT and entry.size > limits.LARGEST_TAR_HEADER:
+        # Types with long names and further headers in their content, which tarfile reads whole.
+        if entry.type in b"xgXLK" and entry.size > limits.LARGEST_TAR_HEADER:
             raise tarfile.ReadError(f"a header of {entry.size} bytes")
         return entry
 
@@ -251,6 +234,13 @@ def bounded(data: bytes) -> bytes | str:
 # Mail
 
 
+@dataclass(frozen=True)
+class Messages(Unit):
+    """Messages in a range of bytes of an mbox file; ``first`` is the number of the first one, from 1."""
+
+    first: int = 1
+
+
 class MailSource(TextFilesSource):
     """Reader "mail". The text of a message is its subject and its plain text, or else its HTML without tags.
 
@@ -261,18 +251,41 @@ class MailSource(TextFilesSource):
     reader = "mail"
 
     def units(self) -> Sequence[Unit]:
-        """Split a folder into units of at most 2,000 files and about 64 MB; an archive is one unit."""
+        """Return units of 2,000 files or, in a local folder, about 64 MB, for which large mbox files are read once."""
         units = super().units()
         if is_archive(self.root) or is_url(self.root):
             return units
-        sizes = [max(size_of(path), limits.UNIT_BYTES // UNIT_FILES) for path, _ in self.listed()]
-        return group_units(self.root, sizes, limits.UNIT_BYTES)
+        files = self.listed()
+        sizes = [max(size_of(path), limits.UNIT_BYTES // UNIT_FILES) for path, _ in files]
+        units = []
+        for unit in group_units(self.root, sizes, limits.UNIT_BYTES):
+            path, size = files[unit.stop - 1][0], sizes[unit.stop - 1]  # a large file is the last of its unit
+            if size <= limits.UNIT_BYTES or not is_divisible(path):
+                units.append(unit)
+                continue
+            if unit.stop - unit.start > 1:
+                units.append(replace(unit, stop=unit.stop - 1, size=unit.size - size))
+            units += _parts_of(path, size)
+        return units
 
-    def place(self, unit: Unit, row: int) -> str:  # noqa: ARG002
-        return f"{self.root}, message {row + 1}"
+    def place(self, unit: Unit, row: int) -> str:
+        return f"{unit.path}, message {self.first_row(unit) + row + 1}"
 
-    def documents(self, name: str, stream: IO[bytes]) -> Iterator[File]:
-        for number, message in enumerate(_messages(stream), 1):
+    def first_row(self, unit: Unit) -> int:
+        return unit.first - 1 if isinstance(unit, Messages) else unit.start
+
+    def _plain(self, unit: Unit) -> Iterator[File]:
+        if not isinstance(unit, Messages):
+            yield from super()._plain(unit)
+            return
+        with open_stream(unit.path) as stream:
+            stream.seek(unit.start)
+            yield from self.documents(dict(self.listed())[unit.path], stream, unit)
+
+    def documents(self, name: str, stream: IO[bytes], part: Messages | None = None) -> Iterator[File]:
+        for number, (start, message) in enumerate(_messages(stream), part.first if part else 1):
+            if part and part.start + start >= part.stop:
+                return
             yield name if number == 1 else f"{name}:{number}", bounded(message)
 
     def text(self, name: str, data: bytes) -> tuple[str, dict[str, Any]]:  # noqa: ARG002
@@ -285,27 +298,41 @@ class MailSource(TextFilesSource):
             raise BadValue(f"its header or structure is damaged ({first_line(error)})") from error
 
 
-def _messages(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the messages of an mbox file, of which too large ones are cut, or the only one of another file."""
+def _parts_of(path: str, size: int) -> list[Unit]:
+    """Return parts of about ``UNIT_BYTES`` of an mbox file."""
+    cuts = [(0, 1)]
+    with open_stream(path) as stream:
+        for number, (start, _) in enumerate(_messages(stream), 1):
+            if start >= cuts[-1][0] + limits.UNIT_BYTES:
+                cuts.append((start, number))
+    stops = [*(start for start, _ in cuts[1:]), size]
+    return [Messages(path, at, stop, stop - at, first=n) for (at, n), stop in zip(cuts, stops, strict=True)]
+
+
+def _messages(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield place and bytes of the messages of an mbox file, of which too large ones are cut, or of another file."""
     lines: list[bytes] = []
-    size, is_mbox, after_blank = 0, None, True
+    at, start, size, is_mbox, after_blank = 0, 0, 0, None, True
     while line := stream.readline(1 << 20):
         starts = is_mbox is not False and after_blank and _FROM_LINE.match(line)
         if is_mbox is None:
             is_mbox = bool(starts)
         if starts:
             if lines:
-                yield _ESCAPED.sub(b"", b"".join(lines))
-            lines, size = [], 0
+                yield start, _ESCAPED.sub(b"", b"".join(lines))
+            lines, size, start = [], 0, at
         elif size <= limits.LARGEST_FILE:
             lines.append(line)
             size += len(line)
+        at += len(line)
         after_blank = not line.strip()
     if lines:
-        yield _ESCAPED.sub(b"", b"".join(lines)) if is_mbox else b"".join(lines)
+        yield start, _ESCAPED.sub(b"", b"".join(lines)) if is_mbox else b"".join(lines)
 
 
 def _read(data: bytes, encoding: str) -> tuple[str, dict[str, Any]]:
+    if found := _EMLX.match(data):
+        data = data[found.end() : found.end() + int(found[1])]
     # The default policy, which parses each address, takes ten times as long.
     message = email.message_from_bytes(data)
     header: dict[str, str] = {}

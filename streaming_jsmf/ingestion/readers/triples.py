@@ -1,55 +1,64 @@
-"""Rows of (document, word, count) or ratings in any order, which an external group-by turns into documents.
-
-Each unit is written to an Arrow file, sorted by bucket (a hash of the document). Each bucket is then read from all
-files, sorted and summed in memory. Disk: about the size of the uncompressed rows.
-"""
+"""Rows of (document, word, count) or ratings in any order, which a group-by turns into documents (``bags``)."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
-from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
-from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit, UnreadableError, limits
+from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
+from streaming_jsmf.ingestion.readers.base import (
+    BadRecords,
+    Batch,
+    Format,
+    Records,
+    Unit,
+    UnreadableError,
+    limits,
+)
+from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     find_beside,
     is_compressed,
     open_parquet_source,
+    open_raw,
     size_of,
 )
+from streaming_jsmf.ingestion.readers.formats import PARQUET
 from streaming_jsmf.ingestion.readers.listing import is_parquet
-from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles
-from streaming_jsmf.ingestion.readers.tables import (
-    Convert,
-    coded,
-    read_names,
-    read_table,
+from streaming_jsmf.ingestion.readers.values import (
+    as_bytes,
+    as_json,
+    invalid_rows,
+    is_text,
+    require_columns,
+    value_type,
 )
-from streaming_jsmf.ingestion.readers.values import is_text, require_columns
-from streaming_jsmf.ingestion.repeats import hash_values
 
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 4096
 _ROW_BYTES = 24  # approximate size of a (document, word, count) outside Parquet
 _TEXT_GROWTH = 5  # approximate decompression ratio of text
-_WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
-_BUCKETS = b"n_buckets"
 
 _INTEGER = r"^-?[0-9]{1,19}$"
 _NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+#: From distinct values, an Arrow array, to the values that stand for them, and why some cannot be used, by index.
+Convert = Callable[[Any], tuple[Any, dict[int, str]]]
 
 
 class TriplesSource(RecordFiles):
@@ -63,11 +72,84 @@ class TriplesSource(RecordFiles):
     patterns = TABLE_PATTERNS
     refuses_documents = False
 
+    def format(self, path: str) -> Format:
+        return PARQUET if is_parquet(path) else DELIMITED
+
+    def units(self) -> Sequence[Unit]:
+        """Return the units of all files. Raises InputError if there is no file or types differ."""
+        kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
+        for path, kind in kinds[1:]:
+            if kind != kinds[0][1]:
+                raise InputError(
+                    f"{path} has {kind}, {kinds[0][0]} has {kinds[0][1]}; make the columns of the same types"
+                )
+        return super().units()
+
+    def _kind(self, path: str) -> str | None:
+        """Describe the types of ids and counts of a file; None if columns are missing, which reading reports."""
+        document, _, *count = self.options.roles
+        is_number, of_counts = self.options.integer_ids, pa.string() if count else None
+        if is_parquet(path):
+            try:
+                with open_parquet_source(path) as file:
+                    schema = file.schema_arrow
+                require_columns([document, *count], schema.names)
+            except UnreadableError:
+                return None
+            is_number = pa.types.is_integer(schema.field(document).type)
+            of_counts = schema.field(count[0]).type if count else None
+        return f"{'int64' if is_number else 'string'} ids and {self.count_kind(of_counts)} counts"
+
     def count_kind(self, kind: Any) -> str:
         """Return "int" or "float" for the Arrow type of the count column, or None without counts."""
         if kind is None or pa.types.is_integer(kind):
             return "int"
         return "float" if pa.types.is_floating(kind) else str(self.options.count_type)
+
+    def n_buckets(self) -> int:
+        """Return the number of buckets of about 64 MB, 1 to 4096. Reads only the footers of Parquet files."""
+        return min(max(-(-sum(map(_size, self.files)) // BUCKET_BYTES), 1), MAX_BUCKETS)
+
+    def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
+        """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
+        write_buckets(self._checked_rows(unit, bad), target, n_buckets)
+
+    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
+        """Yield the documents of a bucket, from the files of all units (see ``read_bucket``)."""
+        return read_bucket(files, bucket, bad)
+
+    def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
+        """Yield record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
+        parse_ids = self.options.integer_ids and not is_parquet(unit.path)
+        converts: list[Convert] = [partial(document_ids, parse=parse_ids), self.words(unit.path), self.counts]
+        with bad.unreadable_file():
+            for records in self._records(unit, bad):
+                columns, reasons = [], dict[int, str]()
+                for i, (name, convert) in enumerate(zip(self.options.roles, converts, strict=False)):
+                    codes, values, wrong = coded(records.columns[name], name, convert, numbers=i == 2)
+                    columns.append((codes, values))
+                    reasons = wrong | reasons
+                for row in sorted(reasons):
+                    assert records.original is not None
+                    bad.refuse(int(records.rows[row]), reasons[row], records.original(row))
+                kept: Any = slice(None)
+                if reasons:
+                    kept = np.ones(len(records.rows), bool)
+                    kept[list(reasons)] = False
+                keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in columns[:2]]
+                counts = np.ones(len(keys[0]), np.int32)
+                for codes, values in columns[2:]:
+                    counts = values[codes[kept]]
+                yield pa.record_batch([*keys, pa.array(counts)], names=["document", "word", "count"])
+
+    def _records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
+        """Yield the rows of a unit, which have the columns. Raises UnreadableError if the file lacks one."""
+        roles = self.options.roles
+        if is_parquet(unit.path):
+            yield from _rows_of_parquet(unit, roles)
+            return
+        require_columns(roles, DELIMITED.names(unit.path, self.options))
+        yield from DELIMITED.records(unit, self.options, bad, roles)
 
     def words(self, path: str) -> Convert:  # noqa: ARG002
         """Return how the words of a file are converted. Raises InputError if that is not possible."""
@@ -92,110 +174,16 @@ class TriplesSource(RecordFiles):
                 faults[i] = f"{written} is not in (0, {LARGEST_COUNT}], as every count must be"
         return np.where(good, numbers, 0).astype(np.int32 if whole else np.float32), faults
 
-    def parts(self, path: str) -> Sequence[Unit]:
-        """Return runs of row groups, or a whole text file, because it starts with a header."""
-        return super().parts(path) if is_parquet(path) else [Unit(path, size=size_of(path))]
 
-    def units(self) -> Sequence[Unit]:
-        """Return the units of all files. Raises InputError if there is no file or types differ."""
-        kinds = [(path, kind) for path in self.files if (kind := self._kind(path)) is not None]
-        for path, kind in kinds[1:]:
-            if kind != kinds[0][1]:
-                raise InputError(
-                    f"{path} has {kind}, {kinds[0][0]} has {kinds[0][1]}; make the columns of the same types"
-                )
-        return super().units()
-
-    def place(self, unit: Unit, row: int) -> str:
-        return super().place(unit, row + (not self.options.columns and not is_parquet(unit.path)))
-
-    def n_buckets(self) -> int:
-        """Return the number of buckets of about 64 MB, 1 to 4096. Reads only the footers of Parquet files."""
-        size = sum(map(self._size, self.units()))
-        return min(max(-(-size // BUCKET_BYTES), 1), MAX_BUCKETS)
-
-    def scatter(self, unit: Unit, bad: BadRecords, target: Path, n_buckets: int) -> None:
-        """Read one unit and write its rows to ``target``. One pass, with about a million rows in memory."""
-        write_buckets(self._checked_rows(unit, bad), target, n_buckets)
-
-    def gather(self, files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
-        """Yield the documents of a bucket, from the files of all units (see ``read_bucket``)."""
-        return read_bucket(files, bucket, bad)
-
-    def _size(self, unit: Unit) -> int:
-        """Return about how many bytes the rows of a unit take."""
-        if not is_parquet(unit.path):
-            return unit.size * (_TEXT_GROWTH if is_compressed(unit.path) else 1)
-        try:
-            with open_parquet_source(unit.path) as file:
-                groups = range(unit.start, unit.stop)
-                return sum(_ROW_BYTES * int(file.metadata.row_group(g).num_rows) for g in groups)
-        except UnreadableError:
-            return 0  # reading reports the reason
-
-    def _kind(self, path: str) -> str | None:
-        """Describe the types of ids and counts of a file; None if columns are missing, which reading reports."""
-        document, _, *count = self.options.roles
-        is_number, of_counts = self.options.integer_ids, pa.string() if count else None
-        if is_parquet(path):
-            try:
-                with open_parquet_source(path) as file:
-                    schema = file.schema_arrow
-                require_columns([document, *count], schema.names)
-            except UnreadableError:
-                return None
-            is_number = pa.types.is_integer(schema.field(document).type)
-            of_counts = schema.field(count[0]).type if count else None
-        return f"{'int64' if is_number else 'string'} ids and {self.count_kind(of_counts)} counts"
-
-    def _checked_rows(self, unit: Unit, bad: BadRecords) -> Iterator[Any]:
-        """Yield record batches of the good rows (see ``write_buckets``); the others go to ``bad`` in order."""
-        parse_ids = self.options.integer_ids and not is_parquet(unit.path)
-        converts: list[Convert] = [partial(document_ids, parse=parse_ids), self.words(unit.path), self.counts]
-        with bad.unreadable_file():
-            for batch in read_table(unit, self.options.roles, self.options, bad):
-                columns, reasons = [], dict[int, str]()
-                for i, (name, convert) in enumerate(zip(self.options.roles, converts, strict=False)):
-                    codes, values, wrong = coded(batch.columns[name], name, convert, numbers=i == 2)
-                    columns.append((codes, values))
-                    reasons = wrong | reasons
-                for row in sorted(reasons):
-                    bad.refuse(int(batch.rows[row]), reasons[row], batch.record(row))
-                kept: Any = slice(None)
-                if reasons:
-                    kept = np.ones(len(batch.rows), bool)
-                    kept[list(reasons)] = False
-                keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in columns[:2]]
-                counts = np.ones(len(keys[0]), np.int32)
-                for codes, values in columns[2:]:
-                    counts = values[codes[kept]]
-                yield pa.record_batch([*keys, pa.array(counts)], names=["document", "word", "count"])
-
-
-def parse_numbers(values: Any) -> NDArray[np.float64]:
-    """Return the numbers of an Arrow array of numbers or strings; NaN for other strings."""
-    if is_text(values.type):
-        values = pc.if_else(pc.match_substring_regex(values, _NUMBER), values, "nan")
-    return np.asarray(values.cast(pa.float64(), safe=False))
-
-
-def document_ids(values: Any, parse: bool) -> tuple[Any, dict[int, str]]:
-    """Convert document ids to int64 if they are integers, or strings to ``parse``."""
-    faults = {}
-    if pa.types.is_uint64(values.type):
-        numbers = np.asarray(values)
-        large = np.flatnonzero(numbers > np.iinfo(np.int64).max)
-        faults = dict.fromkeys(large.tolist(), "is above 2^63 - 1; write ids as strings")
-        values = pa.array(numbers.view(np.int64))
-    elif parse and is_text(values.type):
-        fits = np.array(pc.match_substring_regex(values, _INTEGER))
-        for i in np.flatnonzero(fits & (np.asarray(pc.binary_length(values)) > 18)).tolist():
-            fits[i] = -(2**63) <= int(values[i].as_py()) < 2**63
-        reason = "is not a 64-bit integer; set integer_ids to false to keep such ids"
-        faults = {i: f"{values[i].as_py()!r} {reason}" for i in np.flatnonzero(~fits).tolist()}
-        values = pc.if_else(pa.array(fits), values, "0")
-    is_number = parse or pa.types.is_integer(values.type)
-    return values.cast(pa.int64()) if is_number else values, faults
+def _size(path: str) -> int:
+    """Return about how many bytes the rows of a file take."""
+    try:
+        if not is_parquet(path):
+            return size_of(path) * (_TEXT_GROWTH if is_compressed(path) else 1)
+        with open_parquet_source(path) as file:
+            return _ROW_BYTES * int(file.metadata.num_rows)
+    except UnreadableError:
+        return 0  # reading reports the reason
 
 
 class RatingsSource(TriplesSource):
@@ -248,139 +236,136 @@ def names_path(path: str, names: str) -> str:
     return found
 
 
-def write_buckets(pieces: Iterable[Any], target: Path, n_buckets: int) -> None:
-    """Write rows to an Arrow IPC file, which appears when it is complete. ``n_buckets`` is in 1..4096.
+def read_names(path: str, options: RatingsOptions) -> dict[str, str]:
+    """Read distinct names by item, in one pass with the names in memory; shared names become "name (item)".
 
-    The rows of each piece are sorted by bucket and written as one record batch per bucket, possibly empty: batch i
-    belongs to bucket i modulo ``n_buckets``. ``pieces`` are record batches with columns ``document`` (dictionary of
-    int64 or strings), ``word`` (dictionary of strings) and ``count`` (int32 or float32), without nulls.
+    Raises InputError if the file cannot be read or the names exceed 64 MB, and for the first line that is malformed,
+    empty, or gives an item a second name.
     """
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    writer: Any = None
+    unit, found, size = Unit(path), dict[str, str](), 0
+    bad = BadRecords("quarantine", unit, DELIMITED.place)
     try:
-        for piece in pieces:
-            for part in _bounded(piece):
-                rows, ends = _sort_by_bucket(part, n_buckets)
-                writer = writer or _open_writer(beside, rows.schema, n_buckets)
-                for start, stop in pairwise([0, *ends]):
-                    writer.write_batch(rows.slice(start, stop - start))
-        writer = writer or _open_writer(beside, pa.schema([]), n_buckets)
-        writer.close()
-        beside.replace(target)
-    finally:
-        if writer is not None:
-            writer.close()
-        beside.unlink(missing_ok=True)
+        for records in _name_records(unit, options, bad):
+            size += sum(values.nbytes for values in records.columns.values())
+            if size > limits.LARGEST_NAMES:
+                most = limits.LARGEST_NAMES >> 20
+                raise UnreadableError(f"names take more than {most} MB; leave out items without ratings")
+            _add_names(found, records, bad)
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}") from error
+    for each in bad.records[:1]:
+        raise InputError(f"{DELIMITED.place(unit, each.row or 0)}: {each.reason}; correct the line")
+    while len(uses := Counter(found.values())) < len(found):
+        found = {item: f"{name} ({item})" if uses[name] > 1 else name for item, name in found.items()}
+    return found
 
 
-def _open_writer(path: Path, schema: Any, n_buckets: int) -> Any:
-    return pa.ipc.new_file(str(path), schema.with_metadata({_BUCKETS: str(n_buckets).encode()}))
+def _name_records(unit: Unit, options: RatingsOptions, bad: BadRecords) -> Iterator[Records]:
+    """Yield the columns of the items and the names."""
+    wanted, layout = [options.names_item, options.names_name], options.names_layout
+    names = DELIMITED.names(unit.path, layout)
+    # Without a header, the columns that are named are the first ones.
+    known = dict(zip(options.names_columns or names, names, strict=False))
+    require_columns(wanted, [*known])
+    for records in DELIMITED.records(unit, layout, bad, [known[name] for name in wanted]):
+        yield replace(records, columns={name: records.columns[known[name]] for name in wanted})
 
 
-def _bounded(batch: Any) -> Iterator[Any]:
-    """Split a batch until the words of its rows fit in memory, which may take far more than their dictionary."""
-    words = batch.column("word")
-    size = int(np.asarray(pc.binary_length(words.dictionary))[np.asarray(words.indices)].sum(dtype=np.int64))
-    if size > _WORD_BYTES and batch.num_rows > 1:
-        half = batch.num_rows // 2
-        yield from _bounded(batch.slice(0, half))
-        yield from _bounded(batch.slice(half))
-    elif batch.num_rows:
-        yield batch
-
-
-def _sort_by_bucket(batch: Any, n_buckets: int) -> tuple[Any, list[int]]:
-    """Return the rows without dictionaries, sorted by bucket, and the end of each bucket."""
-    documents, words, counts = batch.columns
-    codes = np.asarray(documents.indices)
-    # NumPy uses radix sort for 16-bit integers.
-    buckets = (hash_values(documents.dictionary)[:, 0] % np.uint64(n_buckets)).astype(np.uint16)[codes]
-    order = np.argsort(buckets, kind="stable")
+def _add_names(found: dict[str, str], records: Records, bad: BadRecords) -> None:
     columns = {
-        "document": documents.dictionary.take(pa.array(codes[order])),
-        "word": words.dictionary.take(pa.array(np.asarray(words.indices)[order])),
-        "count": pa.array(np.asarray(counts)[order]),
+        name: checked_texts(pc.ascii_trim_whitespace(values)) for name, values in records.columns.items()
     }
-    return pa.record_batch(columns), np.cumsum(np.bincount(buckets, minlength=n_buckets)).tolist()
+    faults = {i: f"{name} {why}" for name, (_, wrong) in columns.items() for i, why in wrong.items()}
+    for i, (item, name) in enumerate(zip(*(texts.to_pylist() for texts, _ in columns.values()), strict=True)):
+        if i not in faults and found.setdefault(item, name) != name:
+            faults[i] = f"item {item!r} has another name above"
+    for i in sorted(faults):
+        bad.refuse(int(records.rows[i]), faults[i])
 
 
-def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator[Batch]:
-    """Yield the documents of a bucket in batches of about a million values; equal (document, word) are summed.
+def _rows_of_parquet(unit: Unit, names: Sequence[str]) -> Iterator[Records]:
+    row = 0
+    with open_raw(unit.path) as stream, open_parquet_source(unit.path) as footer:
+        schema = footer.schema_arrow
+        require_columns(names, schema.names)
+        for name in names:
+            if pa.types.is_nested(kind := schema.field(name).type):
+                raise UnreadableError(f"column {name!r} is {kind}; it must hold strings or numbers")
+        # Keep strings as dictionary codes, as most writers store them, which halves the time.
+        file = pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=list(names))
+        groups = list(range(unit.start, unit.stop or file.metadata.num_row_groups))
+        size = max(1, limits.BATCH_VALUES // 4)  # while they are checked, rows take several times their size
+        for batch in file.iter_batches(size, row_groups=groups, columns=list(names), use_threads=False):
+            columns = {name: batch.column(name) for name in names}
+            yield Records(np.arange(row, row + batch.num_rows), columns, partial(as_json, batch))
+            row += batch.num_rows
 
-    Documents are sorted by id and words by bytes, so the result does not depend on the order of files or rows, to the
-    last bit. Sums above the largest count go to ``bad``. ``rows`` number the documents of the bucket. Memory: a few
-    times the bucket. Raises StoreError for a file that is missing, damaged, or of another source or number of buckets.
+
+def coded(
+    column: Any, name: str, convert: Convert, *, numbers: bool = False
+) -> tuple[NDArray[np.int32], Any, dict[int, str]]:
+    """Encode a column of strings or integers, or of any ``numbers``, and convert its distinct values.
+
+    Returns the index of each row's value, the converted values, and why rows cannot be used: nulls, strings that are
+    empty or not UTF-8, and those that ``convert`` refuses. Raises UnreadableError for other types.
     """
-    parts = [batch for path in files for batch in _batches(path, bucket)]
-    if not parts:
-        return
-    if any(part.schema != parts[0].schema for part in parts):
-        raise StoreError("the scattered files have different columns; remove them and run again")
-    table = pa.Table.from_batches(parts)
-    documents, document_ranks = _ranked(table.column("document"))
-    words, word_ranks = _ranked(table.column("word"))
-    counts, keys = (
-        np.asarray(table.column("count")),
-        document_ranks.astype(np.int64) * len(words) + word_ranks,
-    )
-    del table, parts
-    kind = counts.dtype
-    at, totals = sums(keys, counts, by_size=kind != np.int32)  # sums of integers are exact below 2^53
-    rows, codes = np.divmod(keys[at], len(words))
-    large = totals > LARGEST_COUNT
-    for i in np.flatnonzero(large).tolist():
-        document, word = documents[int(rows[i])].as_py(), words[int(codes[i])].as_py()
-        reason = too_large(totals[i], f"{word!r} in document {document!r}")
-        bad.refuse(None, reason, f"{document}\t{word}\t{totals[i]:.0f}")
-    kept = ~large
-    yield from _as_batches(rows[kept], codes[kept], totals[kept].astype(kind), documents, words)
-
-
-def _batches(path: Path, bucket: int) -> Iterator[Any]:
-    try:
-        with pa.memory_map(str(path)) as source:
-            file = pa.ipc.open_file(source)
-            n_buckets = int((file.schema.metadata or {}).get(_BUCKETS, b"0"))
-            if not 0 <= bucket < n_buckets or file.num_record_batches % n_buckets:
-                raise StoreError(f"{path} does not hold bucket {bucket}; remove it and run again")
-            for i in range(bucket, file.num_record_batches, n_buckets):
-                batch = file.get_batch(i)
-                # A damaged offset would point outside the file.
-                batch.validate(full=True)
-                if batch.num_rows:
-                    yield batch
-    except (OSError, ValueError, pa.ArrowException) as error:
-        pass_on_machine(error)
-        raise StoreError(
-            f"{path} is missing, truncated or damaged ({first_line(error)}); remove it and run again"
-        ) from error
-
-
-def _ranked(column: Any) -> tuple[Any, NDArray[np.int32]]:
-    """Return the sorted distinct values of a column, and the rank of each row's value."""
-    # All chunks share a dictionary.
-    chunks = column.dictionary_encode().chunks
-    order = np.asarray(pc.array_sort_indices(chunks[0].dictionary))
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    codes = np.concatenate([np.asarray(chunk.indices) for chunk in chunks])
-    return chunks[0].dictionary.take(pa.array(order)), rank[codes]
-
-
-def _as_batches(
-    rows: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[Any], documents: Any, words: Any
-) -> Iterator[Batch]:
-    indptr = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
-    present = rows[indptr[:-1]]
-    for start, stop in pairwise(row_cuts(indptr, limits.BATCH_VALUES)):
-        low, high = indptr[start], indptr[stop]
-        occurs = np.zeros(len(words), bool)
-        occurs[codes[low:high]] = True
-        yield Batch(
-            indptr[start : stop + 1] - low,
-            (np.cumsum(occurs) - 1).astype(np.int32)[codes[low:high]],
-            counts[low:high],
-            np.arange(start, stop),
-            document_id=documents.take(pa.array(present[start:stop])),
-            dictionary=words.filter(pa.array(occurs)),
+    kind = value_type(column.type)
+    if not (is_text(kind) or pa.types.is_integer(kind) or (numbers and pa.types.is_floating(kind))):
+        wanted = "numbers" if numbers else "strings or integers"
+        raise UnreadableError(f"column {name!r} is {kind}; it must hold {wanted}")
+    if numbers and kind == column.type and not is_text(kind):
+        codes = np.where(np.asarray(column.is_null()), -1, np.arange(len(column), dtype=np.int32))
+        values = column.fill_null(0)
+    else:
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        codes = np.asarray(column.indices.fill_null(-1)).astype(np.int32, copy=False)
+        values = column.dictionary
+    if len(codes) and not (codes.min() >= -1 and codes.max() < len(values)):
+        raise UnreadableError(
+            f"column {name!r} has a code that is missing in its dictionary; it is damaged: fetch it again"
         )
+    values, unusable = checked_texts(values) if is_text(kind) else (values, {})
+    values, refused = convert(values)
+    faults = refused | unusable
+    good = np.ones(len(values) + 1, bool)
+    good[[-1, *faults]] = False  # the last element is for the code -1 of nulls
+    bad = {i: f"{name} {faults.get(int(codes[i]), 'is null')}" for i in np.flatnonzero(~good[codes]).tolist()}
+    return codes, values, bad
+
+
+def checked_texts(values: Any) -> tuple[Any, dict[int, str]]:
+    """Return strings, and why some cannot be used."""
+    values = as_bytes(values)
+    empty = np.flatnonzero(np.asarray(pc.binary_length(values).fill_null(0)) == 0)
+    faults = dict.fromkeys(empty.tolist(), "is empty")
+    if invalid := invalid_rows(values):
+        faults |= dict.fromkeys(invalid, "holds bytes that are not UTF-8")
+        values = pa.array([(value or b"").decode("utf-8", "replace") for value in values.to_pylist()])
+    return values.cast(pa.string()).fill_null(""), faults
+
+
+def parse_numbers(values: Any) -> NDArray[np.float64]:
+    """Return the numbers of an Arrow array of numbers or strings; NaN for other strings."""
+    if is_text(values.type):
+        values = pc.if_else(pc.match_substring_regex(values, _NUMBER), values, "nan")
+    return np.asarray(values.cast(pa.float64(), safe=False))
+
+
+def document_ids(values: Any, parse: bool) -> tuple[Any, dict[int, str]]:
+    """Convert document ids to int64 if they are integers, or strings to ``parse``."""
+    faults = {}
+    if pa.types.is_uint64(values.type):
+        numbers = np.asarray(values)
+        large = np.flatnonzero(numbers > np.iinfo(np.int64).max)
+        faults = dict.fromkeys(large.tolist(), "is above 2^63 - 1; write ids as strings")
+        values = pa.array(numbers.view(np.int64))
+    elif parse and is_text(values.type):
+        fits = np.array(pc.match_substring_regex(values, _INTEGER))
+        for i in np.flatnonzero(fits & (np.asarray(pc.binary_length(values)) > 18)).tolist():
+            fits[i] = -(2**63) <= int(values[i].as_py()) < 2**63
+        reason = "is not a 64-bit integer; set integer_ids to false to keep such ids"
+        faults = {i: f"{values[i].as_py()!r} {reason}" for i in np.flatnonzero(~fits).tolist()}
+        values = pc.if_else(pa.array(fits), values, "0")
+    is_number = parse or pa.types.is_integer(values.type)
+    return values.cast(pa.int64()) if is_number else values, faults

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.footer import is_list, is_string
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadValue, UnreadableError, limits
@@ -39,9 +39,14 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
+#: Encodings without a mark that the first bytes show.
+_WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+START = 64
+
 #: Types of strings, dates and times in a corpus.
 TEXT, DAY, TIME, UTC = pa.string(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
 
+_SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]")
 _LEFT_OUT = "values are left out, because a corpus cannot hold"
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAYS = (-719_162, 2_932_897)  # years 1 to 9999, which Python can show, as days since 1970
@@ -68,8 +73,22 @@ def decode_file(data: bytes, encoding: str) -> str:
 
 
 def marked_encoding(data: bytes) -> str | None:
-    """Return the encoding of a byte order mark at the start of a file, or None."""
-    return next((codec for mark, codec in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+    """Return the encoding of a byte order mark at the start of a file, UTF-16 or UTF-32 without one, or None."""
+    start = data[:START]
+    marks = (codec for mark, codec in _BYTE_ORDER_MARKS if start.startswith(mark))
+    wide = (codec for codec in _WIDE if b"\0" in start and _is_in(start, codec))
+    return next(marks, None) or next(wide, None)
+
+
+def _is_in(start: bytes, codec: str) -> bool:
+    """Whether the first bytes of a file are printable text in an encoding, with some ASCII."""
+    try:
+        text = codecs.getincrementaldecoder(codec)().decode(start)
+    except UnicodeDecodeError:
+        return False
+    n_ascii = sum(character.isascii() for character in text)
+    # A space in the other order of bytes is U+2000.
+    return "".join(text.split()).isprintable() and 8 * n_ascii > len(text) and "\u2000" not in text
 
 
 def is_binary(data: bytes) -> bool:
@@ -120,6 +139,19 @@ def invalid_rows(values: Any) -> list[int]:
     return [i for i in range(len(values)) if not is_valid(values.take([i]))]
 
 
+def without_surrogates(texts: Any) -> Any:
+    """Return strings, or lists of them, with U+FFFD for lone surrogates, which JSON and Python can have."""
+    return _mended(texts, lambda raw: _SURROGATE.sub("\ufffd".encode(), raw))
+
+
+def _mended(texts: Any, mend: Callable[[bytes], bytes]) -> Any:
+    """Strings, or lists of them, whose bytes are replaced."""
+    if not is_text(texts.type):
+        return _lists(pc.list_value_length(texts).to_pylist(), _mended(texts.flatten(), mend))
+    raw = [None if each is None else mend(each) for each in as_bytes(texts).to_pylist()]
+    return pa.array(raw, pa.binary()).view(TEXT)
+
+
 def is_valid(values: Any) -> bool:
     try:
         if is_text(values.type):
@@ -163,18 +195,14 @@ def as_json(batch: Any, row: int) -> bytes:
     return _to_json({name: _python(column.slice(row, 1))[0] for name, column in columns})
 
 
-def list_as_json(batch: Any, row: int) -> bytes | None:
-    """Return a list of a batch's only column as JSON for the quarantine; None for a null."""
-    held = batch.column(0).slice(row, 1)
-    return None if held.null_count else _to_json(_python(held.flatten()))
-
-
 def _to_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogateescape")
 
 
 def _python(values: Any) -> list[Any]:
     values = decoded(values)
+    if is_list(values.type) and len(values) == 1 and not values.null_count:
+        return [_python(values.flatten())]
     if is_text(values.type):
         raw = as_bytes(values).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
@@ -208,14 +236,15 @@ def as_text(values: Any) -> Any:
     )
 
 
-def from_python(values: Sequence[Any]) -> Any:
+def from_python(values: Sequence[Any], errors: str = "surrogatepass") -> Any:
     """Return Python values as an Arrow array: strings if they are of several types (JSON for lists and mappings).
 
-    Lists of strings stay lists. Lone surrogates become bytes that are not UTF-8, which ``storable`` replaces.
+    Lists of strings stay lists. Lone surrogates become bytes that are not UTF-8, which ``storable`` replaces:
+    three, or the one that a surrogate stands for if ``errors`` is "surrogateescape".
     """
     types = set(map(type, values)) - {type(None)}
     if types <= {str}:
-        return _strings(values)
+        return _strings(values, errors)
     if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
         sizes = [None if value is None else len(value) for value in values]
         return _lists(sizes, _strings([item for value in values for item in value or ()]))
@@ -241,11 +270,11 @@ def _lists(sizes: Sequence[int | None], items: Any) -> Any:
     )
 
 
-def _strings(values: Sequence[str | None]) -> Any:
+def _strings(values: Sequence[str | None], errors: str = "surrogatepass") -> Any:
     try:
         return pa.array(values, TEXT)
     except UnicodeEncodeError:
-        raw = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+        raw = [None if value is None else value.encode("utf-8", errors) for value in values]
         return pa.array(raw, pa.binary()).view(TEXT)
 
 
@@ -276,27 +305,17 @@ def storable(name: str, values: Any) -> tuple[Any, str]:
     return kept, f"{name}: {note}" if note else ""
 
 
-def storable_tokens(name: str, values: Any) -> tuple[Any, str]:
-    """Like ``storable``, for lists of strings that stay lists."""
-    items, note = _characters(values.flatten())
-    values = _lists(pc.list_value_length(values).to_pylist(), items) if note else values
-    return values, f"{name}: {note}" if note else ""
-
-
 def _characters(values: Any) -> tuple[Any, str]:
-    """Strings without bytes that are not UTF-8."""
-    raw = values.cast(pa.large_binary())
-    try:
-        raw.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        texts = [None if value is None else as_characters(value) for value in raw.to_pylist()]
-        return _strings(texts), "bytes that are not UTF-8 are replaced by U+FFFD"
-    return values, ""
+    """Strings, or lists of them, without bytes that are not UTF-8."""
+    if is_valid(values):
+        return values, ""
+    mended = _mended(values, lambda raw: as_characters(raw).encode())
+    return mended, "bytes that are not UTF-8 are replaced by U+FFFD"
 
 
 def as_characters(raw: bytes) -> str:
     """Decode UTF-8, with U+FFFD for lone surrogates and other bytes that are no characters."""
-    return re.sub(b"\xed[\xa0-\xbf][\x80-\xbf]", "\ufffd".encode(), raw).decode("utf-8", "replace")
+    return _SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
 
 
 def _bytes(values: Any) -> tuple[Any, str]:
@@ -330,7 +349,7 @@ def _nested(values: Any) -> tuple[Any, str]:
     if _holds_bytes(values.type):
         return _left_out(values)
     if is_list_of_strings(values.type):
-        values, _ = storable_tokens("", values)
+        values, _ = _characters(values)
     note = "lists and objects are kept as JSON, if they can be"
     try:
         rows = values.to_pylist(maps_as_pydicts="lossy")

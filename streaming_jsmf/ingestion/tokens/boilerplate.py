@@ -1,6 +1,6 @@
 """Boilerplate of texts (encoded files, mail headers, quotes and signatures, HTML tags, URLs, addresses), and passages.
 
-Most texts have no boilerplate, so one pass over the bytes finds which kinds a text may have.
+Most texts have no boilerplate, so one pattern finds those that may have any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ATTRIBUTED = rf"{_ATTRIBUTION}(?=\s*{_QUOTED_IN_MAIL})|^In article <[^>\s]+@[^>
 _SIGNATURE_LINE = r"^--[ \t]*$"
 #: A header starts the text; mbox files put a line "From NAME DATE" before it.
 _HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
-_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_ATTRIBUTION}"
+_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|(?:{_SAID})[ \t]*:[ \t]*$|^In article <"
 
 _QUOTE, _QUOTE_IN_MAIL, _ATTRIBUTED_QUOTE, _SIGNATURE = (
     re.compile(pattern, re.MULTILINE) for pattern in (_QUOTED, _QUOTED_IN_MAIL, _ATTRIBUTED, _SIGNATURE_LINE)
@@ -93,129 +93,43 @@ _TAGS = (
 _OTHER_TAGS = re.compile(rf"<([A-Za-z][\w:.-]*)((?:\s+{_ATTRIBUTE})*)\s*(/?)>|</([A-Za-z][\w:.-]*)\s*>")
 _LOOKS_CLOSED = r"</[A-Za-z]|/>"
 _ENTITY = r"&(?:[A-Za-z]{2,8}|#[0-9]{2,5}|#x[0-9A-Fa-f]{2,4});"
+#: Line ends, characters and bytes of UTF-8 as programs write them. Before a small letter, \\n may be of LaTeX.
+_ESCAPED = r"\\[nrt](?:[^a-z]|$)|\\u[0-9a-fA-F]{4}|\\x[0-9a-f]{2}"
+_ESCAPES = re.compile(r"\\([nrt])|((?:\\u[0-9a-fA-F]{4})+)|((?:\\x[0-9a-f]{2})+)")
 _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)*"
 
 
-#: Kinds of boilerplate. ``_MARKERS`` has the kinds that a byte is enough for; with _CLOSER, its neighbours decide.
-_FILE, _MAIL, _TAG, _CHARACTER, _ADDRESS, _CLOSER = (1 << i for i in range(6))
-_MARKERS = np.zeros(256, np.uint8)
-_MARKERS[list(b"<&@\n>:.")] = [_TAG | _CLOSER, _CHARACTER, _ADDRESS, *4 * [_CLOSER]]
-_LINE_END, _DASH, _COLON, _SLASH, _DOT, _LESS, _F, _M, _W, _SPACE, _TAB, _BACKTICK = b"\n-:/.<FMw \t`"
-_IN_BASE64, _IN_QUOTE = (
-    np.array([chr(i).isascii() and (chr(i).isalpha() or chr(i) in others) for i in range(256)])
-    for others in ("0123456789+/", "|: \t")
+#: What every text with boilerplate has, and few others.
+_SIGNS = (
+    r"(?m)[<&@\\]|://|www\.|:[ \t]*$|^[ \t]*[|:]?>|\A(?:From .*\n)?[A-Za-z][A-Za-z0-9._-]*:"
+    rf"|^M[ -`]{{60}}|{_BASE64_CHARACTERS}{{60}}"
 )
 _IN_WORD = np.array([i > 127 or chr(i).isalnum() for i in range(256)])
 
 
-@compiled(nogil=True)
-def _marks(offsets: Any, data: Any) -> Any:
-    """Return the kinds of boilerplate that each text may have before any is removed: all that it has, perhaps more."""
-    marks = np.zeros(len(offsets) - 1, np.uint8)
-    for m in range(len(marks)):
-        start, stop = offsets[m], offsets[m + 1]
-        found = (
-            _starts_header(data, start, stop)
-            | _marks_of_line(data, start, stop)
-            | _long_run(data, start, stop)
-        )
-        for i in range(start, stop):
-            kinds = _MARKERS[data[i]]
-            if kinds:
-                found |= kinds
-                if kinds & _CLOSER:
-                    found |= _marks_at(data, start, i, stop)
-        marks[m] = found
-    return marks
-
-
-@compiled(nogil=True)
-def _starts_header(data: Any, start: int, stop: int) -> Any:
-    """Mark a text whose first word has a colon, or is like "From"."""
-    i = start
-    while i < stop and data[i] > _SPACE and data[i] != _COLON:
-        i += 1
-    return _MAIL if i < stop and (data[i] == _COLON or (data[start] == _F and i - start == 4)) else 0
-
-
-@compiled(nogil=True)
-def _long_run(data: Any, start: int, stop: int) -> Any:
-    """Mark 60 characters of base64 in a row."""
-    i = start + 59
-    while i < stop:
-        j = i
-        while j > i - 60 and _IN_BASE64[data[j]]:
-            j -= 1
-        if j == i - 60:
-            return _FILE
-        i = j + 60
-    return 0
-
-
-@compiled(nogil=True)
-def _marks_of_line(data: Any, i: int, stop: int) -> Any:
-    """Mark a line of a signature or of uuencode that starts at i."""
-    if i + 1 < stop and data[i] == data[i + 1] == _DASH:
-        return _MAIL
-    if i + 60 >= stop or data[i] != _M:
-        return 0
-    for j in range(i + 1, i + 61):
-        if data[j] < _SPACE or data[j] > _BACKTICK:
-            return 0
-    return _FILE
-
-
-@compiled(nogil=True)
-def _marks_at(data: Any, start: int, i: int, stop: int) -> Any:
-    """Mark what the byte i and its neighbours may belong to."""
-    if data[i] == _LINE_END:
-        return _marks_of_line(data, i + 1, stop)
-    if data[i] == _DOT:
-        return _ADDRESS if i - start > 2 and data[i - 1] == data[i - 2] == data[i - 3] == _W else 0
-    if data[i] == _COLON:
-        return _marks_of_colon(data, i, stop)
-    # A quote of a line ">", or "In article <".
-    j = i - 1
-    if data[i] == _LESS:
-        j -= 11
-    else:
-        while j >= start and _IN_QUOTE[data[j]]:
-            j -= 1
-    return _MAIL if j == start - 1 or (j >= start and data[j] == _LINE_END) else 0
-
-
-@compiled(nogil=True)
-def _marks_of_colon(data: Any, i: int, stop: int) -> Any:
-    """Mark a colon of "://", and one at the end of a line, as of "wrote:"."""
-    if i + 2 < stop and data[i + 1] == data[i + 2] == _SLASH:
-        return _ADDRESS
-    i += 1
-    while i < stop and (data[i] == _SPACE or data[i] == _TAB):
-        i += 1
-    return _MAIL if i == stop or data[i] == _LINE_END else 0
-
-
 def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
-    """Remove the boilerplate of mail and web pages from an Arrow array of strings without nulls.
+    """Remove the boilerplate of mail and web pages, and escapes, from an Arrow array of strings without nulls.
 
     This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; HTML tags,
-    scripts and comments; URLs and mail addresses. HTML entities become characters. In mail, which has a header, an
-    attribution of a quote, or several quoted lines, it removes lines quoted with ``>``, their attributions, and a
-    signature of up to fifteen lines after a line of two dashes; a text of which nothing would be left stays.
+    scripts and comments; URLs and mail addresses. HTML entities and escapes, such as ``\\n`` and ``\\u00e9``, become
+    characters. In mail, which has a header, an attribution of a quote, or several quoted lines, it removes lines
+    quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two dashes; a text
+    of which nothing would be left stays.
 
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
     """
-    marks = _marks(*string_buffers(texts))
-    # One copy of all texts, not one for each rule.
-    marked = marks & ~np.uint8(_CLOSER) > 0
-    if not marked.any():
+    marked = pc.match_substring_regex(texts, _SIGNS)
+    if not marked.true_count:
         return texts, (0, 0)
-    held = before = texts.filter(pa.array(marked))
-    for kinds, change in _RULES:
-        held = _replaced(held, marks[marked] & kinds > 0, change)
+    # One copy of all texts, not one for each rule.
+    held = before = texts.filter(marked)
+    for pattern, change in _RULES:
+        found = pc.match_substring_regex(held, pattern)
+        if found.true_count:
+            held = pc.replace_with_mask(held, found, change(held.filter(found)))
     lost = _n_words(*string_buffers(before)) - _n_words(*string_buffers(held))
-    cleaned = pc.replace_with_mask(texts, pa.array(marked), held)
+    cleaned = pc.replace_with_mask(texts, marked, held)
     return cleaned, (int(np.count_nonzero(lost > 0)), int(lost.clip(0).sum()))
 
 
@@ -232,21 +146,23 @@ def _n_words(offsets: Any, data: Any) -> Any:
     return found
 
 
-def _replaced(texts: Any, mask: NDArray[np.bool_], change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to the Arrow array of the masked texts."""
-    if not mask.any():
-        return texts
-    return pc.replace_with_mask(texts, pa.array(mask), change(texts.filter(pa.array(mask))))
+def _each(change: Callable[[str], str]) -> Callable[[Any], Any]:
+    """Return a function that applies ``change`` to each text of an Arrow array."""
+    return lambda texts: pa.array(map(change, texts.to_pylist()), texts.type)
 
 
-def _where(pattern: str, change: Callable[[str], str]) -> Callable[[Any], Any]:
-    """Return a function that applies ``change`` to the texts of an Arrow array that match the pattern."""
+def _unescaped(text: str) -> str:
+    """Replace escapes by what they stand for; \\n before a small letter only in a text that has no line ends."""
+    one_line = "\n" not in text.strip()
 
-    def changed(texts: Any) -> Any:
-        found = np.asarray(pc.match_substring_regex(texts, pattern))
-        return _replaced(texts, found, lambda held: pa.array(map(change, held.to_pylist()), held.type))
+    def replaced(escape: re.Match[str]) -> str:
+        if escape[1]:
+            follows = text[escape.end() : escape.end() + 1]
+            return "\n" if one_line or not "a" <= follows <= "z" else escape[0]
+        codec = "utf-16-be" if escape[2] else "utf-8"
+        return bytes.fromhex(re.sub(r"\\[ux]", "", escape[0])).decode(codec, "replace")
 
-    return changed
+    return _ESCAPES.sub(replaced, text)
 
 
 def _body(text: str) -> str:
@@ -293,15 +209,16 @@ def _without_header(text: str) -> str:
     return "\n".join([*kept, "", body])
 
 
-#: Kinds of boilerplate and what removes them, in this order. Removing a file may leave the start of a quoted line, and
-#: character references stand for any character.
-_RULES: tuple[tuple[int, Callable[[Any], Any]], ...] = (
-    (_FILE, _where(_LOOKS_ENCODED, partial(_ENCODED.sub, " "))),
-    (_FILE | _MAIL, _where(_LOOKS_LIKE_MAIL, _body)),
-    (_TAG, partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),
-    (_TAG, _where(_LOOKS_CLOSED, _without_other_tags)),
-    (_CHARACTER, _where(_ENTITY, html.unescape)),
-    (_CHARACTER | _ADDRESS, partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
+#: A pattern of the texts that may have a kind of boilerplate, and what removes it, in this order. Removing a file may
+#: leave the start of a quoted line, and character references stand for any character.
+_RULES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    (_ESCAPED, _each(_unescaped)),
+    (_LOOKS_ENCODED, _each(partial(_ENCODED.sub, " "))),
+    (_LOOKS_LIKE_MAIL, _each(_body)),
+    ("<", partial(pc.replace_substring_regex, pattern=_TAGS, replacement=" ")),
+    (_LOOKS_CLOSED, _each(_without_other_tags)),
+    (_ENTITY, _each(html.unescape)),
+    (r"://|www\.|@", partial(pc.replace_substring_regex, pattern=_ADDRESSES, replacement=" ")),
 )
 
 

@@ -24,9 +24,9 @@ Form = Literal["NFC", "NFKC"]
 _SEPARATORS = r"[^\p{L}\p{N}\p{M}]+"
 _BEGINNING, _MARKS = r"^[\p{L}\p{N}]", r"^\p{M}+"
 #: Characters that are not shown, as in \p{Default_Ignorable_Code_Point}, are left out of words. The space of width zero
-#: is missing here, because it separates the words of Thai, Lao, Khmer and Burmese.
+#: is missing here, because it separates the words of Thai, Lao, Khmer and Burmese. The tatweel stretches Arabic words.
 _INVISIBLE = (
-    r"[\x{AD}\x{34F}\x{61C}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200C}-\x{200F}\x{202A}-\x{202E}"
+    r"[\x{AD}\x{34F}\x{61C}\x{640}\x{115F}\x{1160}\x{17B4}\x{17B5}\x{180B}-\x{180F}\x{200C}-\x{200F}\x{202A}-\x{202E}"
     r"\x{2060}-\x{206F}\x{3164}\x{FE00}-\x{FE0F}\x{FEFF}\x{FFA0}\x{FFF0}-\x{FFF8}\x{1BCA0}-\x{1BCA3}"
     r"\x{1D173}-\x{1D17A}\x{E0000}-\x{E0FFF}]+"
 )
@@ -223,7 +223,7 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     beyond = pc.invert(pc.string_is_ascii(words))
     # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalise again, because a
     # lower-case letter may have a composed form that its capital lacks.
-    lowered = [unicodedata.normalize(form, word.lower()) for word in words.filter(beyond).to_pylist()]
+    lowered = [unicodedata.normalize(form, word.replace("İ", "i").lower()) for word in words.filter(beyond).to_pylist()]
     words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
     real = np.asarray(pc.not_equal(words, ""))
     kept = np.concatenate([[0], np.cumsum(real)])

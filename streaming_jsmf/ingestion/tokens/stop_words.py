@@ -72,7 +72,7 @@ UNKNOWN, ENGLISH_WORDS, TOKENS, RUNS = "unknown", "English words", "tokens", "wi
 def parts_of(choice: str) -> list[str]:
     """Return the parts of a setting: "auto", "none", languages, paths, and words that begin with =.
 
-    The parts of a line are separated by commas, or by + between languages. A setting that begins with a line end has
+    The parts of a line are separated by commas, or by + beside languages. A setting that begins with a line end has
     one part in each line (``config.Curation``): strings that contain / or \\ or end in .txt are paths, and others that
     are neither a language nor auto are words.
     """
@@ -84,13 +84,12 @@ def parts_of(choice: str) -> list[str]:
         return [
             named.get(part, part if part[0] == _WORD or is_path(part) else _WORD + part) for part in parts
         ]
-    if "," in choice and Path(choice).expanduser().is_file():
-        return [choice]
-    found: list[str] = []
-    for part in map(str.strip, choice.split(",")):
-        names = part.lower().split("+")
-        found += names if {*names} <= known else [part]
-    return found
+    for separator in ",+":
+        parts = [part.strip() for part in choice.split(separator)]
+        joins = separator in choice and (separator == "," or known & {part.lower() for part in parts})
+        if joins and not Path(choice).expanduser().is_file():
+            return [each for part in parts for each in parts_of(part)]
+    return [choice.lower() if choice.lower() in known else choice.strip()]
 
 
 def _is_path(part: str) -> bool:
@@ -126,7 +125,8 @@ def load_stop_words(choice: str) -> frozenset[str]:
     """Return the words of a setting (``parts_of``) in lower case; "auto" adds none (see ``count_languages``).
 
     English is this package's list, other languages are from stopwords-iso, with additions. A file is UTF-8 text with
-    one word per line and comments after #. Raises InputError if a file cannot be read.
+    one word per line, or several with commas, and comments after #. Words with apostrophes also count as their parts,
+    at which tokens end. Raises InputError if a file cannot be read.
     """
     return frozenset().union(*map(_load, parts_of(choice)))
 
@@ -137,9 +137,10 @@ def _load(part: str) -> frozenset[str]:
     if part in LANGUAGES:
         return _of_language(part)
     if part.startswith(_WORD):
-        return _parse(part[1:])
+        return _with_pieces(_parse(part[1:]))
     try:
-        return _parse(require_regular(Path(part).expanduser()).read_text(encoding="utf-8"))
+        text = require_regular(Path(part).expanduser()).read_text(encoding="utf-8-sig")
+        return _with_pieces(_parse(text.replace(",", "\n")))
     except (OSError, UnicodeDecodeError) as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else first_line(error)
         raise InputError(
@@ -155,9 +156,14 @@ def _of_language(language: str) -> frozenset[str]:
     words = _parse("\n".join(stopwordsiso.stopwords(LANGUAGES[language]))) | _additions().get(
         language, frozenset()
     )
-    # Tokens end at apostrophes, and Arabic joins "and" to the next word.
-    words |= {piece for word in words if "'" in word for piece in word.split("'") if piece}
+    words = _with_pieces(words)
+    # Arabic joins "and" to the next word.
     return words | {f"و{word}" for word in words if language == "arabic" and len(word) > 2}
+
+
+def _with_pieces(words: frozenset[str]) -> frozenset[str]:
+    """Add the parts of words with apostrophes, at which tokens end."""
+    return words | {piece for word in words for piece in re.split("['\u2019]", word) if piece}
 
 
 @cache

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_jsmf.config.functions import is_local, local_function
+from streaming_jsmf.config.reading import is_local, local_function
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
@@ -37,7 +37,6 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     LEAST_DOCUMENTS,
     NONE,
     load_stop_words,
-    sample,
     without_spaces,
 )
 from streaming_jsmf.linalg.compiled import compiled
@@ -142,15 +141,18 @@ def suited_tokenizer(texts: Any) -> str:
     Texts without spaces between words need one for their script. Raises InputError if most do and it is missing;
     ``with_language`` warns of fewer.
     """
-    for script, number in without_spaces(split_words(texts)).most_common(1):
+    chosen = "arrow"
+    for script, number in without_spaces(split_words(texts)).most_common():
         share = number / len(texts)
         found, missing = lack_of_spaces(script, share)
-        if share >= LEAST_DOCUMENTS and not missing:
+        if chosen != "arrow" and share >= LEAST_DOCUMENTS:
+            logger.warning("%s, and the tokenizer %s is not made for them; ingest them apart", found, chosen)
+        elif share >= LEAST_DOCUMENTS and not missing:
             logger.info("%s: their words are found with %s", found, option.tokenizer(script))
-            return script
-        if share > 0.5:
+            chosen = script
+        elif share > 0.5:
             raise InputError(f"{found}; {missing}")
-    return "arrow"
+    return chosen
 
 
 def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
@@ -166,18 +168,13 @@ def lack_of_spaces(script: str, share: float) -> tuple[str, str]:
     return found, f"{advice}, or take what is between spaces as words with {option.tokenizer('arrow')}"
 
 
-class FirstTexts:
-    """Stands in for a tokenizer: keeps a sample of the texts of each batch, and finds no words."""
-
-    def __init__(self) -> None:
-        self.texts: list[Any] = []
-
-    def __call__(self, texts: Any) -> TokenLists:
-        if not is_list(texts.type):
-            taken = texts.take(pa.array(sample(len(texts)))).cast(pa.string())
-            self.texts.append(pc.utf8_slice_codeunits(taken, 0, 1000))
-        return TokenLists(
-            np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32), pa.array([], pa.string())
+def require_words(lists: Any) -> None:
+    """Raise InputError for an Arrow array of lists of texts, which are no lists of words."""
+    spaces = pc.count_substring(lists.flatten().cast(pa.string()), " ")
+    if (pc.mean(spaces).as_py() or 0) >= LONGEST_NGRAM:
+        raise InputError(
+            "the texts are lists whose items have many words, and each item would be a word; join each list to one "
+            "text, or give lists of words"
         )
 
 
