@@ -254,9 +254,7 @@ MODELS: dict[str, Callable[[Stores], Path]] = {
     "palm, refined": lambda made: made.model(
         "palm", made.kept(), "--rectify", "palm", "--correlations", "refined"
     ),
-    "ipalm, exponentiated gradient": lambda made: made.model(
-        "ipalm", made.kept(), "--rectify", "ipalm", "--simplex", "exponentiated-gradient"
-    ),
+    "ipalm": lambda made: made.model("ipalm", made.kept(), "--rectify", "ipalm"),
     "not rectified, no guards": lambda made: made.model(
         *("none", made.kept(), "--rectify", "none", "--anchor-min-df", 0),
         *("--anchor-shrinkage", 0, "--anchor-row-sum", 0),

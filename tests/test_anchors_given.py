@@ -186,10 +186,7 @@ def test_a_bad_file_of_words_is_refused(content: bytes, line: str, tmp_path: Pat
     refused(invoke("infer", "m", "n", "--topics", 5, "--anchor-words", tmp_path / "seeds"), 2, line)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"anchors": "soft-clique"}, {"correlations": "refined"}, {"simplex": "exponentiated-gradient"}],
-)
+@pytest.mark.parametrize("options", [{"anchors": "soft-clique"}, {"correlations": "refined"}])
 def test_every_method_makes_a_model_and_records_itself(
     moments: Moments, tmp_path: Path, options: dict[str, str]
 ) -> None:

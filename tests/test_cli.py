@@ -610,7 +610,7 @@ ROOTS = [
     _group({"kind": "streaming_jsmf.moments"}),
     _group({"kind": "streaming_jsmf.moments", "manifest": {}}),
 ]
-MODEL_ROOTS = [_group({"kind": "streaming_jsmf.model", **version}) for version in ({}, {"format_version": 1})]
+MODEL_ROOTS = [_group({"kind": "streaming_jsmf.model", **version}) for version in ({}, {"format_version": 2})]
 
 #: Verbs that read moments, and what the scan and info of damage read.
 SCANS, INFERS, INFO = "scan {corpus} {moments} SMALL", "infer {moments} {new} --topics 3", "info {moments}"

@@ -19,7 +19,7 @@ from streaming_jsmf.inference import cvb0, gibbs, perplexity
 from streaming_jsmf.ingestion import repeats, shards
 from streaming_jsmf.ingestion.readers import csv_scan
 from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
-from streaming_jsmf.linalg import active_set, csr, document_tensor, lanes, tensor
+from streaming_jsmf.linalg import csr, document_tensor, lanes, simplex, tensor
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.rectification import enn_operator
 from tests.corpora import planted, write_corpus
@@ -143,15 +143,8 @@ def _least_squares(n: int) -> tuple[Any, ...]:
     random = np.random.default_rng(7)
     vertices = random.dirichlet(np.full(60, 0.2), n)
     rows = random.dirichlet(np.full(n, 0.3), 30) @ vertices + 0.01 * _double(30, 60)
-    results = np.zeros((30, n)), np.zeros(30), np.zeros(30, np.int64)
-    return (rows, np.ascontiguousarray(vertices.T), vertices @ vertices.T, 1.0, *results)
-
-
-def _one_row(n: int) -> tuple[Any, ...]:
-    rows, columns, gram, shift, *_ = _least_squares(n)
-    known = (gram, gram + shift, np.sqrt(np.diag(gram)).copy(), rows[0] @ columns, float(rows[0] @ rows[0]))
-    places, closed = np.zeros((2, n), np.int64), np.zeros(n, np.bool_)
-    return (*known, *_zeros(n, (n, n), (5, n)), places, closed)
+    known = (vertices @ vertices.T, rows @ vertices.T, (rows**2).sum(axis=1))
+    return (*known, *_zeros((30, n), 30))
 
 
 def _negatives(n: int) -> tuple[Any, ...]:
@@ -219,7 +212,11 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
     "next shares": (cvb0.next_shares, _of_a_document),
     "shares": (cvb0.iterate_shares, _shares),
-    "simplex": (active_set.solve_block, _least_squares),
+    "simplex": (simplex.solve_rows, _least_squares),
+    "inner products": (
+        simplex.inner_products,
+        lambda n: (_double(30, 60), _double(60, n), *_zeros((30, n))),
+    ),
     "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
     "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
     "sum, double": (lanes.sum_of, lambda n: (_double(n), n)),
@@ -300,7 +297,6 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
 #: Compiled for these tests alone, which takes a while.
 SLOW = {
     "topics of a document": (cvb0.weigh_topics, _weighed),
-    "simplex, one row": (active_set._solve_row, _one_row),
 }
 
 

@@ -1,4 +1,4 @@
-"""Simplex least squares: every method against the oracle and its own certificate; the default on hard problems."""
+"""Simplex least squares: against the oracle and its own certificate, also on hard problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from streaming_jsmf.linalg.simplex import SimplexSolution, simplex_least_squares
 from tests import reference
 
 Floats = NDArray[np.float64]
-METHODS = pytest.mark.parametrize("method", ["active-set", "exponentiated-gradient"])
 
 
 def conditioned(rng: np.random.Generator, n_vertices: int, condition: float) -> Floats:
@@ -57,19 +56,16 @@ def test_the_solution_is_that_of_the_oracle(seed: int, n_vertices: int, width: i
         np.testing.assert_allclose(solution.weights, exact, atol=1e-6 * np.linalg.cond(V))
 
 
-@METHODS
-def test_the_gap_bounds_the_distance_from_the_minimum(method: str) -> None:
+def test_the_gap_bounds_the_distance_from_the_minimum() -> None:
     x, v = problem(2, 30.0)
     exact = reference.simplex_least_squares(x, v)
-    found = simplex_least_squares(x, v, method=method, tolerance=1e-6)  # type: ignore[arg-type]
-    require_certified(x, v, found, tolerance=1e-2)
+    found = simplex_least_squares(x, v)
     reached, least = (((x - b @ v) ** 2).sum(axis=1) for b in (found.weights, exact))
     assert (reached - least <= found.gap + 1e-13).all()
 
 
-@METHODS
-def test_one_vertex_takes_all(method: str) -> None:
-    one = simplex_least_squares(np.array([[0.0, 0.0], [6.0, 2.0]]), [[3.0, 1.0]], method=method)  # type: ignore[arg-type]
+def test_one_vertex_takes_all() -> None:
+    one = simplex_least_squares(np.array([[0.0, 0.0], [6.0, 2.0]]), [[3.0, 1.0]])
     np.testing.assert_array_equal(one.weights, [[1.0], [1.0]])
     assert one.gap.max() == 0.0
 
@@ -109,7 +105,6 @@ def test_many_passive_vertices_enter_and_leave_without_losing_the_solution() -> 
     for row in truth:
         row[rng.permutation(60)[:30]] = rng.dirichlet(np.ones(30))
     found = simplex_least_squares(truth @ v, v)
-    assert found.iterations > 40
     assert (found.gap / ((truth @ v) ** 2).sum(axis=1)).max() < 1e-12
     np.testing.assert_allclose(found.weights, truth, atol=1e-4)
 
@@ -133,6 +128,13 @@ def test_duplicate_and_nearly_duplicate_vertices(offset: float) -> None:
     V = np.vstack([base, base + offset * rng.normal(size=(6, 6)), base[:2].mean(axis=0, keepdims=True)])
     X = np.vstack([rng.normal(size=(40, 6)) * 3, rng.dirichlet(np.ones(6), size=40) @ base, base])
     require_certified(X, V, simplex_least_squares(X, V))
+
+
+def test_vertices_of_very_different_lengths() -> None:
+    rng = np.random.default_rng(8)
+    V = rng.normal(size=(18, 39)) * 10.0 ** rng.uniform(-8, 8, size=(18, 1))
+    X = np.vstack([rng.dirichlet(np.ones(18), size=40) @ V, rng.normal(size=(40, 39)) * V.max()])
+    require_certified(X, V, simplex_least_squares(X, V), tolerance=1e-12)
 
 
 def test_zero_rows_zero_vertices_and_no_rows() -> None:
@@ -163,29 +165,6 @@ def test_same_bits_for_any_threads_and_blocks() -> None:
         assert one.gap.tobytes() == other.gap.tobytes()
 
 
-def exponentiated(x: Floats, v: Floats, tolerance: float) -> SimplexSolution:
-    return simplex_least_squares(x, v, method="exponentiated-gradient", tolerance=tolerance)
-
-
-def test_exponentiated_gradient_reaches_its_tolerance_where_vertices_are_far_apart() -> None:
-    x, v = problem(3, 2.0)
-    found = exponentiated(x, v, 1e-3)
-    assert (found.gap <= 1e-3 * (x**2).sum(axis=1)).all()
-    assert 0 < found.iterations < 2000
-    for factor in (1e-100, 1e100):
-        np.testing.assert_allclose(
-            exponentiated(x * factor, v * factor, 1e-3).weights, found.weights, atol=1e-6
-        )
-
-
-def test_exponentiated_gradient_reports_where_it_did_not_converge() -> None:
-    x, v = problem(4, 5e4)
-    found = exponentiated(x, v, 1e-12)
-    assert found.iterations == 2000
-    assert (found.gap > 1e-12 * (x**2).sum(axis=1)).any()
-    assert np.isfinite(found.weights).all()
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_input_that_is_not_finite_is_refused(bad: float) -> None:
     V, X = np.eye(3), np.zeros((5, 3))
@@ -202,10 +181,8 @@ def test_input_that_is_not_finite_is_refused(bad: float) -> None:
         (np.zeros((2, 3)), np.zeros((2, 4)), {}),
         (np.zeros(3), np.zeros((2, 3)), {}),
         (np.zeros((2, 3)), np.zeros((0, 3)), {}),
-        (np.zeros((2, 3)), np.eye(3), {"method": "newton"}),
         (np.zeros((2, 3)), np.eye(3), {"threads": 0}),
         (np.zeros((2, 3)), np.eye(3), {"block_rows": 0}),
-        (np.zeros((2, 3)), np.eye(3), {"tolerance": 0.0}),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(X: Floats, V: Floats, options: dict[str, Any]) -> None:

@@ -19,7 +19,6 @@ from streaming_jsmf.config.inference import MissingMass as MissingMass
 from streaming_jsmf.config.inference import PolishSettings as PolishSettings
 from streaming_jsmf.config.inference import Rectifier as Rectifier
 from streaming_jsmf.config.inference import Refinement as Refinement
-from streaming_jsmf.config.inference import SimplexMethod as SimplexMethod
 from streaming_jsmf.config.inference import StodSettings as StodSettings
 from streaming_jsmf.config.ingest import ALL_DOCUMENTS as ALL_DOCUMENTS
 from streaming_jsmf.config.ingest import FIXED_BY_MODEL as FIXED_BY_MODEL

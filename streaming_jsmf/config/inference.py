@@ -17,7 +17,6 @@ Rectifier = Literal["enn", "ap", "dykstra", "palm", "ipalm", "dc", "none"]
 Acceleration = Literal["momentum", "none"]
 MissingMass = Literal["uniform", "marginals"]
 AnchorMethod = Literal["pivoted-qr", "soft-clique"]
-SimplexMethod = Literal["auto", "active-set", "exponentiated-gradient"]
 CorrelationMethod = Literal["diagonal", "refined"]
 Refinement = Literal["none", "als"]
 
@@ -121,9 +120,6 @@ class InferSettings(Settings):
         one line of a FILE, form a single anchor.
     anchor_row_sum
         Share of its row sum that a word must keep after rectification to be an anchor. 0 allows any word.
-    simplex
-        Solver that expresses words as mixtures of anchors. auto: active-set. exponentiated-gradient: as in
-        the papers, less accurate.
     correlations
         How to estimate topic correlations. diagonal: from the rows of the anchors, as in the papers. refined:
         the non-negative matrix of sum 1 that best fits all words.
@@ -155,7 +151,6 @@ class InferSettings(Settings):
         (), group=ANCHORS, absent="all are found", metavar="FILE|W1,W2,...", parse=parse_anchor_words
     )
     anchor_row_sum: float = _anchors(ANCHOR_ROW_SUM, metavar="SHARE", ge=0, lt=1, added=True)
-    simplex: SimplexMethod = _anchors("auto")
     correlations: CorrelationMethod = _anchors("diagonal")
     cliques: int = _anchors(1, ge=1, added=True)
     clique: int = _anchors(1, ge=1, added=True)

@@ -17,7 +17,6 @@ from streaming_jsmf.config import (
     PolishSettings,
     Rectifier,
     Refinement,
-    SimplexMethod,
     StodSettings,
 )
 from streaming_jsmf.config.fields import parameters_text, setting
@@ -76,7 +75,6 @@ class LRJSMF(TopicEstimator):
     anchor_shrinkage: float | None = InferSettings.anchor_shrinkage
     anchor_words: Sequence[str | Sequence[str]] = InferSettings.anchor_words
     anchor_row_sum: float = InferSettings.anchor_row_sum
-    simplex: SimplexMethod = InferSettings.simplex
     correlations: CorrelationMethod = InferSettings.correlations
     cliques: int = InferSettings.cliques
     clique: int = InferSettings.clique

@@ -42,6 +42,7 @@ NEGLIGIBLE = 1e-30
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 inlined = compiled(nogil=True, forceinline=True)
+internal = compiled(nogil=True, forceinline=True, internal=True)
 
 
 @inlined
@@ -75,7 +76,7 @@ def next_shares(
     invert(scales[: ids.size])
 
 
-@inlined
+@internal
 def invert(scales: Single) -> None:
     """Invert in a separate loop, so that sums do not wait for divisions."""
     for j in range(scales.size):
@@ -103,7 +104,7 @@ def weigh_topics(
             store(weights, k, multiply_add(a, load(p, k), load(weights, k)))
 
 
-@inlined
+@internal
 def extrapolate(prior: Single, before: Single, weights: Single) -> None:
     """Move ``weights`` on by ``EXTRAPOLATION`` of their change since ``before``, to alpha_k or more; keep the sum."""
     now, back, plain, moved = fill(_ONE + EXTRAPOLATION), fill(-EXTRAPOLATION), fill(_ZERO), fill(_ZERO)
@@ -117,7 +118,7 @@ def extrapolate(prior: Single, before: Single, weights: Single) -> None:
         store(weights, k, multiply(scale, load(weights, k)))
 
 
-@inlined
+@internal
 def add_tokens(
     ids: NDArray[Any], counts: Single, weight: np.float32, shares: Single, scales: Single, tokens: Single
 ) -> None:
@@ -128,7 +129,7 @@ def add_tokens(
             store(sums, k, multiply_add(part, load(share, k), load(sums, k)))
 
 
-@inlined
+@internal
 def most_words(indptr: Integers) -> int:
     """Largest number of distinct words of a document."""
     most = 0
@@ -137,13 +138,13 @@ def most_words(indptr: Integers) -> int:
     return most
 
 
-@inlined
+@internal
 def document_weight(length: np.float32, longest: float) -> np.float32:
     """Weight of a document's tokens, so that it counts for at most ``longest``."""
     return _ONE if length <= longest else np.float32(longest / length)
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def log_likelihood(counts: Single, scales: Single, mass: float, excluded: float) -> float:
     """sum_w c_w log(1 / (scale_w (mass - own_w))) over words that have a topic.
 

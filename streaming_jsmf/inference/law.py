@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import ANCHOR_ROW_SUM, AnchorMethod, CorrelationMethod, SimplexMethod
+from streaming_jsmf.config import ANCHOR_ROW_SUM, AnchorMethod, CorrelationMethod
 from streaming_jsmf.errors import option
 from streaming_jsmf.inference.anchors import (
     Anchors,
@@ -103,7 +103,6 @@ def low_rank_anchor_words(
     document_frequency: Integers,
     rules: AnchorRules = OF_THE_PAPERS,
     *,
-    simplex: SimplexMethod = "auto",
     correlations: CorrelationMethod = "diagonal",
     threads: int = 1,
 ) -> AnchorWordTopics:
@@ -117,7 +116,7 @@ def low_rank_anchor_words(
     rectified : Y, N x K.
     row_sum, document_frequency : (N,), u = C e before rectification, and the number of documents that contain each
         word.
-    simplex, threads : Method and threads of ``simplex_least_squares``; the result does not depend on ``threads``.
+    threads : Threads of ``simplex_least_squares``; the result does not depend on them.
     correlations : ``diagonal``: from the rows of the anchors. ``refined``: see ``refined_correlations``.
     """
     n_topics = rectified.shape[1]
@@ -129,7 +128,7 @@ def low_rank_anchor_words(
         rows, d, row_sum, document_frequency, n_topics, rules, partial(low_rank_similarity, rectified)
     )
     sums = _group_sums(rectified, anchors.groups)
-    topics = _topics(rows, d, anchors, sums @ sums.T, simplex, threads)
+    topics = _topics(rows, d, anchors, sums @ sums.T, threads)
     if correlations == "diagonal":
         return topics
     refined = refined_correlations(topics.word_topic, rectified, topics.topic_topic)
@@ -143,7 +142,6 @@ def anchor_words(
     n_topics: int,
     rules: AnchorRules = OF_THE_PAPERS,
     *,
-    simplex: SimplexMethod = "auto",
     threads: int = 1,
 ) -> AnchorWordTopics:
     """AW: topics from a complete non-negative C in O(N^2 K), for vocabularies whose C fits in memory.
@@ -157,7 +155,7 @@ def anchor_words(
         rows, d, row_sum, document_frequency, n_topics, rules, partial(dense_similarity, cooccurrence)
     )
     block = _group_sums(_group_sums(cooccurrence, anchors.groups).T, anchors.groups)
-    return _topics(rows, d, anchors, block, simplex, threads)
+    return _topics(rows, d, anchors, block, threads)
 
 
 def _select_anchors(
@@ -192,14 +190,10 @@ def _select_anchors(
     return replace(anchors, cliques=np.array([clique.words for clique in cliques]), clique_weights=weights)
 
 
-def _topics(
-    rows: Floats, d: Floats, anchors: Anchors, block: Floats, simplex: SimplexMethod, threads: int
-) -> AnchorWordTopics:
+def _topics(rows: Floats, d: Floats, anchors: Anchors, block: Floats, threads: int) -> AnchorWordTopics:
     """Common last steps of LAW and AW: convex weights, Bayes' rule, A. ``block`` is C between the anchors, K x K."""
     positive = d > 0
-    solution = simplex_least_squares(
-        rows, group_means(rows, d, anchors.groups), method=simplex, threads=threads
-    )
+    solution = simplex_least_squares(rows, group_means(rows, d, anchors.groups), threads=threads)
     # In place where possible: each of these arrays takes almost a gigabyte at N = 1,000,000.
     shares = solution.weights
     shares[~positive] = 0.0

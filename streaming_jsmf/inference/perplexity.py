@@ -171,13 +171,28 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
     return csr_array((observed, words, starts), shape=counts.shape)
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _mixed(bits: np.uint64) -> np.uint64:
     """Finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
     bits += np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
+
+
+@compiled(nogil=True, internal=True)
+def _half(drawn: Keys) -> np.uint64:
+    """Largest of the lower half of distinct numbers, bit by bit; a sort would take more than a second to compile."""
+    last = np.uint64(0)
+    for place in range(63, -1, -1):
+        bit = np.uint64(1) << np.uint64(place)
+        least = last | bit
+        below = 0
+        for number in drawn:
+            below += number < least
+        if below < drawn.size // 2:
+            last = least
+    return last
 
 
 @compiled(nogil=True)
@@ -198,7 +213,7 @@ def _draw_half(starts: Integers, keys: Keys, counts: Integers, seed: np.uint64, 
             for number in range(counts[place]):
                 drawn[token] = _mixed(of_word + np.uint64(number))
                 token += 1
-        last, token = np.sort(drawn)[length // 2 - 1], 0
+        last, token = _half(drawn), 0
         for place in range(starts[document], starts[document + 1]):
             for _ in range(counts[place]):
                 observed[place] += drawn[token] <= last

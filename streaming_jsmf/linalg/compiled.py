@@ -20,14 +20,19 @@ if config.DISABLE_JIT:
 logger = logging.getLogger(__name__)
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled(*, internal: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """``numba.njit(cache=True, **options)``, or without the cache if no directory for it is writable.
+
+    ``internal`` functions are called by compiled functions only. They have no wrapper for Python, which takes almost
+    .1 s to compile.
 
     Raises ``ValueError`` for ``fastmath``: it lets the order of a sum depend on the compiler and on array addresses, so
     bits differ between processes. Use ``linalg.lanes`` for fast sums in a fixed order.
     """
     if "fastmath" in options:
         raise ValueError("with fastmath, results depend on memory addresses; use linalg.lanes for fast sums")
+
+    options |= {"no_cpython_wrapper": internal, "no_cfunc_wrapper": True}
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:

@@ -196,7 +196,8 @@ def sort_rows(
     places = np.zeros(n_columns + 1, np.int64)
     for k in range(columns.size):
         places[columns[k] + 1] += 1
-    places = np.cumsum(places)
+    for column in range(n_columns):
+        places[column + 1] += places[column]
     rows, held = np.empty(columns.size, np.int32), np.empty_like(counts)
     for row in range(indptr.size - 1):
         for k in range(indptr[row], indptr[row + 1]):

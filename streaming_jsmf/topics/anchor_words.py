@@ -71,7 +71,6 @@ def anchored_topics(
             moments.row_sum,
             moments.document_frequency,
             anchor_rules(moments, settings),
-            simplex=settings.simplex,
             correlations=settings.correlations,
             threads=threads,
         )

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
     import xarray as xr
 
-KIND, FORMAT_VERSION = "streaming_jsmf.model", 1
+KIND, FORMAT_VERSION = "streaming_jsmf.model", 2
 
 #: Group of a model that contains the edits of its topics.
 EDITS = "edits"
