@@ -219,7 +219,6 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     ),
     "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
     "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
-    "sum, double": (lanes.sum_of, lambda n: (_double(n), n)),
     "rows times dense": (
         csr.multiply_rows,
         lambda n: (*_counts(), _single(N_WORDS, n), *_zeros((N_DOCUMENTS, n), dtype=np.float32)),

@@ -191,16 +191,3 @@ def dot(x: Any, y: Any, size: int) -> Any:
     for i in range(whole, size):
         product += x[i] * y[i]
     return product
-
-
-@compiled(nogil=True, forceinline=True)
-def sum_of(x: Any, size: int) -> Any:
-    """Sum of the first ``size`` entries."""
-    whole = size // width(x) * width(x)
-    sums = fill(x.dtype.type(0))
-    for i in range(0, whole, width(x)):
-        sums = add(sums, load(x, i))
-    found = total(sums)
-    for i in range(whole, size):
-        found += x[i]
-    return found
