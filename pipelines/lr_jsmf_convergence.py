@@ -78,7 +78,7 @@ def changes(setup: Setup, method: str, n_topics: int, steps: int) -> Floats:
                     on_iteration=lambda _, change: found.append(change),
                 )
             else:
-                printed = ENNOptions(steps, 0.0, checked_words=10 * n_topics + 1000, acceleration="none")
+                printed = ENNOptions(steps, 0.0, acceleration="none")
                 epsilon_nonnegative(
                     pairs, n_topics, printed, on_iteration=lambda _, change: found.append(change)
                 )

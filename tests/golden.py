@@ -260,7 +260,7 @@ MODELS: dict[str, Callable[[Stores], Path]] = {
         *("--anchor-shrinkage", 0, "--anchor-row-sum", 0),
     ),
     "enn of the paper": lambda made: made.model(
-        *("paper", made.kept(), "--acceleration", "none", "--missing-mass", "marginals", "--left-out", 0.01),
+        *("paper", made.kept(), "--acceleration", "none", "--missing-mass", "marginals"),
     ),
     "dykstra": lambda made: made.model("dykstra", made.exact(), "--rectify", "dykstra"),
     "diagonal completion": lambda made: made.model("dc", made.exact(), "--rectify", "dc"),

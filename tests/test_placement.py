@@ -21,7 +21,7 @@ from streaming_jsmf.ingestion.readers import csv_scan
 from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
 from streaming_jsmf.linalg import csr, document_tensor, lanes, simplex, tensor
 from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.rectification import enn_operator
+from streaming_jsmf.rectification import enn
 from tests.corpora import planted, write_corpus
 from tests.processes import SOURCE, ended
 
@@ -147,10 +147,14 @@ def _least_squares(n: int) -> tuple[Any, ...]:
     return (*known, *_zeros((30, n), 30))
 
 
-def _negatives(n: int) -> tuple[Any, ...]:
-    block = _single(20, n) - np.float32(0.2)
-    found = np.zeros(21, np.int64), np.zeros(21 * n, np.int32), np.zeros(21 * n, np.float32)
-    return (block, block.view(np.int32), *found)
+def _corrected(n: int) -> tuple[Any, ...]:
+    bounds, columns, _ = _counts()
+    rows, others, given, right = (
+        _single(size, n) - np.float32(0.5) for size in (N_DOCUMENTS, N_WORDS, N_DOCUMENTS, N_WORDS)
+    )
+    outside = np.arange(N_DOCUMENTS) % 2 == 0
+    products = (np.zeros((size, n), np.float32) for size in (N_DOCUMENTS, N_WORDS))
+    return (bounds, columns.astype(np.uint16), rows, others, given, right, outside, *products)
 
 
 def _halved(_: int) -> tuple[Any, ...]:
@@ -266,11 +270,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
         csr.add_word_sums,
         lambda _: (*_counts(), _double(N_DOCUMENTS, 3), np.zeros((N_WORDS, 3)), np.zeros(N_WORDS, np.int64)),
     ),
-    "negative entries": (enn_operator.negative_entries, _negatives),
-    "entries at kept positions": (
-        enn_operator.entries_at,
-        lambda n: (*_counts()[:2], _single(N_DOCUMENTS, n), _single(N_WORDS, n), np.zeros_like(_counts()[2])),
-    ),
+    "corrections": (enn.add_corrections, _corrected),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
     "lost words": (boilerplate._n_words, lambda _: _texts()),

@@ -86,7 +86,8 @@ def test_it_stops_at_the_tolerance_and_tells_each_iteration(name: str) -> None:
 
 @EACH
 def test_the_bits_do_not_depend_on_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming_jsmf.rectification.enn_operator.BLOCK_ROWS", 8)
+    monkeypatch.setattr("streaming_jsmf.rectification.enn.BLOCK_ROWS", 8)
+    monkeypatch.setattr("streaming_jsmf.rectification.enn.GROUP_ROWS", 16)
     c = SPECTRA["no gap"]()
     one, three = (rectified(name, c, max_iterations=12, tolerance=0.0, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.rectified, three.rectified)

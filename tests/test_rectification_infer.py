@@ -148,12 +148,12 @@ def test_the_command_line_takes_them_all(
 ) -> None:
     store = str(tmp_path / "m")
     assert run(["scan", str(corpus_path), store, "--max-topics", "5", "--exact"]) == 0
-    options = ["--max-iterations", "20", "--missing-mass", "marginals", "--left-out", "0.1"]
+    options = ["--max-iterations", "20", "--missing-mass", "marginals"]
     for name in ("enn", "ap", "ipalm"):
         assert run(["infer", store, str(tmp_path / name), "--topics", "5", "--rectify", name, *options]) == 0
         stored = read_model(tmp_path / name, ())
         assert stored.settings["rectify"] == name
-        assert stored.settings["left_out"] == 0.1
+        assert stored.settings["missing_mass"] == "marginals"
     fit = ["fit", str(corpus_path), str(tmp_path / "f"), "--topics", "3,5", "--exact", "--rectify", "dc"]
     assert run([*fit, "--acceleration", "none"]) == 0
     assert read_model(tmp_path / "f" / "k=3", ()).settings["acceleration"] == "none"

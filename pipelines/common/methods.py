@@ -27,7 +27,7 @@ from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_ran
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative, papers_rows
 from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.topics.anchor_words import anchor_rules
 from streaming_jsmf.topics.rectify import rectify
@@ -68,11 +68,6 @@ class Method:
 
 #: More steps than methods that run until they converge need.
 TO_THE_END = 5000
-
-
-def papers_rows(n_topics: int) -> int:
-    """|I| of ENN in the paper."""
-    return 10 * n_topics + 1000
 
 
 METHODS = {

@@ -103,13 +103,11 @@ class InferSettings(Settings):
         Minimum document frequency of an anchor word: a number of documents, or a share of them if below 1. 0
         allows any word, as in the papers.
     acceleration
-        Acceleration of enn. momentum: reach the same limit in a quarter of the steps. none: the steps of the
-        paper.
+        Acceleration of enn. momentum: reach the same limit in a quarter of the steps. none: Algorithm 3 as
+        printed.
     missing_mass
         How enn distributes the missing probability mass: uniform, as in the paper, or marginals, in
         proportion to the row sums.
-    left_out
-        Check more rows in enn until the rows left out hold at most this share of the Frobenius norm.
     anchors
         How to find anchor words. pivoted-qr: rows farthest from the span of those already chosen (LR-JSMF,
         Algorithm 5). soft-clique: words that rarely co-occur (He et al.).
@@ -140,9 +138,6 @@ class InferSettings(Settings):
     )
     acceleration: Acceleration = _rectification("momentum")
     missing_mass: MissingMass = _rectification("uniform")
-    left_out: float | None = _rectification(
-        None, absent="10 K + 1000 rows are checked", metavar="SHARE", gt=0
-    )
     anchors: AnchorMethod = _anchors("pivoted-qr")
     anchor_shrinkage: float | None = _anchors(
         None, absent="2 sqrt(number of documents)", metavar="DOCUMENTS", ge=0

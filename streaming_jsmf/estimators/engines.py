@@ -70,7 +70,6 @@ class LRJSMF(TopicEstimator):
     anchor_min_df: float | None = InferSettings.anchor_min_df
     acceleration: Acceleration = InferSettings.acceleration
     missing_mass: MissingMass = InferSettings.missing_mass
-    left_out: float | None = InferSettings.left_out
     anchors: AnchorMethod = InferSettings.anchors
     anchor_shrinkage: float | None = InferSettings.anchor_shrinkage
     anchor_words: Sequence[str | Sequence[str]] = InferSettings.anchor_words

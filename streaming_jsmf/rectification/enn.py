@@ -1,30 +1,35 @@
-"""Epsilon non-negative rectification (LR-JSMF, Algorithm 3), with an outer iteration that needs a tenth of the work.
+"""Epsilon non-negative rectification, ENN (LR-JSMF, Algorithm 3), and a faster iteration with the same fixed points.
 
-A step of the paper replaces Y Y' by the nearest matrix of rank K to A = Y Y' + E + r e e'. There are four differences,
-which do not change the fixed points:
+A step replaces Y Y' by the nearest positive semidefinite matrix of rank K to C_op = Y Y' + E + r w w'. E cancels the
+negative entries of Y Y' in the rows and columns of I, the longest rows of Y. r is the mass that is then missing for a
+sum of 1, and w its distribution over the words (e / N in the paper). ``_Iteration.printed_step`` is that step, line by
+line; it is the only one with ``acceleration="none"``.
 
-- A warm-started block of K + 10 vectors and one power step replace Lanczos.
-- After a few such steps A is applied once per step, to Y alone: Y <- A Y (Y'A Y)^(-1/2). This is a gradient step on the
-  matrices of rank K, and stays within 3e-4 of the paper's path on the KOS entries.
-- Where Y Y_I' is large, three of four of these steps compute only the entries that were negative in the fourth.
-- Momentum speeds up the sublinear convergence, which is due to the slowly vanishing gradient of the squared distance to
-  the non-negative matrices. There are many feasible points and too long steps end at another one, so friction is higher
-  than usual.
+Otherwise ``_Iteration.momentum_step`` takes over after a few steps. It is a gradient step on the matrices of rank K,
+Y <- C_op Y (Y' C_op Y)^(-1/2), with one product by C_op instead of two, and with momentum: convergence is sublinear,
+because the gradient of the squared distance to the non-negative matrices vanishes slowly. There are many feasible
+points, and too long steps end at another one, so friction is higher than usual (docs/decisions/0010-enn-momentum.md).
+
+E is never stored, only the positions of the negative entries of Y Y_I': 3 to 18 % of them in the first step on text,
+1 % at the end. The dense product that finds them takes most of the time, and late steps hardly change them, so three of
+four steps with momentum reuse those of the fourth.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaming_jsmf.config import Acceleration
+from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.eigen import Eigenpairs, with_fixed_signs
 from streaming_jsmf.linalg.gram import GRAM_FLOOR, gram, inverse_square_root, rotate, single_gram
-from streaming_jsmf.linalg.panels import panel_threads, panels
-from streaming_jsmf.linalg.typing import FloatArray, Floats
-from streaming_jsmf.rectification.enn_operator import CHECKED_ENTRIES, Corrections, checked_rows
+from streaming_jsmf.linalg.lanes import dot
+from streaming_jsmf.linalg.panels import each, panel_threads, panels
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Mask, Single
 from streaming_jsmf.rectification.result import (
     OnIteration,
     Rectification,
@@ -35,23 +40,29 @@ from streaming_jsmf.rectification.result import (
     scaled_vectors,
 )
 
-#: Steps with the complete block before momentum starts, because the leading directions may change while E is large.
-BLOCK_STEPS = 5
+#: Increase when the same moments give other bits; part of the fingerprint of a model.
+ALGORITHM_VERSION = 3
+
+#: Printed steps before momentum starts, because the leading directions may change while E is large.
+PRINTED_STEPS = 5
 
 #: Friction a of the momentum (t - 1) / (t + a - 1). Nesterov's a = 3 ends farther from the limit of plain iteration.
 FRICTION = 5.0
 
-#: Steps that correct only entries that were negative before, if Y Y_I' has more than ``CHECKED_ENTRIES`` entries.
-MOVED_STEPS = 3
+#: Steps with momentum that reuse the positions of the negative entries of an earlier one.
+REUSED_STEPS = 3
 
-#: Increase when the same moments give other bits where ``ENNOptions.keeps_positions``.
-ALGORITHM_VERSION = 2
-
-#: Rows of Y updated at a time, so that they stay in the cache.
-STEP_ROWS = 1024
-
-#: Y'A Y is treated as singular if its smallest eigenvalue is below this fraction of the largest.
+#: Y' C_op Y is treated as singular if its smallest eigenvalue is below this fraction of the largest.
 RANK_FLOOR = 1e-10
+
+#: Rows of Y Y_I' computed at a time, and of N x K arrays updated at a time, so that they stay in the cache.
+BLOCK_ROWS, STEP_ROWS = 256, 1024
+
+#: Rows of E multiplied by a thread, a multiple of ``BLOCK_ROWS``. Their contributions to rows I are added in order.
+GROUP_ROWS = 2048
+
+#: Columns of the nonzeros of some rows, in CSR form: bounds of the rows, and columns.
+Positions: TypeAlias = tuple[Integers, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -61,31 +72,21 @@ class ENNOptions:
     Attributes
     ----------
     max_iterations, tolerance : Stopping rule, see ``Rectification.change``.
-    checked_words : |I|, number of rows of largest norm, selected again in each step. None: 10 K + 1000, as in the
-        paper, or more where N is so small that N |I| stays below 15 M.
-    left_out : Extend I in each step until ``Rectification.left_out`` is at most this; None: do not extend.
-    acceleration : ``momentum``, or ``none`` for the paper's steps.
-    block_dtype : Type of the blocks of Y Y_I' and of all tall arrays but Y. float32 has the same error and is 1.5 x
-        faster.
-    threads : Blocks computed in parallel.
+    checked_words : |I|, number of rows of largest norm, or all if there are fewer. None: 10 K + 1000, as in the paper.
+    acceleration : ``momentum``, or ``none`` for Algorithm 3 as printed.
+    threads : Blocks of rows computed in parallel.
     """
 
     max_iterations: int = 150
     tolerance: float = 1e-5
     checked_words: int | None = None
-    left_out: float | None = None
     acceleration: Acceleration = "momentum"
-    block_dtype: type[np.floating[Any]] = np.float32
     threads: int = 1
 
-    def size(self, n_words: int, n_topics: int) -> int:
-        """|I| before it is extended."""
-        affordable = max(10 * n_topics + 1000, CHECKED_ENTRIES // n_words)
-        return min(n_words, affordable if self.checked_words is None else self.checked_words)
 
-    def keeps_positions(self, n_words: int, n_topics: int) -> bool:
-        """Whether steps use the positions of earlier negative entries; smaller Y Y_I' are computed completely."""
-        return self.acceleration == "momentum" and n_words * self.size(n_words, n_topics) > CHECKED_ENTRIES
+def papers_rows(n_topics: int) -> int:
+    """|I| in the experiments of LR-JSMF."""
+    return 10 * n_topics + 1000
 
 
 def epsilon_nonnegative(
@@ -122,131 +123,206 @@ def _rectified(
     pairs: Eigenpairs, n_topics: int, options: ENNOptions, shares: Floats, on_iteration: OnIteration | None
 ) -> Rectification:
     change, number = np.inf, 0
-    state = _State(pairs, n_topics, options, shares)
+    size = papers_rows(n_topics) if options.checked_words is None else options.checked_words
+    state = _Iteration(pairs, n_topics, size, shares)
     with panel_threads(options.threads):
         for number in range(1, options.max_iterations + 1):
-            change = state.step(number)
+            printed = options.acceleration == "none" or number <= PRINTED_STEPS
+            change = state.printed_step() if printed else state.momentum_step()
             if on_iteration is not None:
                 on_iteration(number, change)
-            if change < options.tolerance and state.corrections_are_complete():
+            if change < options.tolerance:
                 break
     # The same Y Y' with orthogonal columns, longest first.
     values, rotation = np.linalg.eigh(gram(state.y))
     y = with_fixed_signs(values, rotate(state.y, rotation)).vectors
-    checked = checked_rows(y, gram(y), state.size, options.left_out)
+    outside = y[_outside_longest(y, size)]
+    squares = np.einsum("ij,ij->i", outside, outside)
     return Rectification(
         y,
         number,
         float(change),
         change < options.tolerance,
-        state.correction_mass,
-        state.uniform_mass,
-        checked.words.size,
-        checked.epsilon,
-        checked.left_out,
+        state.operator.correction_mass,
+        state.operator.uniform_mass,
+        checked_words=len(y) - len(outside),
+        epsilon=float(squares.max(initial=0.0)),
+        left_out=float(squares.sum() / np.linalg.norm(values)) if squares.any() else 0.0,
     )
 
 
-class _State:
-    """Y and the data that the next step needs, at most four times the memory of Y; only Y is float64."""
+class _Iteration:
+    """Y in float64, and what the next step needs of the last one in float32."""
 
-    def __init__(self, pairs: Eigenpairs, n_topics: int, options: ENNOptions, shares: Floats) -> None:
+    operator: _Operator
+
+    def __init__(self, pairs: Eigenpairs, n_topics: int, size: int, shares: Floats) -> None:
         self.y = positive_half(pairs, n_topics)
-        self.vectors: FloatArray = pairs.vectors.astype(options.block_dtype, order="C")
-        self.n_topics, self.options, self.shares = n_topics, options, shares
-        self.size = options.size(self.y.shape[0], n_topics)
+        self.vectors: Single = pairs.vectors.astype(np.float32, order="C")
+        self.size, self.shares = size, shares.astype(np.float32)[:, None]
         # The last change of Y, and the number of steps since the momentum was reset.
-        self.moved: FloatArray = np.zeros(self.y.shape, options.block_dtype)
+        self.moved: Single = np.zeros(self.y.shape, np.float32)
         self.age = 0
-        self.correction_mass = self.uniform_mass = 0.0
-        # Corrections whose positions the next steps may use, and the number of steps that have used them.
-        self.kept: Corrections | None = None
-        self.moved_steps = 0
+        # Number of steps that have reused the positions of the operator.
+        self.reused = REUSED_STEPS
 
-    def step(self, number: int) -> float:
-        """Update Y; return the relative change from the point at which the operator was applied."""
-        if self.options.acceleration == "none" or number <= BLOCK_STEPS:
-            return self._block_step()
+    def printed_step(self) -> float:
+        """A step of Algorithm 3. Return the relative change of Y Y'."""
+        before = self.y
+        # E_ij <- max(-Y_i Y_j', 0);  r <- (1 - |Y'e|^2 - sum E) / N^2;  C_op: x -> Y (Y'x) + E x + r (e'x) e
+        self.operator = _Operator(before.astype(np.float32), self.size, self.shares)
+        # (U, Lambda_K) <- Truncated-Eig(C_op, K)
+        values, self.vectors = _truncated_eig(self.operator, self.vectors)
+        # Y <- U (Lambda_K^+)^(1/2)
+        self.y = scaled_vectors(values, self.vectors, before.shape[1])
+        # The stored momentum refers to another rotation of Y.
+        self.age, self.reused = 0, REUSED_STEPS
+        return change_of_grams(gram(self.y), gram(before), gram(self.y, before))
+
+    def momentum_step(self) -> float:
+        """Y <- C_op Z (Z' C_op Z)^(-1/2) at Z = Y + b (Y - previous Y). Return the relative change from Z Z'."""
         self.age += 1
         momentum = (self.age - 1) / (self.age + FRICTION - 1)
-        point = np.empty_like(self.moved)
-        for part in panels(len(point), STEP_ROWS):
-            point[part] = self.y[part] + momentum * self.moved[part]
-        own = gram(point)
-        added = self._apply(self._corrections_near(point, own), point)
-        # A Y = Y G + D: the small matrices below need only Y'D and D'D of D.
-        mixed, length = single_gram(point, added), single_gram(added)
+        z = np.empty_like(self.moved)
+        for rows in panels(len(z), STEP_ROWS):
+            z[rows] = self.y[rows] + momentum * self.moved[rows]
+        self._set_operator(z)
+        # C_op Z = Z G + D: the small matrices need only Z'D of D.
+        own, step = single_gram(z), self.operator.corrections(z)
+        mixed = single_gram(z, step)
         values, vectors = np.linalg.eigh(own @ own + (mixed + mixed.T) / 2)
         if not values[0] > RANK_FLOOR * values[-1]:
-            # A direction was lost; the block may contain another one to replace it.
-            return self._block_step()
+            # A direction was lost; the eigenvectors may contain another one to replace it.
+            return self.printed_step()
         # The symmetric root R, so that Y keeps its rotation from one step to the next.
         root = (vectors / np.sqrt(values)) @ vectors.T
-        # The step (Y G + D) R - Y equals Y T + D R, which is small, so its rounding errors are small too.
-        turn = own @ root - np.eye(self.n_topics)
-        if not self._advance(momentum, point, turn, added, root):
-            # The momentum would continue uphill.
-            self.age = 0
-        along, across = own @ turn + mixed @ root, turn.T @ mixed @ root
-        squared = turn.T @ own @ turn + across + across.T + root @ length @ root
-        return change_by_step(own, along, squared)
-
-    def _advance(
-        self, momentum: float, point: FloatArray, turn: Floats, added: FloatArray, root: Floats
-    ) -> bool:
-        """Move Y to point + Y T + D R. Return False if that step points back to the previous Y."""
-        turn, root = turn.astype(point.dtype), root.astype(point.dtype)
+        # The step (Z G + D) R - Z equals Z T + D R with small T, so its rounding errors are small too.
+        turn = (own @ root - np.eye(len(root))).astype(np.float32)
         ahead = 0.0
-        for part in panels(len(point), STEP_ROWS):
-            step = point[part] @ turn
-            step += added[part] @ root
-            moved = self.moved[part]
-            moved *= momentum
-            moved += step
-            self.y[part] += moved
-            ahead += float(np.vdot(step, moved))
-        return ahead >= 0
+        for rows in panels(len(z), STEP_ROWS):
+            step[rows] = z[rows] @ turn + step[rows] @ root.astype(np.float32)
+            self.moved[rows] = momentum * self.moved[rows] + step[rows]
+            self.y[rows] += self.moved[rows]
+            ahead += float(np.vdot(step[rows], self.moved[rows]))
+        if ahead < 0:
+            # The step points back to the previous Y; the momentum would continue uphill.
+            self.age = 0
+        return change_by_step(own, single_gram(z, step), single_gram(step))
 
-    def _block_step(self) -> float:
-        """Ritz vectors of A in the span of Z = A V, from Z'A Z and Z'Z, so Z need not be orthonormal."""
-        # The stored momentum refers to another rotation of Y.
-        self.age, self.kept = 0, None
-        previous, own = self.y, gram(self.y)
-        rows = previous.astype(self.vectors.dtype)
-        corrections = self._corrections(rows, own, keep=True)
-        block = rows @ gram(rows, self.vectors).astype(rows.dtype)
-        block += self._apply(corrections, self.vectors)
-        # With unit columns, which are nearly orthogonal, the Gram matrix is well conditioned.
-        block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(block.dtype).tiny)
-        inside = gram(rows, block)
-        small = inside.T @ inside + corrections.between(block, self.uniform_mass)
-        whiten = inverse_square_root(gram(block), GRAM_FLOOR)
-        values, rotation = np.linalg.eigh(whiten.T @ ((small + small.T) / 2) @ whiten)
-        self.vectors = rotate(block, whiten @ rotation[:, ::-1])
-        self.y = scaled_vectors(values[::-1], self.vectors, self.n_topics)
-        return change_of_grams(gram(self.y), own, gram(self.y, previous))
+    def _set_operator(self, y: Single) -> None:
+        if self.reused < REUSED_STEPS:
+            self.operator.y, self.reused = y, self.reused + 1
+        else:
+            self.operator, self.reused = _Operator(y, self.size, self.shares), 0
 
-    def corrections_are_complete(self) -> bool:
-        """Whether the last step computed all entries of Y Y_I'; if not, the next one will."""
-        complete, self.kept = self.kept is None or self.moved_steps == 0, None
-        return complete
 
-    def _corrections(self, y: FloatArray, own_gram: Floats, keep: bool = False) -> Corrections:
-        checked = checked_rows(y, own_gram, self.size, self.options.left_out)
-        return Corrections(y, checked.words, self.shares, keep)
+def _truncated_eig(operator: _Operator, vectors: Single) -> tuple[Floats, Single]:
+    """Leading eigenpairs of C_op by a power step from those of the previous one, which replaces Lanczos.
 
-    def _corrections_near(self, point: FloatArray, own_gram: Floats) -> Corrections:
-        """Corrections of a small step, from the positions of the last complete ones if they are not too old."""
-        if self.kept is not None and self.moved_steps < MOVED_STEPS:
-            self.kept.move_to(point)
-            self.moved_steps += 1
-            return self.kept
-        keep = self.options.keeps_positions(*point.shape)
-        corrections = self._corrections(point, own_gram, keep=keep)
-        self.kept, self.moved_steps = corrections if keep else None, 0
-        return corrections
+    Ritz pairs in the span of Z = C_op U, from Z' C_op Z and Z'Z, so that Z need not be orthonormal.
+    """
+    block = operator.times(vectors)
+    # With unit columns, which are nearly orthogonal, the Gram matrix is well conditioned.
+    block /= np.maximum(np.sqrt(np.einsum("ij,ij->j", block, block)), np.finfo(np.float32).tiny)
+    whiten = inverse_square_root(gram(block), GRAM_FLOOR)
+    small = whiten.T @ gram(block, operator.times(block)) @ whiten
+    values, rotation = np.linalg.eigh((small + small.T) / 2)
+    return values[::-1], rotate(block, whiten @ rotation[:, ::-1])
 
-    def _apply(self, corrections: Corrections, x: FloatArray) -> FloatArray:
-        added = corrections.times(x)
-        self.correction_mass, self.uniform_mass = added.correction_mass, added.uniform_mass
-        return added.product
+
+def _outside_longest(y: FloatArray, size: int) -> Mask:
+    """Whether each row of Y is not among the ``size`` longest. Ties go to the lowest id."""
+    outside = np.ones(len(y), np.bool_)
+    outside[np.argsort(-np.einsum("ij,ij->i", y, y), kind="stable")[:size]] = False
+    return outside
+
+
+class _Operator:
+    """C_op of Algorithm 3 for a Y: X -> Y (Y'X) + E X + r w (w'X), with E_ij = max(-Y_i Y_j', 0) if i or j is in I.
+
+    If ``y`` is replaced by a nearby Y, E is computed only where the entries of Y Y_I' were negative. The sum of E,
+    ``correction_mass``, and r, ``uniform_mass``, are known after a product. No bits depend on the threads of
+    ``panels.panel_threads``.
+    """
+
+    correction_mass: float
+    uniform_mass: float
+
+    def __init__(self, y: Single, size: int, shares: Single) -> None:
+        self.y, self.shares = y, shares
+        self.outside = _outside_longest(y, size)
+        self.checked = np.flatnonzero(~self.outside)
+        columns, width = np.ascontiguousarray(y[self.checked].T), self.checked.size
+        kind = np.uint16 if width < 1 << 16 else np.uint32
+
+        def negative(rows: slice) -> Positions:
+            places = np.flatnonzero(y[rows] @ columns < 0)
+            bounds = np.searchsorted(places, width * np.arange(rows.stop - rows.start + 1))
+            return bounds, (places % width).astype(kind)
+
+        self.positions: list[Positions] = list(each(negative, panels(len(y), BLOCK_ROWS)))
+
+    def times(self, x: Single) -> Single:
+        """C_op X for X N x c."""
+        product = self.corrections(x)
+        product += self.y @ gram(self.y, x).astype(np.float32)
+        return product
+
+    def corrections(self, x: Single) -> Single:
+        """(E + r w w') X. E is symmetric, so its rows outside I also contribute to the rows I."""
+        others, right, product = self.y[self.checked], x[self.checked], np.zeros_like(x)
+        mirrored, total = np.zeros(right.shape), 0.0
+
+        def group(rows: slice) -> tuple[Single, float]:
+            part, mass = np.zeros_like(right), 0.0
+            for start in range(rows.start, rows.stop, BLOCK_ROWS):
+                block = slice(start, min(start + BLOCK_ROWS, rows.stop))
+                bounds, columns = self.positions[start // BLOCK_ROWS]
+                rest = self.outside[block], product[block], part
+                mass += add_corrections(bounds, columns, self.y[block], others, x[block], right, *rest)
+            return part, mass
+
+        for part, mass in each(group, panels(len(x), GROUP_ROWS)):
+            mirrored += part
+            total += mass
+        product[self.checked] += mirrored
+        self.correction_mass = total
+        self.uniform_mass = 1.0 - float(np.sum(self.y.sum(axis=0, dtype=np.float64) ** 2)) - total
+        added = (self.uniform_mass * single_gram(self.shares, x)).astype(np.float32)
+        for rows in panels(len(x), STEP_ROWS):
+            product[rows] += self.shares[rows] * added
+        return product
+
+
+@compiled(nogil=True)
+def add_corrections(
+    bounds: Integers,
+    columns: NDArray[Any],
+    rows: Single,
+    others: Single,
+    given: Single,
+    right: Single,
+    outside: Mask,
+    product: Single,
+    mirrored: Single,
+) -> float:
+    """Add E_b X_I to ``product`` and, for rows outside I, E_b' X_b to ``mirrored``; return their part of sum(E).
+
+    E_b = max(-Y_b Y_I', 0) at the positions of a CSR matrix, |b| x |I|, and 0 elsewhere. ``rows`` is Y_b, ``others``
+    Y_I, ``given`` X_b and ``right`` X_I, all in C order.
+    """
+    total, depth, width = 0.0, rows.shape[1], given.shape[1]
+    for i in range(bounds.size - 1):
+        row, own, out, times = rows[i], given[i], product[i], 1.0 + outside[i]
+        for k in range(bounds[i], bounds[i + 1]):
+            j = columns[k]
+            entry = -dot(row, others[j], depth)
+            if entry > 0:
+                total += times * entry
+                vector, mirror = right[j], mirrored[j]
+                for column in range(width):
+                    out[column] += entry * vector[column]
+                if outside[i]:
+                    for column in range(width):
+                        mirror[column] += entry * own[column]
+    return total

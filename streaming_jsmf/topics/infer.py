@@ -24,11 +24,12 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
+from streaming_jsmf.rectification.enn import ALGORITHM_VERSION as ENN_ALGORITHM
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.storage.results import Found
 from streaming_jsmf.topics.anchor_words import fit_anchor_words
-from streaming_jsmf.topics.rectify import announce_cost, rectification_version
+from streaming_jsmf.topics.rectify import announce_cost
 from streaming_jsmf.topics.store import (
     Model,
     model_targets,
@@ -158,10 +159,14 @@ def fit_moments(
 def model_fingerprint(moments: Moments, settings: InferSettings | StodSettings) -> str:
     """sha256 of the moments, the settings and the algorithm, which determine the arrays of a model."""
     stod = isinstance(settings, StodSettings)
-    fields = {"moments": moments.digests(third_moment=stod), "settings": settings.fields()}
-    if isinstance(settings, InferSettings):
-        return fingerprint(fields | rectification_version(len(moments.words), settings))
-    # The prior sum may be estimated from rectified co-occurrences (``estimate_alpha0``).
-    inferred = settings.prior_settings
-    version = rectification_version(len(moments.words), inferred) if inferred else {}
-    return fingerprint(fields | version | {"algorithm": STOD_ALGORITHM})
+    fields: dict[str, Any] = {
+        "moments": moments.digests(third_moment=stod),
+        "settings": settings.fields(),
+    }
+    if isinstance(settings, StodSettings):
+        fields["algorithm"] = STOD_ALGORITHM
+    # The prior sum of STOD may be estimated from rectified co-occurrences (``estimate_alpha0``).
+    inferred = settings.prior_settings if isinstance(settings, StodSettings) else settings
+    if inferred is not None and inferred.rectify == "enn":
+        fields["enn"] = ENN_ALGORITHM
+    return fingerprint(fields)

@@ -21,8 +21,7 @@ from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
 from streaming_jsmf.process_limits import shortage
 from streaming_jsmf.rectification.alternating import alternating_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
-from streaming_jsmf.rectification.enn import ALGORITHM_VERSION, ENNOptions, epsilon_nonnegative
-from streaming_jsmf.rectification.enn_operator import CHECKED_ENTRIES
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative, papers_rows
 from streaming_jsmf.rectification.palm import (
     PALMOptions,
     SymmetricOperator,
@@ -84,7 +83,7 @@ def _announce_many_topics(n_words: int, n_topics: int, needed: int, max_iteratio
             f"{option.n_topics} is {n_topics:,}, which takes about {format_bytes(needed)} of memory for {n_words:,} "
             f"words and this machine has {format_bytes(available)}; lower {option.n_topics}"
         )
-    checked = min(n_words, max(10 * n_topics + 1000, CHECKED_ENTRIES // n_words))
+    checked = min(n_words, papers_rows(n_topics))
     seconds = 2 * n_words * checked * n_topics / _OPERATIONS
     logger.info(
         "K = %s of %s words takes about %s of memory, and the rectification about %.0f s of a core for each of its "
@@ -138,26 +137,12 @@ def rectify(
 def _enn(
     moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, report: OnIteration
 ) -> Rectification:
-    options = _enn_options(settings, threads)
     # Distribute the missing mass over the words in proportion to u u', or evenly.
     shares = moments.row_sum / moments.row_sum.sum() if settings.missing_mass == "marginals" else None
-    return epsilon_nonnegative(pairs, settings.n_topics, options, shares=shares, on_iteration=report)
-
-
-def _enn_options(settings: InferSettings, threads: int = 1) -> ENNOptions:
-    return ENNOptions(
-        settings.max_iterations,
-        settings.tolerance,
-        left_out=settings.left_out,
-        acceleration=settings.acceleration,
-        threads=threads,
+    options = ENNOptions(
+        settings.max_iterations, settings.tolerance, acceleration=settings.acceleration, threads=threads
     )
-
-
-def rectification_version(n_words: int, settings: InferSettings) -> dict[str, int]:
-    """Part of the fingerprint of a model: the version of ENN where it keeps positions, else empty."""
-    kept = settings.rectify == "enn" and _enn_options(settings).keeps_positions(n_words, settings.n_topics)
-    return {"enn": ALGORITHM_VERSION} if kept else {}
+    return epsilon_nonnegative(pairs, settings.n_topics, options, shares=shares, on_iteration=report)
 
 
 def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
