@@ -31,7 +31,7 @@ from pipelines.common.bags import read_counts
 from streaming_jsmf import open_model, open_moments
 from streaming_jsmf.inference.polish import FULL_STEPS, plan_steps
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
-from streaming_jsmf.linalg.sampled import BASIS_STEPS, SampleParts
+from streaming_jsmf.linalg.sampled import BASIS_STEPS, OUTSIDE_STEPS, SampleParts
 
 #: Places of the hash table, a power of two, several times the number of different words.
 PLACES = 1 << 20
@@ -93,8 +93,9 @@ def bare_scan(corpus: Path, store: Path) -> float:
         total += product(rows, third)
     share = moments.manifest.sample_share
     assert share is not None, "not halko"
-    fitted = SampleParts.of(moments.sample(), share).fitted
-    return total + (2 + BASIS_STEPS) * product(fitted, block_width(second + GUARD_VECTORS))
+    parts, outside = SampleParts.of(moments.sample(), share), moments.settings.max_topics + GUARD_VECTORS
+    total += (2 + BASIS_STEPS) * product(parts.basis, block_width(second + GUARD_VECTORS))
+    return total + OUTSIDE_STEPS * product(parts.fitted, block_width(outside))
 
 
 def bare_inference(store: Path, topics: int) -> float:

@@ -160,12 +160,20 @@ def test_an_incomplete_store_is_refused(which: str, folder: Path, store: Path, t
         changed(folder / "a", store, merge=[second])
 
 
-def test_a_corpus_that_moved_is_named_before_anything_changes(
-    folder: Path, store: Path, tmp_path: Path
+def test_a_sample_of_a_corpus_that_moved_is_not_merged_but_all_documents_are(
+    folder: Path, tmp_path: Path
 ) -> None:
-    corpus = shutil.copytree(folder / "b", tmp_path / "here")
-    scanned(corpus, tmp_path / "second")
-    corpus.rename(tmp_path / "there")
-    with pytest.raises(InputError, match=re.escape(str(corpus))):
-        changed(folder / "a", store, merge=[tmp_path / "second"])
-    assert digests(store) == digests(folder / "of-a")
+    for share in (0.5, 1.0):
+        settings, place = replace(SMALL, sample_share=share), tmp_path / f"{share}"
+        corpus = shutil.copytree(folder / "b", place / "here")
+        scanned(folder / "a", place / "m", settings)
+        scanned(corpus, place / "second", settings)
+        expected = digests(place / "m")
+        corpus.rename(place / "there")
+        if share < 1:
+            with pytest.raises(InputError, match=re.escape(str(corpus))):
+                changed(folder / "a", place / "m", merge=[place / "second"])
+            assert digests(place / "m") == expected
+        else:
+            moments = changed(folder / "a", place / "m", merge=[place / "second"])
+            require_moments_of(moments, joint(moments, "a", "b"), bound=1e-5)

@@ -31,8 +31,9 @@ from streaming_jsmf.linalg.gram import (
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
-#: Davidson steps to the basis Q.
-BASIS_STEPS = 3
+#: Davidson steps to the basis Q, and the most documents that determine it, or one for every word if that is more. More
+#: documents cost more than another block outside the span of Q, which multiplies all of them.
+BASIS_STEPS, BASIS_DOCUMENTS = 3, 120_000
 
 #: One in this many documents of a sample is held out, to estimate the error of the eigenpairs.
 HELD_OUT = 8
@@ -49,8 +50,8 @@ ROW_PARTS = 2
 #: basis with other than leading eigenvectors: what it leaves is small, so nearly tied eigenvalues dominate the error.
 MARGIN, REFINED_MARGIN = 2.5, 4.0
 
-#: Blocks outside the span of Q. With one, the error is twice as large; a third saves a fifth for the time of another.
-OUTSIDE_STEPS = 2
+#: Blocks outside the span of Q. The third halves the error, a fourth saves a fifth for the time of another.
+OUTSIDE_STEPS = 3
 
 #: Directions of T whose squared length is a smaller fraction of the largest are dropped, since float32 rounds them too
 #: coarsely; those of texts are above .01.
@@ -67,8 +68,10 @@ class SampleParts:
 
     ``fitted``, at most seven of eight documents, determine the matrix; ``held_out`` is one of eight. ``drawn`` is the
     fraction of the sample that is fitted. Where the sample is all documents, all are fitted and none is held out.
+    ``basis`` are those of the fitted documents that determine Q.
     """
 
+    basis: csr_array[Any]
     fitted: csr_array[Any]
     held_out: csr_array[Any]
     drawn: float
@@ -79,14 +82,21 @@ class SampleParts:
 
         ``share`` is the fraction of all documents in the sample.
         """
+        count, n_words = sample.shape
         if share == 1:
-            return cls(sample, sample[:0], 1.0)
-        held_out = np.arange(sample.shape[0]) % HELD_OUT == HELD_OUT - 1
-        others = np.flatnonzero(~held_out)
-        count = min(others.size, max(FITTED_DOCUMENTS, sample.shape[1] // 2))
-        fitted = others[np.arange(count) * others.size // max(count, 1)]
-        drawn = count / max(sample.shape[0], 1)
-        return cls(_part(sample, fitted), _part(sample, np.flatnonzero(held_out)), drawn)
+            few = _spread(np.arange(count), max(BASIS_DOCUMENTS, n_words))
+            basis = sample if few.size == count else _part(sample, few)
+            return cls(basis, sample, sample[:0], 1.0)
+        held_out = np.arange(count) % HELD_OUT == HELD_OUT - 1
+        chosen = _spread(np.flatnonzero(~held_out), max(FITTED_DOCUMENTS, n_words // 2))
+        fitted = _part(sample, chosen)
+        return cls(fitted, fitted, _part(sample, np.flatnonzero(held_out)), chosen.size / max(count, 1))
+
+
+def _spread(rows: Integers, most: int) -> Integers:
+    """At most so many of the rows, evenly spread."""
+    count = min(rows.size, most)
+    return np.asarray(rows[np.arange(count) * rows.size // max(count, 1)])
 
 
 def _part(sample: csr_array[Any], chosen: Integers) -> csr_array[Any]:
@@ -199,10 +209,13 @@ def corrected_eigenpairs(
     documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the exact D of Eq. 1, (N,);
     ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
 
-    Rayleigh-Ritz in the span of Q and of two blocks T. Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v; the first
+    Rayleigh-Ritz in the span of Q and of three blocks T. Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v; the first
     block has the parts outside the span of Q of (theta_j + D)^-1 (C + D) q_j for the Ritz pairs in the span of Q, the
-    second those of (theta_j + D)^-1 H_s'H_s t_j. For T orthogonal to Q, C^ T = C_s T + Q ((C Q)'T - Q'C_s T), so only T
-    is multiplied with the sample. No pass over the data.
+    others those of (theta_j + D)^-1 H_s'H_s t_j for the block before. For T orthogonal to Q,
+
+        C^ T = C_s T + Q ((C Q)'T - Q'C_s T),
+
+    so only T is multiplied with the sample. No pass over the data.
     """
     found = min(count, basis.shape[1])
     core = gram(basis, product)

@@ -91,7 +91,7 @@ def _run_stage(store: Store, number: int, executor: Executor, load: Partitions) 
         for scan in scans:
             # The workers need the memory.
             store.forget(store.stages[number:], fold=True)
-            parts = _parts(store.manifest, scan, checkpoints, load)
+            parts = _parts(store, stage, scan, checkpoints, load)
             run_job(Job(checkpoints, scan.reduction, parts, scan.order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):
             final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
@@ -101,13 +101,18 @@ def _run_stage(store: Store, number: int, executor: Executor, load: Partitions) 
             checkpoints.clear()
 
 
-def _parts(manifest: Manifest, scan: Scan, checkpoints: Checkpoints, load: Partitions) -> tuple[Part, ...]:
-    """The parts of a scan, with their partitions if some must be read."""
-    sizes = [partition.nonzeros for partition in manifest.partitions]
+def _parts(
+    store: Store, stage: Stage, scan: Scan, checkpoints: Checkpoints, load: Partitions
+) -> tuple[Part, ...]:
+    """The parts of a scan, with their sources if some must be read."""
+    partitions = store.manifest.partitions
     known, held = checkpoints.parts(), scan.order.covered(checkpoints.folds())
-    if all(key in known or i in held for i, key in enumerate(scan.keys)):
-        return tuple(map(Part, scan.keys, sizes))
-    return tuple(map(partition_part, scan.keys, load()))
+    complete = all(key in known or i in held for i, key in enumerate(scan.keys))
+    sources = [None] * len(partitions) if complete else stage.sources(store, load)
+    return tuple(
+        Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"}))
+        for key, each, source in zip(scan.keys, partitions, sources, strict=True)
+    )
 
 
 def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:

@@ -53,7 +53,7 @@ def scan(
 ) -> Moments:
     """Scan a corpus into the store ``moments``, or finish an interrupted scan or change. Both are paths or URLs.
 
-    Makes two passes over the data, three with a sample and one with ``halko``; none if the store is complete. Without
+    Makes one pass over the corpus, two or three with a sample, none if the store is complete. Without
     ``changes`` everything committed is verified, and what is damaged is computed again. The same corpus and settings
     give the same bits on every scheduler and number of workers. A store scanned for more topics than requested is used
     as it is. With ``changes`` an existing store keeps its own settings, and ``corpus`` must be one of its corpora or

@@ -102,7 +102,6 @@ class Stage(ABC):
     inputs: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    reads_corpora: ClassVar[bool] = True
     unfolded: ClassVar[frozenset[str]] = frozenset()
     of_base: ClassVar[bool] = False
 
@@ -125,6 +124,16 @@ class Stage(ABC):
         """Its scans over the partitions, in order; none by default, for a stage of earlier results only."""
         del store
         return ()
+
+    def reads_corpora(self, store: Store) -> bool:
+        """Whether its scans read the corpora; True by default."""
+        del store
+        return True
+
+    def sources(self, store: Store, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """What its tasks read of each partition: by default the partitions, which ``load`` locates."""
+        del store
+        return load()
 
     @abstractmethod
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
@@ -178,7 +187,7 @@ class Store(ABC):
     @property
     def reads_twice(self) -> bool:
         """Whether any stage after scan 1 reads the corpora."""
-        return sum(stage.reads_corpora for stage in self.stages) > 1
+        return sum(stage.reads_corpora(self) for stage in self.stages) > 1
 
     @cached_property
     def order(self) -> FoldOrder:

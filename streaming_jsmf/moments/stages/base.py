@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -44,6 +45,14 @@ class SampledStage(Stage):
     def wanted(self, settings: ScanSettings) -> bool:
         """True unless the whole C is counted, or the range finder is ``halko``."""
         return settings.has_projection
+
+    def reads_corpora(self, store: Store) -> bool:
+        """True if the store holds a sample."""
+        return sample.share_of(store) < 1
+
+    def sources(self, store: Store, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """The documents in the store, if it holds all."""
+        return sample.held_parts(store) if sample.share_of(store) == 1 else load()
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,12 @@ class BasisStage(Stage):
         "basis_eigenvalues": Variable(("component",), "their eigenvalues"),
     }
     reads: ClassVar = (SAMPLE,)
-    reads_corpora = False
     of_base = True
+
+    def reads_corpora(self, store: Store) -> bool:
+        """False: it has no scan."""
+        del store
+        return False
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         del folded
@@ -62,6 +66,5 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
         return single_view_eigenpairs(
             sketch - diagonal[:, None] * shared, shared, min(width, sketch.shape[1])
         )
-    # Exclude the documents that are held out to check the eigenpairs.
-    fitted = read_parts(store).fitted
-    return sample_eigenpairs(fitted, diagonal, sample_probes(store.n_words, settings), width)
+    documents = read_parts(store).basis
+    return sample_eigenpairs(documents, diagonal, sample_probes(store.n_words, settings), width)

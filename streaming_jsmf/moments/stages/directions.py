@@ -13,6 +13,7 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.panels import each
 from streaming_jsmf.linalg.sampled import (
+    OUTSIDE_STEPS,
     CorrectedPairs,
     SampleCertificate,
     certify,
@@ -42,8 +43,12 @@ class DirectionsStage(SampledStage):
         ),
     }
     inputs = ("basis",)
-    reads_corpora = False
     of_base = True
+
+    def reads_corpora(self, store: Store) -> bool:
+        """False: it has no scan."""
+        del store
+        return False
 
     def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
         """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
@@ -89,7 +94,7 @@ def _joined(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 def eigenpairs_memory(n_words: int, settings: ScanSettings, width: int) -> int:
     """Peak bytes of the eigenpairs with ``width`` columns Q.
 
-    Q and C Q in float64 and float32, and two blocks with their factors and products.
+    Q and C Q in float64 and float32, and the blocks outside Q with their products.
     """
     block = block_width(settings.max_topics + GUARD_VECTORS)
-    return n_words * (24 * min(width, n_words) + 40 * min(block, n_words))
+    return n_words * (24 * min(width, n_words) + 8 * (OUTSIDE_STEPS + 3) * min(block, n_words))

@@ -17,6 +17,7 @@ from streaming_jsmf.linalg.eigen import GUARD_VECTORS
 from streaming_jsmf.linalg.panels import on_each, panels
 from streaming_jsmf.moments.partition import load_block
 from streaming_jsmf.moments.stages.base import BasisReduction, SampledStage, SumStage
+from streaming_jsmf.moments.stages.sample import HeldPart
 from streaming_jsmf.moments.store import Scan, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
@@ -26,10 +27,13 @@ from streaming_jsmf.timing import span
 class ProductReduction(BasisReduction):
     """H'(H Q) of each partition, additive for a given Q: the basis, or the directions W."""
 
-    def compute(self, partition: Partition) -> PartialResult:
+    def compute(self, source: Partition | HeldPart) -> PartialResult:
         basis = self.read_basis()
         with span("read"):
-            block = load_block(partition, self.n_words, self.settings.document_weights)
+            if isinstance(source, HeldPart):
+                block = source.read(self.n_words)
+            else:
+                block = load_block(source, self.n_words, self.settings.document_weights)
         return PartialResult({"projection": apply_gram(block, basis)})
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:

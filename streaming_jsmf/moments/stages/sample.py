@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.probes import uniform_probes
 from streaming_jsmf.linalg.sampled import SampleParts
@@ -56,11 +57,36 @@ def joined(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
 
 def scaled(store: Store, arrays: Mapping[str, NDArray[Any]]) -> csr_array[Any]:
     """H_s from the arrays of all its documents, whose values are overwritten."""
+    values = arrays[VALUES]
+    values *= np.float32(1 / np.sqrt(share_of(store) * store.scalars("range")["total_weight"]))
+    return _rows(arrays, store.n_words)
+
+
+def _rows(arrays: Mapping[str, NDArray[Any]], n_words: int) -> csr_array[Any]:
     lengths, words, values = (arrays[name] for name in VARIABLES)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
-    values *= np.float32(1 / np.sqrt(share_of(store) * store.scalars("range")["total_weight"]))
-    return csr_array((values, words, indptr), shape=(lengths.size, store.n_words), copy=False)
+    return csr_array((values, words, indptr), shape=(lengths.size, n_words), copy=False)
+
+
+@dataclass(frozen=True)
+class HeldPart:
+    """The documents of a partition in a store that holds all, as tasks read them."""
+
+    checkpoints: Checkpoints
+    key: str
+    content: str
+
+    def read(self, n_words: int) -> csr_array[Any]:
+        """The scaled counts, as of ``load_block``. Raises ``StoreError`` if they are damaged."""
+        return _rows(self.checkpoints.read_part(self.key).arrays, n_words)
+
+
+def held_parts(store: Store) -> list[HeldPart]:
+    """The documents of a store that holds all, by partition."""
+    checkpoints, manifest = store.checkpoints("range"), store.manifest
+    contents = (partition.content for partition in manifest.partitions)
+    return [HeldPart(checkpoints, *each) for each in zip(manifest.part_keys, contents, strict=True)]
 
 
 def read_parts(store: Store) -> SampleParts:
