@@ -110,7 +110,6 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert nulls == {"coherence", "u_mass", "npmi", "perplexity", "recovery_error"}
     assert {*shown["missing"]} == nulls | {"mst_incoherence.documents"}
     assert "--corpus" in shown["missing"]["npmi"]
-    assert "partitions" in shown["missing"]["stability"]
     assert np.isfinite(numbers_of(metrics)).all()
     assert shown["certificates"] == json.loads(json.dumps(read_model(model_path, ()).metrics))
 
