@@ -107,10 +107,9 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert shown["corpus"] is None
     metrics = shown["metrics"]
     nulls = {name for name, value in metrics.items() if value is None}
-    assert nulls == {"coherence", "u_mass", "npmi", "perplexity", "recovery_error", "stability"}
+    assert nulls == {"coherence", "u_mass", "npmi", "perplexity", "recovery_error"}
     assert {*shown["missing"]} == nulls | {"mst_incoherence.documents"}
     assert "--corpus" in shown["missing"]["npmi"]
-    assert "partitions" in shown["missing"]["stability"]
     assert np.isfinite(numbers_of(metrics)).all()
     assert shown["certificates"] == json.loads(json.dumps(read_model(model_path, ()).metrics))
 

@@ -335,9 +335,9 @@ class SampleCertificate:
     """Error estimate for eigenpairs from a sample.
 
     ``estimated_error`` is an approximate upper bound of ||Y Y' - Y* Y*'||_F / ||Y* Y*'||_F, with Y from these pairs and
-    Y* from as many of C. It holds in nine of ten cases and is typically 1.5 to 6 times the error, or up to 15 times
-    after a third pass (``benchmarks.sample_error``). It fails if the last eigenvalues are nearly tied and few documents
-    determine them.
+    Y* from as many of C. It holds in nine of ten cases. Typically it is 2.5 to 6 times the error if the store holds all
+    documents, and 1.5 to 20 times with a sample (``benchmarks.sample_error``). It fails if the last eigenvalues are
+    nearly tied and few documents of a sample determine them.
     ``outside_basis`` is the share of ||Y Y'||_F^2 outside the span of Q.
     """
 
