@@ -143,7 +143,7 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
 
 
 def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
-    """Who folds further drops the fold before, whose arrays are where its record says."""
+    """A fold removes the one before, whose arrays are where its record says."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "zarr.json").write_text("{}")
     (tmp_path / "mine").mkdir()
@@ -154,12 +154,6 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'\.\./\.\./mine' leaves this directory"):
         checkpoints.commit_fold("b", PartialResult({"sum": np.ones(3)}), folds=["a"])
     assert (tmp_path / "mine").is_dir()
-    write_record(
-        checkpoints.store, "range-fold-b", {**record, "note": {"part": "/../../../mine", "note": {}}}
-    )
-    with pytest.raises(InputError, match="leaves this directory"):
-        checkpoints.commit_fold("c", PartialResult({"sum": np.ones(3)}), folds=["b"])
-    assert list((tmp_path / "mine").iterdir()) == []
 
 
 def test_an_array_is_read_within_its_store(tmp_path: Path) -> None:

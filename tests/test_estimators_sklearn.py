@@ -18,7 +18,7 @@ from tests.corpora import planted, write_corpus
 
 #: One topic, since most of the checks' small matrices of noise have co-occurrences of one positive eigenvalue. What
 #: needs several topics is checked below, on documents. One scan is quicker.
-ONE_TOPIC = {"n_topics": 1, "scans": 1, "scheduler": "synchronous", "workers": 1}
+ONE_TOPIC = {"n_topics": 1, "scheduler": "synchronous", "workers": 1}
 TOO_SHORT = dict.fromkeys(
     (
         "check_fit_score_takes_y",
