@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -47,13 +48,15 @@ class Kind:
     def dated(self) -> bool:
         return bool(pa.types.is_temporal(self.type))
 
-    def fits(self, values: Any) -> bool:
-        """Return whether all strings of an Arrow array are of the kind."""
+    def others(self, values: Any) -> Any:
+        """Return the strings of an Arrow array without nulls that are not of the kind; all, if one is no date."""
+        alike = pc.match_substring_regex(values, self.pattern or "^")
+        given = values.filter(alike)
         try:
-            is_alike = not self.pattern or pc.all(pc.match_substring_regex(values, self.pattern)).as_py()
-            return bool(is_alike and not self.read(values, self).null_count)
+            wrong = given.filter(self.read(given, self).is_null())
         except pa.ArrowInvalid:  # such as February 30
-            return False
+            return values
+        return pa.concat_arrays([values.filter(pc.invert(alike)), wrong])
 
 
 def _by_arrow(values: Any, kind: Kind) -> Any:
@@ -81,12 +84,18 @@ def _by_parts(values: Any, kind: Kind) -> Any:
 
     month, hour, year = number("month"), number("hour"), number("year", 1970)
     year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
+    if "quarter" in parts:
+        month = 3 * number("quarter") - 2
     if "name" in parts:
         month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), _MONTHS).fill_null(-1)) + 1
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
     good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
     good &= days < (first + 1).astype("datetime64[D]").astype(int)
+    if "week" in parts:  # January 4 is in the first week
+        days = days - number("day", 1) + 4
+        days += 7 * (number("week") - 1) - (days + 3) % 7
+        good &= (days + 3).astype("datetime64[D]").astype("datetime64[Y]").astype(int) == year - 1970
     if "half" in parts:
         given, is_pm = (np.asarray(pc.is_in(parts["half"], pa.array([*each]))) for each in ("APap", "Pp"))
         good &= ~given | ((hour >= 1) & (hour <= 12))
@@ -129,7 +138,7 @@ _ORDERS = {  # dots are written between day, month and year, never after the mon
     "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
     "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
 }
-_LONG_WEEKDAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+_LONG_WEEKDAY = "(?:Mon|Tue|Tues|Wed|Wednes|Thu|Thurs|Fri|Sat|Satur|Sun)(?:day)?"
 _NAMED = {
     "day month year": f"(?:{_LONG_WEEKDAY},? )?{_DAY}[ -]{_NAME},?[ -]{_SHORT}",
     "month day, year": f"(?:{_LONG_WEEKDAY},? )?{_NAME} {_DAY},? {_YEAR}(?:,? {_LONG_WEEKDAY})?",
@@ -137,6 +146,14 @@ _NAMED = {
 }
 _MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
 _TWITTER = f"{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}"
+_JAVASCRIPT = f"{_WEEKDAY} {_NAME} {_DAY} {_YEAR} {_TIME} (?:GMT)?{_ZONE}(?: [(][^)]*[)])?"
+_APACHE = rf"\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?"
+_PARTS = {
+    "months": f"{_YEAR}-(?P<month>[0-9]{{2}})(?:-(?P<day>[0-9]{{2}}))?",
+    "quarters": f"{_YEAR}[- ]?Q(?P<quarter>[1-4])",
+    "quarter year": f"Q(?P<quarter>[1-4])[- /]?{_YEAR}",
+    "weeks": f"{_YEAR}-?W(?P<week>[0-9]{{2}})",
+}
 SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)", "dates (YYYYMMDD)"
 
 #: Kinds of values, in order of preference. Leading zeros and more digits than float64 holds mark an identifier.
@@ -152,14 +169,18 @@ KINDS: dict[str, Kind] = {
     "dates": Kind(DAY, f"^{_ISO}$", _by_arrow),
     "times": Kind(TIME, f"^{_ISO}(?:[T ]{_CLOCK})?$", _by_arrow),
     "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z| UTC| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
-    "dates (months)": Kind(DAY, f"^{_YEAR}-(?P<month>[0-9]{{2}})$", _by_parts),
-    **{f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts) for name, date in (_ORDERS | _NAMED).items()},
+    **{
+        f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts)
+        for name, date in (_PARTS | _ORDERS | _NAMED).items()
+    },
     **{
         f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts)
         for order, date in (_ORDERS | _NAMED).items()
     },
     "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
     "times (Twitter)": Kind(UTC, f"^{_TWITTER}$", _by_parts),
+    "times (JavaScript)": Kind(UTC, f"^{_JAVASCRIPT}$", _by_parts),
+    "times (Apache)": Kind(UTC, f"^{_APACHE}$", _by_parts),
 }
 
 
@@ -183,6 +204,11 @@ def kind_of_type(of: Any) -> str:
 
 
 _SHOWN = 20  # columns in a line
+_MOST_OTHERS, _SHARE_OF_OTHERS = (
+    3,
+    0.1,
+)  # distinct strings, and the share of the values, that keep a column strings
+_LONGEST = 40  # characters of a value in a line
 _WAITING = 1000, 1 << 20  # values and bytes of small arrays that are summarized together
 
 #: Words in names of columns whose numbers may be times, such as created_utc, retrieved_on and reviewTime.
@@ -196,18 +222,26 @@ class ColumnSummary(NamedTuple):
     """What is known of a column: its ``kinds`` are those that all values are, in order of preference.
 
     ``values`` of them are not missing, ``strings`` of these are strings, and ``documents`` is the number of documents
-    that have the column, with or without a value.
+    that have the column, with or without a value. ``nearly`` has the number of each string that is not of a kind, for
+    kinds of which few and rare strings are not.
     """
 
     kinds: Sequence[str]
     values: int
     documents: int
     strings: int = 0
+    nearly: Mapping[str, Mapping[str, int]] = {}
 
     def joined(self, other: ColumnSummary) -> ColumnSummary:
         """Return the summary of the values of both."""
         kinds = [kind for kind in self.kinds if kind in other.kinds]
-        return ColumnSummary(kinds, *(mine + its for mine, its in zip(self[1:], other[1:], strict=True)))
+        nearly = {}
+        for kind in (*self.kinds, *self.nearly):
+            if kind not in kinds and (kind in other.kinds or kind in other.nearly):
+                wrong = Counter(self.nearly.get(kind)) + Counter(other.nearly.get(kind))
+                nearly |= {kind: dict(wrong)} if len(wrong) <= _MOST_OTHERS else {}
+        sums = (mine + its for mine, its in zip(self[1:4], other[1:4], strict=True))
+        return ColumnSummary(kinds, *sums, nearly)
 
 
 class Summaries:
@@ -249,10 +283,13 @@ def summarize(
     is_text = is_string(given.type)
     given = (_stripped(given) if is_text else given).drop_null()
     names = [*([date_format] if date_format and "%" in date_format else []), *KINDS]
-    names = names if before is None else list(before.kinds)
-    if len(given):
+    names = names if before is None else [*before.kinds, *before.nearly]
+    nearly: dict[str, dict[str, int]] = {}
+    if len(given) and is_text:
+        names, nearly = _kinds_of_strings(given, names)
+    elif len(given):
         names = _kinds_of(given, names)
-    return ColumnSummary(names, len(given), len(values), len(given) * is_text)
+    return ColumnSummary(names, len(given), len(values), len(given) * is_text, nearly)
 
 
 def _stripped(values: Any) -> Any:
@@ -262,14 +299,24 @@ def _stripped(values: Any) -> Any:
     return pc.if_else(missing, pa.scalar(None, values.type), values)
 
 
+def _kinds_of_strings(values: Any, names: Sequence[str]) -> tuple[list[str], dict[str, dict[str, int]]]:
+    """Those of ``names`` that all strings are, and the number of each that is not of others, if these are few."""
+    wrong: dict[str, dict[str, int]] = dict.fromkeys(names, {})
+    for part in (slice(_HEAD), slice(None)):
+        counts = pc.value_counts(values[part]) if wrong else ()
+        few = len(values[part]) * _SHARE_OF_OTHERS
+        for name in [*wrong]:
+            others = kind_named(name).others(counts.field(0))
+            rows = counts.filter(pc.is_in(counts.field(0), others)) if len(others) else counts[:0]
+            wrong[name] = dict(zip(*(each.to_pylist() for each in rows.flatten()), strict=True))
+            if len(others) > _MOST_OTHERS or sum(wrong[name].values()) > few:
+                del wrong[name]
+    return [name for name in wrong if not wrong[name]], {name: each for name, each in wrong.items() if each}
+
+
 def _kinds_of(values: Any, names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that all values of an Arrow array without nulls are."""
-    if is_string(values.type):
-        for part in (slice(_HEAD), slice(None)):
-            if names:
-                tried = pc.unique(values[part])
-                names = [name for name in names if kind_named(name).fits(tried)]
-    elif is_number(values.type):
+    """Those of ``names`` that all values of an Arrow array without nulls or strings are."""
+    if is_number(values.type):
         possible = {*_kinds_of_numbers(values)}
         names = [name for name in names if name in possible]
     else:
@@ -305,7 +352,7 @@ def choose_types(
     of it stays strings, with a warning. ``date_format`` is "day-first", "month-first", "none" or a format of
     ``datetime.strptime``.
     """
-    known, chosen, notes = known or {}, {}, []
+    known, chosen, notes, nearly = known or {}, {}, [], []
     for name, summary in summaries.items():
         kinds = [kind for kind in summary.kinds if _allowed(name, kind, summary, date_format)]
         if name in known:
@@ -319,11 +366,25 @@ def choose_types(
         chosen[name] = kind = kinds[0] if kinds else ""
         if kind and (read := _number_read(summary, kind)):
             notes.append(f"{name}: {read:,} values read as {_described(kind, kinds)}")
+        elif name not in known and not kind:
+            nearly += [*_near(name, summary, date_format)]
     more = [f"{len(notes) - _SHOWN} more columns"] if len(notes) > _SHOWN else []
     lines = ["; ".join([*notes[:_SHOWN], *more])] if notes else []
+    lines += nearly[:_SHOWN]
     if date_format and "%" in date_format and date_format not in chosen.values():
         lines.append(f"no column has only dates as in {option.date_format(date_format)}")
     return chosen, lines
+
+
+def _near(name: str, summary: ColumnSummary, date_format: str | None) -> Iterator[str]:
+    """A line on the few values because of which a column stays strings."""
+    for kind, wrong in summary.nearly.items():
+        number = sum(wrong.values())
+        if number <= _SHARE_OF_OTHERS * summary.values and _allowed(name, kind, summary, date_format):
+            others = ", ".join(f"{text[:_LONGEST]!r} ({times})" for text, times in sorted(wrong.items()))
+            good = f"{summary.values - number:,} of {summary.values:,} values are {kind}"
+            yield f"{name}: it stays strings, because only {good}, not {others}"
+            return
 
 
 def _is_read(summary: ColumnSummary, kind: str) -> bool:

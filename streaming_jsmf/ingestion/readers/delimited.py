@@ -36,8 +36,8 @@ from streaming_jsmf.ingestion.readers.csv_scan import (
     blocks,
     dialect_of,
     scan,
+    shape_of,
     whole_lines,
-    width_of,
 )
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
@@ -49,7 +49,7 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
+from streaming_jsmf.ingestion.readers.values import RENAME, encoding_name, listed, name_encoding, other_kind
 from streaming_jsmf.validation import is_utf8
 
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
@@ -72,6 +72,7 @@ _NAME = re.compile(r"[^\W\d][^.!,;]{,39}")
 _USUAL_NAMES = set("id text title name label category date body content message comment review url".split())  # noqa: SIM905
 _LONGEST_NAME = 60
 _SHOWN = 5  # names
+_ROW_NAME = "row_name"  # the column of R's names of rows
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,6 @@ class DelimitedFormat(Format):
 def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
     """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
     _skip(stream, layout.start)
-    if not (layout.dialect.quotechar or layout.dialect.escapechar):
-        yield from _line_cuts(stream, layout.start, layout.line)
-        return
     cut = 0
     for block in blocks(stream, layout.dialect, len(layout.names)):
         places = block.place + block.starts[:-1]
@@ -175,15 +173,6 @@ def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
         while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:
             cut = int(places[further[0]])
             yield layout.start + cut, layout.line + int(block.lines[further[0]])
-
-
-def _line_cuts(stream: Any, place: int, line: int) -> Iterator[tuple[int, int]]:
-    """As ``_cuts`` if each line is a record, without a search for records."""
-    while data := stream.read(limits.UNIT_BYTES) + stream.readline(limits.LONGEST_LINE):
-        place += len(data)
-        line += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
-        if data.endswith(b"\n"):
-            yield place, line
 
 
 @contextmanager
@@ -237,9 +226,7 @@ def _fault(block: Block, record: int, layout: Layout) -> str:
         if "unexpected end" in str(error):
             return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
         return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
-    reason = (
-        f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
-    )
+    reason = f"it has {n_fields} field{'s' * (n_fields != 1)}, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
     is_early = layout.has_header and n_fields > len(layout.names) and block.lines[record] < TITLES
     return f"{reason} ({skipping('N')} skips lines before the header)" if is_early else reason
 
@@ -260,6 +247,8 @@ def layout_of(path: str, options: Any) -> Layout:
         data, damage = read_pieces(stream, _SAMPLE)
         if not whole_lines(data):
             data += read_pieces(stream, limits.LONGEST_LINE)[0]
+    if kind := other_kind(data):
+        raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
     start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
     usual = Dialect(
@@ -289,7 +278,8 @@ def skipping(lines: object) -> str:
 
 def is_table(head: bytes) -> bool:
     """Whether the first bytes of a file of any name surely are a header and records."""
-    return len(head.splitlines()) > 2 and _table(head, Dialect(), TextOptions()) is not None
+    is_hive = b"\x01" in head.partition(b"\n")[0]
+    return len(head.splitlines()) > 2 and (is_hive or _table(head, Dialect(), TextOptions()) is not None)
 
 
 def _n_titles(sample: bytes, usual: Dialect, options: Any) -> int:
@@ -315,7 +305,7 @@ def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
     if not data.strip():
         return None
     dialect = dialect_of(data, usual, options)[0]
-    block = scan(data, dialect, width_of(data, dialect), known=len(data), most=SNIFFED)
+    block = scan(data, dialect, shape_of(data, dialect).width, known=len(data), most=SNIFFED)
     if (block.kinds == BAD).any() or block.good.size < 2:
         return None
     names, *rows = ([field.strip() for field in row] for row in block.rows())
@@ -327,35 +317,61 @@ def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
 
 def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
     """Add the names, and skip the header."""
-    width = width_of(sample, layout.dialect)
-    block = scan(sample, layout.dialect, width, most=_COMPARED)
+    shape = shape_of(sample, layout.dialect)
+    block = scan(sample, layout.dialect, shape.width, most=_COMPARED)
     first = int(np.argmax(block.kinds != BLANK))
-    if not width or block.kinds[first] > LITERAL:
+    if not shape.width or block.kinds[first] > LITERAL:
         raise UnreadableError(f"its header is not CSV: {_fault(block, first, layout)}")
     rows = [[field.strip() for field in row] for row in block.rows()]
     given, header = options.columns, options.header
-    has_header = header == "first" or (
-        header == "auto" and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
-    )
+    known = shape.n_fields > shape.width or set(options.text) <= set(rows[0])
+    if header == "auto" and not known and _is_prose(sample, layout.dialect):
+        raise UnreadableError(
+            f"its lines look like texts with commas, not like records; {option.reader('lines')} reads each as a text, "
+            f"and {option.header('none')} or {option.header('first')} as a record"
+        )
+    has_header = header == "first" or (header == "auto" and (known or not _is_data(*rows)))
     if has_header:
         start, line = layout.start + int(block.starts[first + 1]), layout.line + int(block.lines[first + 1])
         layout = replace(layout, start=start, line=line)
         if not all(map(is_utf8, rows[0])):
             raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
-        names, note = named(rows[0])
+        names, note = named([*[_ROW_NAME] * shape.before, *rows[0], *[""] * shape.after])
+        if shape.before:
+            note = f"its records have a field before those of the header, which is read as {_ROW_NAME}"
     else:
-        names = numbered(width)
-        some = listed(names[:_SHOWN]) + ", ..." * (width > _SHOWN)
+        names = numbered(shape.n_fields)
+        some = listed(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
         note = (
             f"it has no header, and its columns are {some}; {option.columns('A,B')} names them, and "
             f"{option.header('first')} takes its first record as the header"
         ) * (header == "auto")
-    if given and len(given) != width:
+    if given and len(given) != len(names):
         raise UnreadableError(
-            f"its first record has {width} fields, and {option.columns} gives {len(given)} names"
+            f"its first record has {len(names)} fields, and {option.columns} gives {len(given)} names"
         )
     notes = (*layout.notes, note) if note else layout.notes
     return replace(layout, names=given or names, has_header=has_header, notes=notes)
+
+
+def _is_prose(sample: bytes, dialect: Dialect) -> bool:
+    """Whether lines are sentences: commas are followed by blanks, and several words are between them."""
+    lines = [
+        line.decode("utf-8", "replace").split(dialect.delimiter) for line in sample.splitlines()[:_COMPARED]
+    ]
+    first, later = (
+        [line[0] for line in lines if line[0]],
+        [part for line in lines for part in line[1:] if part],
+    )
+    n_blank = sum(part[0] == " " for part in later)
+    if (
+        dialect.delimiter not in ",;"
+        or len(first) < 5
+        or 10 * n_blank < 9 * len(later)
+        or 4 * len(later) < len(first)
+    ):
+        return False
+    return all(sum(len(part.split()) for part in parts) > 2 * len(parts) for parts in (first, later))
 
 
 def named(header: list[str]) -> tuple[tuple[str, ...], str]:

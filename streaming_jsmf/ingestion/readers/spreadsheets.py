@@ -19,7 +19,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.delimited import TITLES, chosen, named, numbered, skipping
 from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
-from streaming_jsmf.ingestion.readers.values import from_python, listed
+from streaming_jsmf.ingestion.readers.values import RENAME, from_python, is_binary, listed, other_kind
 
 _MEMORY = 2 << 30  # bytes for a sheet
 _BATCH = 10_000  # rows
@@ -99,6 +99,9 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
         data = stream.read(limits.LARGEST_FILE + 1)
     if len(data) > limits.LARGEST_FILE:
         raise UnreadableError(f"it is larger than {limits.LARGEST_FILE >> 20} MB; save its sheet as CSV")
+    if not data.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
+        kind = other_kind(data) or ("no spreadsheet" if is_binary(data) else "plain text, such as CSV or TSV")
+        raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
     sheet, ways_out = (
         options.sheet or "",
         f"choose one with {option.read({'sheet': 'NAME'})}",
