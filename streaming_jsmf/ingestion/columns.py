@@ -301,7 +301,7 @@ def _stripped(values: Any) -> Any:
 
 def _kinds_of_strings(values: Any, names: Sequence[str]) -> tuple[list[str], dict[str, dict[str, int]]]:
     """Those of ``names`` that all strings are, and the number of each that is not of others, if these are few."""
-    wrong: dict[str, dict[str, int]] = dict.fromkeys(names, {})
+    wrong: dict[str, dict[str, int]] = {name: {} for name in names}
     for part in (slice(_HEAD), slice(None)):
         counts = pc.value_counts(values[part]) if wrong else ()
         few = len(values[part]) * _SHARE_OF_OTHERS

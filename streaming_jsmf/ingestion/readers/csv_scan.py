@@ -14,10 +14,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import read_pieces
 from streaming_jsmf.ingestion.readers.values import from_python
@@ -38,16 +36,8 @@ _BROKEN, _OPEN = -1, -2  # instead of the end of a record
 ENDLESS = 1 << 62
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 _MOST_RECORDS = 1 << 18  # in a block
-SNIFFED = 20  # records that show the delimiter
 _COMPARED = 100  # records that show whether the first field has the names of rows
-_HEAD = 1 << 16  # bytes that show the quotation mark
 
-_HIVE = "\x01"  # the delimiter of Hive, which no text has
-_DELIMITERS = ";\t|,^~"
-_BETWEEN = re.escape(f"{_DELIMITERS}{_HIVE}".encode())
-_QUOTES = rb"[\"'~|^`%$#*]"
-#: The start of a table of R: strings in quotes, separated by blanks.
-_OF_R = re.compile(rb'(?:"[^"\r\n]*"\r?\n)?"[^"\r\n]*" ["0-9-]')
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 _PARSED = 500  # records that are lists at the same time, because the garbage collector visits every list
 
@@ -238,67 +228,6 @@ def scan(
     return Block(dialect, data, starts[: n + 1].copy(), lines[: n + 1].copy(), kinds, good, n_fields)
 
 
-def dialect_of(sample: bytes, usual: Dialect, options: Any) -> tuple[Dialect, str]:
-    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
-
-    It splits the first records into equally many fields (2+), if any dialect does. The usual delimiter comes first.
-    """
-    delimiters = [usual.delimiter]
-    if not options.delimiter:
-        of_r = [" "] * bool(_OF_R.match(sample))
-        delimiters = [*([_HIVE] if _HIVE.encode() in sample else []), *delimiters, *_DELIMITERS, *of_r]
-    best, fewest = usual, 2 * ENDLESS
-    for delimiter, (quote, escape, blanks) in product(dict.fromkeys(delimiters), _marks(sample, options)):
-        tried = Dialect(delimiter, quote, escape, usual.codec, blanks)
-        shape = shape_of(sample, tried)
-        splits = quote != delimiter and shape.n_fields > 1 and not shape.n_bad(sample, tried, SNIFFED)
-        if splits or delimiter == usual.delimiter:
-            n_bad = shape.n_bad(sample, tried) + ENDLESS * (not splits)
-            if n_bad < fewest:
-                best, fewest = tried, n_bad
-    return best, _unusual(best, usual, options)
-
-
-def _marks(sample: bytes, options: Any) -> list[tuple[str, str, bool]]:
-    """Return the quotes, escapes, and blanks before quotes, that the options allow and of which the sample has signs."""
-    if options.quoting == "none" or len(options.delimiter or "") > 1:
-        return [("", options.escapechar or "", False)]
-    head = sample[:_HEAD]
-    openings = re.findall(rb"(?m)(?:^|[%b])( *)(%b)" % (_BETWEEN, _QUOTES), head)
-    closings = Counter(re.findall(rb"(?m)(%b)(?=[%b]|$)" % (_QUOTES, _BETWEEN), head))
-    found = Counter(quote for _, quote in openings)
-    signs = {quote.decode(): min(number, closings[quote]) for quote, number in found.items()}
-    quotes = [options.quotechar or '"']
-    if not options.quotechar and signs:
-        likely = max(signs, key=lambda quote: (signs[quote], quote == '"'))
-        of_all = sample.startswith(likely.encode()) or signs[likely] >= len(head.splitlines())
-        quotes = [*dict.fromkeys([likely, '"'] if of_all else ['"', likely])]
-    indented = sum(bool(blanks) for blanks, _ in openings)
-    of_most = 2 * indented > len(head.splitlines())
-    return [
-        (quote, escape, blanks)
-        for quote in quotes
-        for escape in (("", "\\") if options.escapechar is None else (options.escapechar,))
-        if escape != "\\" or options.escapechar or f"\\{quote}".encode() in sample
-        for blanks in ((True, False) if of_most else (False, True) if indented else (False,))
-    ]
-
-
-def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
-    """Return a line that says what was detected, or ""."""
-    found, change = [], {}
-    if dialect.delimiter != usual.delimiter:
-        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
-    if dialect.quotechar != usual.quotechar and not options.quotechar and options.quoting != "none":
-        found, change = [*found, f"quoted with {dialect.quotechar}"], {**change, "quotechar": usual.quotechar}
-    if dialect.blanks:
-        found.append("written after blanks, which are left out")
-    if dialect.escapechar and not options.escapechar:
-        found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
-    way_out = f"; {option.read(change)} changes that" * bool(change)
-    return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
-
-
 class Shape(NamedTuple):
     """Number of fields of the first record, and of further ones that all others have before and after these.
 
@@ -383,12 +312,11 @@ def _end_of_record(data: Any, i: int, syntax: Any, most: int) -> Any:
     special, delimiter, quote, escape = syntax
     fields, at_start = 1, True
     while i < len(data):
-        if not special[data[i]]:
-            i, at_start = i + 1, False
+        kind = special[data[i]]
+        if kind != 1:
+            i, at_start = i + 1, at_start and kind == 2
         elif _ends_line(data[i]):
             return _after_line(data, i), fields
-        elif at_start and special[data[i]] == 2:
-            i += 1
         elif at_start and _is(data, i, quote):
             i, at_start = _after_quoted(data, i + len(quote), syntax), False
             if i < 0:

@@ -17,9 +17,17 @@ import pyarrow as pa
 
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.delimited import TITLES, chosen, named, numbered, skipping
+from streaming_jsmf.ingestion.readers.csv_layout import (
+    RENAME,
+    TITLES,
+    named,
+    numbered,
+    other_kind,
+    skipping,
+)
+from streaming_jsmf.ingestion.readers.delimited import chosen
 from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
-from streaming_jsmf.ingestion.readers.values import RENAME, from_python, is_binary, listed, other_kind
+from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
 
 _MEMORY = 2 << 30  # bytes for a sheet
 _BATCH = 10_000  # rows

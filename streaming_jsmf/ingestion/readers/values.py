@@ -96,25 +96,6 @@ def is_binary(data: bytes) -> bool:
     return data.startswith(b"%PDF-") or (b"\0" in data[:_HEAD] and marked_encoding(data) is None)
 
 
-#: How files begin that are sometimes named as if they were others.
-_KINDS = (
-    (rb"PK\x03\x04.{26}(?:\[Content_Types\]|_rels/|xl/|mimetype)", "an Excel or OpenDocument file"),
-    (rb"PK\x03\x04", "a zip archive"),
-    (rb"PAR1", "Parquet"),
-    (rb"\xd0\xcf\x11\xe0", "an Excel file (.xls)"),
-    (rb"(?i)\s*<(?:!doctype html|html|head|meta|table|div)\b", "HTML"),
-    (rb"\s*<\?xml", "XML"),
-    (rb"\s*(?:\[\s*)?\{\s*\"(?:[^\"\\]|\\.)*\"\s*:", "JSON"),
-)
-RENAME = "give it the suffix of what it is, or save it as CSV"
-
-
-def other_kind(head: bytes) -> str:
-    """Return what a file surely is if it is neither plain text nor a table of text; "" otherwise."""
-    head = head.removeprefix(codecs.BOM_UTF8)
-    return next((kind for pattern, kind in _KINDS if re.match(pattern, head, re.DOTALL)), "")
-
-
 def encoding_name(encoding: str) -> str:
     return " or ".join(encoding.upper().split(","))
 
