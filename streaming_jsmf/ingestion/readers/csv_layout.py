@@ -81,7 +81,7 @@ _OTHER_KINDS = (
     (rb"PK\x03\x04", "a zip archive"),
     (rb"PAR1", "Parquet"),
     (rb"\xd0\xcf\x11\xe0", "an Excel file (.xls)"),
-    (rb"(?i)\s*<(?:!doctype html|html|head|meta|table|div)\b", "HTML"),
+    (rb"(?i)\s*<(?:!doctype html|html|head|meta|table)\b", "HTML"),
     (rb"\s*<\?xml", "XML"),
     (rb"\s*(?:\[\s*)?\{\s*\"(?:[^\"\\]|\\.)*\"\s*:", "JSON"),
 )
@@ -141,8 +141,9 @@ def layout_of(path: str, options: Any) -> Layout:
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
     dialect, note = dialect_of(sample, usual, options)
-    told = f"its header is line {skipped + 1}; {skipping(0)} reads what is above, too"
-    notes = [told] * (skipped > 0 and options.skip_lines is None) + [note] * bool(note)
+    notes = [header_below("line", skipped)] * (skipped > 0 and options.skip_lines is None) + [note] * bool(
+        note
+    )
     line = data[:start].count(b"\n") + skipped
     return _with_names(
         Layout(dialect, encoding, (), True, start + before, line, tuple(notes)), sample, options
@@ -167,6 +168,11 @@ def other_kind(head: bytes) -> str:
     """Return what a file surely is if it is neither plain text nor a table of text; "" otherwise."""
     head = head.removeprefix(codecs.BOM_UTF8)
     return next((kind for pattern, kind in _OTHER_KINDS if re.match(pattern, head, re.DOTALL)), "")
+
+
+def header_below(unit: str, skipped: int) -> str:
+    """A line on a header below others."""
+    return f"its header is {unit} {skipped + 1}; {skipping(0)} reads what is above, too"
 
 
 def skipping(lines: object) -> str:
