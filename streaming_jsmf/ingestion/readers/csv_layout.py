@@ -29,7 +29,7 @@ from streaming_jsmf.ingestion.readers.csv_scan import (
     whole_lines,
 )
 from streaming_jsmf.ingestion.readers.files import bare_suffix, open_stream, read_pieces, recoded
-from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
+from streaming_jsmf.ingestion.readers.formats import EMPTY, RENAME, encoding_of_file, other_kind, too_long
 from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
 from streaming_jsmf.validation import is_utf8
 
@@ -74,19 +74,6 @@ _LONGEST_NAME = 60
 _SHOWN = 5  # names
 
 _ROW_NAME = "row_name"  # the column of R's names of rows
-
-#: How files begin that are sometimes named as if they were others.
-_OTHER_KINDS = (
-    (rb"PK\x03\x04.{26}(?:\[Content_Types\]|_rels/|xl/|mimetype)", "an Excel or OpenDocument file"),
-    (rb"PK\x03\x04", "a zip archive"),
-    (rb"PAR1", "Parquet"),
-    (rb"\xd0\xcf\x11\xe0", "an Excel file (.xls)"),
-    (rb"(?i)\s*<(?:!doctype html|html|head|meta|table)\b", "HTML"),
-    (rb"\s*<\?xml", "XML"),
-    (rb"\s*(?:\[\s*)?\{\s*\"(?:[^\"\\]|\\.)*\"\s*:", "JSON"),
-)
-
-RENAME = "give it the suffix of what it is, or save it as CSV"
 
 
 @dataclass(frozen=True)
@@ -162,12 +149,6 @@ def opened(path: str, encoding: str) -> Iterator[Any]:
 
 def _is_bytewise(encoding: str) -> bool:
     return bool(_BYTEWISE.match(codecs.lookup(encoding).name))
-
-
-def other_kind(head: bytes) -> str:
-    """Return what a file surely is if it is neither plain text nor a table of text; "" otherwise."""
-    head = head.removeprefix(codecs.BOM_UTF8)
-    return next((kind for pattern, kind in _OTHER_KINDS if re.match(pattern, head, re.DOTALL)), "")
 
 
 def header_below(unit: str, skipped: int) -> str:

@@ -196,9 +196,6 @@ def guess_source(
     given = dict(read or {})
     root = normalise(location)
     found: dict[str, str] = {}
-    chooses = "path" not in given and reader in (None, "ratings")
-    if chooses and _is_folder(root) and exists(join(root, _RATINGS)) and exists(join(root, _TITLES)):
-        reader, given["path"], found["path"] = "ratings", _RATINGS, _RATINGS
     if "path" in given and "::" not in root:
         root = inside(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
@@ -251,17 +248,18 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
 
 def _require_read(root: str, suffixes: set[str]) -> None:
     """Raise InputError, with a way out, for files that no reader reads."""
-    for suffix in sorted(suffixes & _OFFICE):
-        way_out = "export them as plain text, one file each"
-        for other in sorted(suffixes - _OFFICE)[:1]:
-            members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
-            in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
-            pattern = f"the pattern '{root}/**/*{other}'"
-            way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
-        raise InputError(f"{root}: {suffix} files are not read; {way_out}")
-    for suffix in sorted(suffixes & _BINARY):
-        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
-        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
+    unread = sorted(suffixes & (_OFFICE | _BINARY), key=lambda suffix: (suffix in _BINARY, suffix))
+    if not unread:
+        return
+    way_out = "export them as plain text, one file each"
+    if unread[0] in _BINARY:
+        way_out = "save their tables as Parquet or CSV, as Dataset.to_parquet of Hugging Face does"
+    for other in sorted(suffixes - _OFFICE - _BINARY)[:1]:
+        members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
+        in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
+        pattern = f"the pattern '{root}/**/*{other}'"
+        way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
+    raise InputError(f"{root}: {unread[0]} files are not read; {way_out}")
 
 
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
@@ -287,15 +285,13 @@ def _unclear(path: str, advice: str) -> InputError:
 
 def _in_tar(path: str) -> dict[str, str]:
     """Return the contents of the files in a tar archive, those of the first ones only; reads it whole."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
 
     def split(name: str, stream: IO[bytes]) -> Iterable[File]:
-        found[name] = contents(stream.read(SAMPLE)) if len(found) < _SAMPLED_FILES else ""
-        return ()
+        yield name, contents(stream.read(SAMPLE)) if len(found) < _SAMPLED_FILES else ""
 
     with suppress(UnreadableError):
-        for _ in files_in_tar(path, split):
-            pass
+        found.update(files_in_tar(path, split))
     return found
 
 

@@ -18,16 +18,15 @@ import pyarrow as pa
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError, limits
 from streaming_jsmf.ingestion.readers.csv_layout import (
-    RENAME,
     TITLES,
     header_below,
     named,
     numbered,
-    other_kind,
     skipping,
 )
 from streaming_jsmf.ingestion.readers.delimited import chosen
 from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
+from streaming_jsmf.ingestion.readers.formats import RENAME, other_kind
 from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
 
 _MEMORY = 2 << 30  # bytes for a sheet
@@ -142,7 +141,7 @@ def _open(path: str, options: Any) -> _Sheet:
     if not head:
         raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
     names, skipped = _names(head, options)
-    header = head[skipped - 1][0] if skipped and options.header != "none" else 0
+    header = head[skipped - 1][0] if skipped > 1 and options.header != "none" else 0
     return _Sheet(names, chain(head[skipped:], rows), book.sheet_names, header)
 
 
