@@ -200,9 +200,11 @@ class Gathered:
 
 
 def gathered(
-    unit: Unit, parsed: Iterable[tuple[Parsed, Source]], bad: BadRecords, held: Gathered
+    unit: Unit, parsed: Iterable[tuple[Parsed, Source | None]], bad: BadRecords, held: Gathered
 ) -> Iterator[Records]:
     """Yield the records of a unit in batches; bad ones go to ``bad``, with their number as the row.
+
+    The source of a bad record is None if it could not be read.
 
     Raises UnreadableError if there is nothing, or after the records before the one at which ``parsed`` raised it.
     """
@@ -217,11 +219,11 @@ def gathered(
                     raise value
                 record = held.prepared(value)
             except BadValue as error:
-                bad.refuse(row, str(error), original([source], 0))
+                bad.refuse(row, str(error), None if source is None else original([source], 0))
                 continue
             if held.is_full(record):
                 yield from held.taken()
-            held.add(row, record, source)
+            held.add(row, record, source or b"")
     except UnreadableError as error:
         yield from held.taken()
         raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error

@@ -27,10 +27,10 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
-from streaming_jsmf.ingestion.readers.base import Reader, Source, UnreadableError
+from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
@@ -58,9 +58,6 @@ from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
-
-#: Options that name a file; they are not part of the settings of a corpus.
-PATH_OPTIONS = ("vocabulary", "names")
 
 READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
     source.reader: source
@@ -131,19 +128,6 @@ def open_source(
             options.normalization,
         )
     return READERS[reader].open(root, found, options, words)
-
-
-def source_settings(source: Reader) -> dict[str, Json]:
-    """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
-    settings: dict[str, Json] = {"reader": source.reader}
-    for key, value in source.options.fields().items():
-        # A list of phrases is stored with the phrases found.
-        listed_phrases = key == "phrases" and source.phrases is None
-        if key not in (*PATH_OPTIONS, "path") and value is not None and not listed_phrases:
-            settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
-    if isinstance(source, BagSource) and source.fingerprint is not None:
-        settings["source_fingerprint"] = source.fingerprint
-    return settings
 
 
 # Guessing
