@@ -246,14 +246,9 @@ class BasketSource(RecordFiles, TextReader):
             for records in PARQUET.records(unit, self.options, bad, [items]):
                 yield replace(records, columns={items: _items(items, records.columns.get(items))})
             return
+        split = partial(pc.split_pattern, pattern=separator) if separator else pc.utf8_split_whitespace
         for records in line_records(unit, text_of, bad):
-            lines = records.columns["text"]
-            split = (
-                pc.utf8_split_whitespace
-                if separator is None
-                else partial(pc.split_pattern, pattern=separator)
-            )
-            found = split(lines)
+            found = split(records.columns["text"])
             trimmed = pa.ListArray.from_arrays(found.offsets, pc.utf8_trim_whitespace(found.flatten()))
             yield replace(records, columns={items: trimmed})
 
@@ -335,10 +330,8 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
     table = pa.Table.from_batches(parts)
     documents, document_ranks = _ranked(table.column("document"))
     words, word_ranks = _ranked(table.column("word"))
-    counts, keys = (
-        np.asarray(table.column("count")),
-        document_ranks.astype(np.int64) * len(words) + word_ranks,
-    )
+    keys = document_ranks.astype(np.int64) * len(words) + word_ranks
+    counts = np.asarray(table.column("count"))
     del table, parts
     kind = counts.dtype
     at, totals = sums(keys, counts, by_size=kind != np.int32)  # sums of integers are exact below 2^53
