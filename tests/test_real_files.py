@@ -179,7 +179,7 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.tsv", "text\tn\n" + rows("r{}\t{}\t1\n"), (), "row_name"),
     ("s.csv", "id,text\n" + rows('{},"{}, a",\n'), (), "without a name"),
     ("s.csv", 'id, text, "n"\n' + rows('{}, "{}, ""a""\nb", "x"\n'), (), "after blanks"),
-    ("s.csv", table([*zip(TEXTS, ["2015-01-03"] * 118 + ["unknown"] * 2)], ["text", "d"]), (),
+    ("s.csv", table([*zip(TEXTS, ["2015-01-03"] * 118 + ["unknown"] * 2, strict=True)], ["text", "d"]), (),
         "d: strings, because only 118 of 120 values are dates, not 'unknown' (2)"),
 ]  # fmt: skip
 
