@@ -167,7 +167,7 @@ def test_fields(tmp_path):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"2", "it has 1 fields, the header 3"),
+        (b"2", "it has 1 field, the header 3"),
         (b"2,b,c,d", "it has 4 fields, the header 3"),
         (
             b'2,"b"x,c',

@@ -214,12 +214,10 @@ def films(tmp_path: Path) -> Path:
 
 
 def test_movielens_files_are_read_as_they_are(films: Path, tmp_path: Path) -> None:
-    fit(films, tmp_path / "m", [2], execution=HERE, workers=1)
+    fit(films / "ratings.csv", tmp_path / "m", [2], execution=HERE, workers=1)
     found = top_words(tmp_path / "m")
     assert sorted(next(iter(words))[:3] for words in found) == ["Lov", "War"]
     assert all(len({word[:3] for word in words}) == 1 for words in found)
-    again = ingest(films / "ratings.csv", tmp_path / "c")
-    assert again.fingerprint == open_corpus(tmp_path / "m.corpus").fingerprint
 
 
 @pytest.mark.parametrize("kind", ["list", "rows", "frame", ".jsonl", ".csv", ".parquet"])

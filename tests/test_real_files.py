@@ -45,6 +45,8 @@ def texts(n: int = 120, function_words: str = ENGLISH, length: int = 40) -> list
 
 
 TEXTS = texts()
+DATES = [dt.datetime(2015, 1, 3, 10, 11, 12) + dt.timedelta(days=9 * i) for i in range(len(TEXTS))]
+WIDE = [[i, f"{text},\n{text[:9]}; a", "a"] for i, text in enumerate(TEXTS)]
 
 
 def table(rows: Sequence[Sequence[Any]], header: Sequence[str] = (), **options: Any) -> str:
@@ -120,6 +122,11 @@ def workbook(root: Path) -> None:
     xlsx(root / "s.xlsx", texts=rows, notes=[[("A1", "see above")]])
 
 
+def titled(root: Path) -> None:
+    rows = [[(f"A{i}", text), (f"B{i}", "n")] for i, text in enumerate(["text", *TEXTS], 4)]
+    xlsx(root / "s.xlsx", texts=[[("A1", "A title")], [("A2", "of two rows")], *rows])
+
+
 def tokens(root: Path) -> None:
     put_parquet(root / "s.parquet", {"text": [text.split() for text in TEXTS]})
 
@@ -130,6 +137,11 @@ def images(root: Path) -> None:
     put_parquet(root / "s.parquet", columns)
 
 
+def rows(line: str) -> str:
+    return "".join(line.format(i, text) for i, text in enumerate(TEXTS))
+
+
+NAMES = ["id", "text", "label"]
 ESCAPED: dict[str, Any] = {"doublequote": False, "escapechar": "\\"}
 
 KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
@@ -157,6 +169,18 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s", hugging_face, (), ""),
     ("s/_posts/s.csv", table([[text, "NA"] for text in TEXTS], ["text", "n"]), (), ""),
     ("s.xlsx", workbook, (), "not 'notes'"),
+    ("s.xlsx", titled, (), "its header is row 4"),
+    *[("s.csv", table(WIDE, NAMES, quoting=csv.QUOTE_ALL, quotechar=quote), (), "quoted with") for quote in "~|^%"],
+    ("s.csv", table(WIDE, NAMES, quotechar="~", delimiter=";"), (), "and quoted with ~"),
+    ("s.csv", table(WIDE, NAMES, quotechar="~", lineterminator="\r"), (), "quoted with ~"),
+    *[(name, rows("{}\1{}, a\1b\n"), (), r"by '\x01'") for name in ("s.csv", "000000_0")],
+    *[("s.csv", f"id{mark}text\n" + rows(f"{{}}{mark}{{}}, a\n"), (), f"by '{mark}'") for mark in "^~"],
+    ("s.csv", '"text" "n"\n' + rows('"{0}" "{1}, \\"a\\"" {0}\n'), (), "row_name"),
+    ("s.tsv", "text\tn\n" + rows("r{}\t{}\t1\n"), (), "row_name"),
+    ("s.csv", "id,text\n" + rows('{},"{}, a",\n'), (), "without a name"),
+    ("s.csv", 'id, text, "n"\n' + rows('{}, "{}, ""a""\nb", "x"\n'), (), "after blanks"),
+    ("s.csv", table([*zip(TEXTS, ["2015-01-03"] * 118 + ["unknown"] * 2, strict=True)], ["text", "d"]), (),
+        "d: strings, because only 118 of 120 values are dates, not 'unknown' (2)"),
 ]  # fmt: skip
 
 
@@ -205,9 +229,6 @@ def test_a_folder_of_one_file_is_as_the_file(tmp_path: Path, name: str, line: st
     assert Done(tmp_path, "s", "--reader", "lines").n_documents == len(TEXTS)
 
 
-DATES = [dt.datetime(2015, 1, 3, 10, 11, 12) + dt.timedelta(days=9 * i) for i in range(len(TEXTS))]
-
-
 @pytest.mark.parametrize(
     ("name", "form", "options", "first"),
     [
@@ -221,6 +242,12 @@ DATES = [dt.datetime(2015, 1, 3, 10, 11, 12) + dt.timedelta(days=9 * i) for i in
         ("when", "%a, %d %b %Y %H:%M:%S +0100", (), "2015-01-03 09:11:12+00:00"),
         ("when", "%a %b %d %H:%M:%S +0000 %Y", (), "2015-01-03 10:11:12+00:00"),
         ("when", "%Y-%m-%dT%H:%M:%S+02:00", (), "2015-01-03 08:11:12+00:00"),
+        ("when", lambda time: f"{time.year}Q{(time.month + 2) // 3}", (), "2015-01-01"),
+        ("when", lambda time: f"Q{(time.month + 2) // 3} {time.year}", (), "2015-01-01"),
+        ("when", "%G-W%V", (), "2014-12-29"),
+        ("when", lambda time: f"{time:%Y-%m-%d}"[: 7 + time.day % 2 * 3], (), "2015-01-03"),
+        ("when", "%a %b %d %Y %H:%M:%S GMT+0100 (CET)", (), "2015-01-03 09:11:12+00:00"),
+        ("when", "%d/%b/%Y:%H:%M:%S +0000", (), "2015-01-03 10:11:12+00:00"),
         ("when", "%d|%m|%Y", ("--date-format", "%d|%m|%Y"), "2015-01-03"),
         ("when", "%m/%d/%Y", ("--date-format", "none"), "01/03/2015"),
     ],
@@ -307,10 +334,25 @@ def printed(root: Path) -> None:
         (linked, "s/c links"),
         (saved, "Parquet or CSV"),
         (printed, "/**/*.txt'"),
+        (("s.csv", b"PK\3\4" + bytes(26) + b"xl/workbook.xml"), "it is an Excel or OpenDocument file"),
+        (("s.csv", b"PAR1\0\0"), "it is Parquet"),
+        (("s.csv", b"\xd0\xcf\x11\xe0\0"), "it is an Excel file"),
+        (("s.csv", "<!DOCTYPE html>\n<p>a, b"), "it is HTML"),
+        (("s.csv", '{"text": "a", "b": 1}\n'), "it is JSON"),
+        (("s.xls", "<table><tr>"), "it is HTML"),
+        (("s.xls", "a\ttext\nb\tc\n".encode("utf-16")), "plain text, such as CSV or TSV"),
+        (
+            ("s.csv", "".join(f"{text}, {text[: 9 * i]}, and\n" for i, text in enumerate(TEXTS))),
+            "--reader lines",
+        ),
+        (("s.csv", "text,n\n" + "a,1\n" * 30 + "Total: 30\n"), "line 32: it has 1 field, the header 2"),
     ],
 )
-def test_what_is_refused_has_a_way_out(tmp_path: Path, made: Callable[[Path], None], said: str) -> None:
-    made(tmp_path)
+def test_what_is_refused_has_a_way_out(tmp_path: Path, made: Any, said: str) -> None:
+    if not callable(made):
+        put(tmp_path / "s" / made[0], made[1])
+    else:
+        made(tmp_path)
     Done(tmp_path, "s").refused(said)
 
 

@@ -266,7 +266,7 @@ def test_numbers_as_words_and_no_count_column(tmp_path):
     text = 'u1\tsong a\nu1\tsong a\nu2\t"raw'
     found = read(csv_source(tmp_path, text, **layout), tmp_path)
     assert found.documents == {"u1": {"song a": 2}, "u2": {'"raw': 1}}
-    assert ", line 4: it has 1 fields, others 2" in fails(
+    assert ", line 4: it has 1 field, others 2" in fails(
         csv_source(tmp_path, text + "\nu3", **layout), tmp_path
     )
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.display import location
-from streaming_jsmf.ingestion.columns import ColumnSummary, Summaries
+from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, write_quarantined
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import (
@@ -68,8 +68,8 @@ class Contents:
     id_faults: Counter[str] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
 
-    def add(self, batch: Batch, guessed_id: str | None, columns: Summaries) -> None:
-        """Add what a batch has; its columns go to ``columns``."""
+    def add(self, batch: Batch, guessed_id: str | None, date_format: str | None) -> None:
+        """Add what a batch has."""
         held, ids = dict(batch.metadata), batch.document_id
         if ids is None:
             self.id_faults["missing"] += batch.n_documents
@@ -79,7 +79,8 @@ class Contents:
                 held[guessed_id] = ids
                 self.id_faults += id_faults(ids)
         for name, values in held.items():
-            columns.add(name, pa.nulls(len(values)) if name == EXCERPT else values)
+            values = pa.nulls(len(values)) if name == EXCERPT else values
+            self.columns[name] = summarize(values, date_format, self.columns.get(name))
         self._note(batch)
 
     def join(self, other: Contents) -> None:
@@ -90,8 +91,7 @@ class Contents:
         self.id_faults += other.id_faults
         self.languages += other.languages
         for name, summary in other.columns.items():
-            before = self.columns.get(name)
-            self.columns[name] = summary if before is None else before.joined(summary)
+            self.columns[name] = summary.joined(self.columns.get(name))
         self._note(other)
 
     def _note(self, other: Batch | Contents) -> None:
@@ -157,25 +157,24 @@ def read_group(ingest: Ingest, group: Group) -> Record:
     directory = ingest.folder.stem(group.index, 0).parent
     empty_directory(directory)
     contents, pieces = Contents(), []
-    columns = Summaries(getattr(ingest.source.options, "date_format", None))
-    batches = _batches(ingest, group, directory, contents, columns)
+    batches = _batches(ingest, group, directory, contents)
     for writer in _written_pieces(ingest, group.index, batches):
         pieces.append({"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens})
         contents.languages += writer.languages
-    contents.columns = columns.finish()
     files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
     return {"pieces": pieces, "contents": contents.to_record(), FILES: files}
 
 
 def _batches(
-    ingest: Ingest, group: Group, directory: Path, contents: Contents, columns: Summaries
+    ingest: Ingest, group: Group, directory: Path, contents: Contents
 ) -> Iterator[tuple[int, Batch]]:
-    """Yield all batches of a group by unit; adds what they have to ``contents`` and ``columns``."""
+    """Yield all batches of a group by unit; adds what they have to ``contents``."""
+    date_format = getattr(ingest.source.options, "date_format", None)
     for number, unit in group.numbered():
         bad, n_records = BadRecords(ingest.on_bad_record, unit, ingest.source.place), 0
         for batch in _documents(ingest, number, unit, bad):
             n_records += batch.n_records
-            contents.add(batch, ingest.guessed_id, columns)
+            contents.add(batch, ingest.guessed_id, date_format)
             yield number, batch
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -47,13 +48,15 @@ class Kind:
     def dated(self) -> bool:
         return bool(pa.types.is_temporal(self.type))
 
-    def fits(self, values: Any) -> bool:
-        """Return whether all strings of an Arrow array are of the kind."""
+    def others(self, values: Any) -> Any:
+        """Return the strings of an Arrow array without nulls that are not of the kind; all, if one is no date."""
+        alike = pc.match_substring_regex(values, self.pattern or "^")
+        given = values.filter(alike)
         try:
-            is_alike = not self.pattern or pc.all(pc.match_substring_regex(values, self.pattern)).as_py()
-            return bool(is_alike and not self.read(values, self).null_count)
+            wrong = given.filter(self.read(given, self).is_null())
         except pa.ArrowInvalid:  # such as February 30
-            return False
+            return values
+        return pa.concat_arrays([values.filter(pc.invert(alike)), wrong])
 
 
 def _by_arrow(values: Any, kind: Kind) -> Any:
@@ -81,12 +84,17 @@ def _by_parts(values: Any, kind: Kind) -> Any:
 
     month, hour, year = number("month"), number("hour"), number("year", 1970)
     year = year + np.select([year < 69, year < 100], [2000, 1900])  # as in POSIX
+    if "week" in parts or "quarter" in parts:
+        month = 3 * number("quarter", 1) - 2
     if "name" in parts:
         month = np.asarray(pc.index_in(pc.utf8_lower(parts["name"]), _MONTHS).fill_null(-1)) + 1
     first = (12 * (year - 1970) + np.maximum(month, 1) - 1).astype("datetime64[M]")
     days = first.astype("datetime64[D]").astype(int) + number("day", 1) - 1
     good = np.asarray(found.is_valid()) & (month >= 1) & (month <= 12)
     good &= days < (first + 1).astype("datetime64[D]").astype(int)
+    if "week" in parts:  # its Monday; January 4 is in the first week
+        days += 7 * number("week") - 4 - (days + 6) % 7
+        good &= (days + 3).astype("datetime64[D]").astype("datetime64[Y]").astype(int) == year - 1970
     if "half" in parts:
         given, is_pm = (np.asarray(pc.is_in(parts["half"], pa.array([*each]))) for each in ("APap", "Pp"))
         good &= ~given | ((hour >= 1) & (hour <= 12))
@@ -129,7 +137,7 @@ _ORDERS = {  # dots are written between day, month and year, never after the mon
     "month first": f"{_MONTH}[-/]{_DAY}[-/]{_SHORT}",
     "day first": f"{_DAY}[-/.]{_MONTH}[-/.]{_SHORT}",
 }
-_LONG_WEEKDAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+_LONG_WEEKDAY = "(?:Mon|Tue|Tues|Wed|Wednes|Thu|Thurs|Fri|Sat|Satur|Sun)(?:day)?"
 _NAMED = {
     "day month year": f"(?:{_LONG_WEEKDAY},? )?{_DAY}[ -]{_NAME},?[ -]{_SHORT}",
     "month day, year": f"(?:{_LONG_WEEKDAY},? )?{_NAME} {_DAY},? {_YEAR}(?:,? {_LONG_WEEKDAY})?",
@@ -137,6 +145,14 @@ _NAMED = {
 }
 _MAIL = f"(?:{_WEEKDAY},? )?{_DAY} {_NAME} {_YEAR} {_TIME} {_ZONE}(?: [(][^)]*[)])?"
 _TWITTER = f"{_WEEKDAY} {_NAME} {_DAY} {_TIME} {_ZONE} {_YEAR}"
+_JAVASCRIPT = f"{_WEEKDAY} {_NAME} {_DAY} {_YEAR} {_TIME} (?:GMT)?{_ZONE}(?: [(][^)]*[)])?"
+_APACHE = rf"\[?{_DAY}/{_NAME}/{_YEAR}:{_TIME} {_ZONE}\]?"
+_PARTS = {
+    "months": f"{_YEAR}-(?P<month>[0-9]{{2}})(?:-(?P<day>[0-9]{{2}}))?",
+    "quarters": f"{_YEAR}[- ]?Q(?P<quarter>[1-4])",
+    "quarter year": f"Q(?P<quarter>[1-4])[- /]?{_YEAR}",
+    "weeks": f"{_YEAR}-?W(?P<week>[0-9]{{2}})",
+}
 SECONDS, MILLISECONDS, EIGHT_DIGITS = "times (seconds)", "times (milliseconds)", "dates (YYYYMMDD)"
 
 #: Kinds of values, in order of preference. Leading zeros and more digits than float64 holds mark an identifier.
@@ -152,14 +168,18 @@ KINDS: dict[str, Kind] = {
     "dates": Kind(DAY, f"^{_ISO}$", _by_arrow),
     "times": Kind(TIME, f"^{_ISO}(?:[T ]{_CLOCK})?$", _by_arrow),
     "times in UTC": Kind(UTC, f"^{_ISO}[T ]{_CLOCK}(?:Z| UTC| ?[+-][0-9]{{2}}(?::?[0-9]{{2}})?)$", _by_arrow),
-    "dates (months)": Kind(DAY, f"^{_YEAR}-(?P<month>[0-9]{{2}})$", _by_parts),
-    **{f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts) for name, date in (_ORDERS | _NAMED).items()},
+    **{
+        f"dates ({name})": Kind(DAY, f"^{date}$", _by_parts)
+        for name, date in (_PARTS | _ORDERS | _NAMED).items()
+    },
     **{
         f"times ({order})": Kind(TIME, f"^{date}{_HALF}$", _by_parts)
         for order, date in (_ORDERS | _NAMED).items()
     },
     "times (mail)": Kind(UTC, f"^{_MAIL}$", _by_parts),
     "times (Twitter)": Kind(UTC, f"^{_TWITTER}$", _by_parts),
+    "times (JavaScript)": Kind(UTC, f"^{_JAVASCRIPT}$", _by_parts),
+    "times (Apache)": Kind(UTC, f"^{_APACHE}$", _by_parts),
 }
 
 
@@ -183,7 +203,8 @@ def kind_of_type(of: Any) -> str:
 
 
 _SHOWN = 20  # columns in a line
-_WAITING = 1000, 1 << 20  # values and bytes of small arrays that are summarized together
+_MOST_OTHERS, _SHARE_OF_OTHERS = 3, 0.1  # distinct strings, and share of the values, that are not of a kind
+_LONGEST = 40  # characters of a value in a line
 
 #: Words in names of columns whose numbers may be times, such as created_utc, retrieved_on and reviewTime.
 _OF_TIMES = re.compile(
@@ -192,67 +213,55 @@ _OF_TIMES = re.compile(
 )
 
 
+#: By kind that values are, the number of each string that is not of the kind: none, or few and rare ones.
+Kinds = Mapping[str, Mapping[str, int]]
+
+
 class ColumnSummary(NamedTuple):
-    """What is known of a column: its ``kinds`` are those that all values are, in order of preference.
+    """What is known of a column: the ``kinds`` that all its values are, or nearly all.
 
     ``values`` of them are not missing, ``strings`` of these are strings, and ``documents`` is the number of documents
     that have the column, with or without a value.
     """
 
-    kinds: Sequence[str]
+    kinds: Kinds
     values: int
     documents: int
     strings: int = 0
 
-    def joined(self, other: ColumnSummary) -> ColumnSummary:
+    def joined(self, other: ColumnSummary | None) -> ColumnSummary:
         """Return the summary of the values of both."""
-        kinds = [kind for kind in self.kinds if kind in other.kinds]
-        return ColumnSummary(kinds, *(mine + its for mine, its in zip(self[1:], other[1:], strict=True)))
+        if other is None:
+            return self
+        both = [kind for kind in self.kinds if kind in other.kinds]
+        kinds = {kind: dict(Counter(self.kinds[kind]) + Counter(other.kinds[kind])) for kind in both}
+        values, documents, strings = (mine + its for mine, its in zip(self[1:], other[1:], strict=True))
+        return ColumnSummary(_likely(kinds, values), values, documents, strings)
+
+    def ordered(self, *, of_all: bool) -> list[str]:
+        """Return the kinds that all values are, or the others, in order of preference; a given format comes first."""
+        order = [*KINDS]
+        kinds = [kind for kind, wrong in self.kinds.items() if of_all is not bool(wrong)]
+        return sorted(kinds, key=lambda kind: order.index(kind) if kind in KINDS else -1)
 
 
-class Summaries:
-    """Summaries of columns whose values come in arrays; small arrays of one type are summarized together."""
-
-    def __init__(self, date_format: str | None = None) -> None:
-        self._found: dict[str, ColumnSummary] = {}
-        self._date_format = date_format
-        self._waiting: dict[str, list[Any]] = {}
-
-    def add(self, name: str, values: Any) -> None:
-        values = plain(values)
-        waiting = self._waiting.setdefault(name, [])
-        if waiting and waiting[0].type != values.type:
-            self._summarize(name)
-        waiting.append(values)
-        if sum(map(len, waiting)) >= _WAITING[0] or sum(each.nbytes for each in waiting) >= _WAITING[1]:
-            self._summarize(name)
-
-    def finish(self) -> dict[str, ColumnSummary]:
-        """Return the summaries by name, in the order in which the columns were first added."""
-        for name in self._waiting:
-            self._summarize(name)
-        return {name: self._found[name] for name in self._waiting}
-
-    def _summarize(self, name: str) -> None:
-        if waiting := self._waiting[name]:
-            before = self._found.get(name)
-            found = summarize(pa.concat_arrays(waiting), self._date_format, before)
-            self._found[name] = found if before is None else before.joined(found)
-            waiting.clear()
+def _likely(kinds: Kinds, n_values: int) -> Kinds:
+    """Those of which few strings are not; the first string of all may be one."""
+    few = max(1, _SHARE_OF_OTHERS * n_values)
+    return {kind: w for kind, w in kinds.items() if len(w) <= _MOST_OTHERS and sum(w.values()) <= few}
 
 
 def summarize(
     values: Any, date_format: str | None = None, before: ColumnSummary | None = None
 ) -> ColumnSummary:
-    """Return what is known of the values of an Arrow array; only the kinds of the values ``before`` are tried."""
+    """Return what is known of the values of an Arrow array, and of those ``before``, whose kinds alone are tried."""
     given = plain(values)
     is_text = is_string(given.type)
     given = (_stripped(given) if is_text else given).drop_null()
-    names = [*([date_format] if date_format and "%" in date_format else []), *KINDS]
-    names = names if before is None else list(before.kinds)
-    if len(given):
-        names = _kinds_of(given, names)
-    return ColumnSummary(names, len(given), len(values), len(given) * is_text)
+    formats = [date_format] if date_format and "%" in date_format else []
+    names = [*formats, *KINDS] if before is None else [*before.kinds]
+    kinds = _kinds_of(given, names) if len(given) else {name: {} for name in names}
+    return ColumnSummary(kinds, len(given), len(values), len(given) * is_text).joined(before)
 
 
 def _stripped(values: Any) -> Any:
@@ -262,20 +271,28 @@ def _stripped(values: Any) -> Any:
     return pc.if_else(missing, pa.scalar(None, values.type), values)
 
 
-def _kinds_of(values: Any, names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that all values of an Arrow array without nulls are."""
+def _kinds_of(values: Any, names: Sequence[str]) -> Kinds:
+    """Those of ``names`` that all, or nearly all, values of an Arrow array without nulls are."""
     if is_string(values.type):
-        for part in (slice(_HEAD), slice(None)):
-            if names:
-                tried = pc.unique(values[part])
-                names = [name for name in names if kind_named(name).fits(tried)]
-    elif is_number(values.type):
+        head = _kinds_of_strings(values[:_HEAD], names)
+        return _kinds_of_strings(values, [*head]) if head and len(values) > _HEAD else head
+    if is_number(values.type):
         possible = {*_kinds_of_numbers(values)}
-        names = [name for name in names if name in possible]
     else:
         wider = (DAY, TIME) if values.type == DAY else (values.type,)
-        names = [name for name in names if kind_named(name).type in wider]
-    return list(names)
+        possible = {name for name in names if kind_named(name).type in wider}
+    return {name: {} for name in names if name in possible}
+
+
+def _kinds_of_strings(values: Any, names: Sequence[str]) -> Kinds:
+    distinct, counts = values.value_counts().flatten()
+    found: dict[str, Mapping[str, int]] = {}
+    for name in names:
+        others = kind_named(name).others(distinct)
+        if len(others) <= _MOST_OTHERS:
+            numbers = counts.take(pc.index_in(others, value_set=distinct)).to_pylist()
+            found[name] = dict(zip(others.to_pylist(), numbers, strict=True))
+    return _likely(found, len(values))
 
 
 def _kinds_of_numbers(values: Any) -> Iterator[str]:
@@ -305,11 +322,12 @@ def choose_types(
     of it stays strings, with a warning. ``date_format`` is "day-first", "month-first", "none" or a format of
     ``datetime.strptime``.
     """
-    known, chosen, notes = known or {}, {}, []
+    known, chosen, notes, lines = known or {}, {}, [], list[str]()
     for name, summary in summaries.items():
-        kinds = [kind for kind in summary.kinds if _allowed(name, kind, summary, date_format)]
+        of_all = summary.ordered(of_all=True)
+        kinds = [kind for kind in of_all if _allowed(name, kind, summary, date_format)]
         if name in known:
-            same = [kind for kind in summary.kinds if known[name] == kind_of_type(kind_named(kind).type)]
+            same = [kind for kind in of_all if known[name] == kind_of_type(kind_named(kind).type)]
             kinds = [kind for kind in kinds if kind in same] or same
             if known[name] and not kinds:
                 text = "%s: not all values are %s, as in the corpus of the vocabulary; they stay strings"
@@ -317,22 +335,31 @@ def choose_types(
         elif name == EXCERPT or not summary.values:
             kinds = []
         chosen[name] = kind = kinds[0] if kinds else ""
-        if kind and (read := _number_read(summary, kind)):
+        if kind and (read := summary.values if _is_read(summary, kind) else summary.strings):
             notes.append(f"{name}: {read:,} values read as {_described(kind, kinds)}")
+        elif summary.values and not of_all and name not in known and len(lines) < _SHOWN:
+            lines += _near(name, summary, date_format)
     more = [f"{len(notes) - _SHOWN} more columns"] if len(notes) > _SHOWN else []
-    lines = ["; ".join([*notes[:_SHOWN], *more])] if notes else []
+    lines = ["; ".join([*notes[:_SHOWN], *more]), *lines] if notes else lines
     if date_format and "%" in date_format and date_format not in chosen.values():
         lines.append(f"no column has only dates as in {option.date_format(date_format)}")
     return chosen, lines
 
 
+def _near(name: str, summary: ColumnSummary, date_format: str | None) -> list[str]:
+    """A line on the few values because of which a column stays strings."""
+    for kind in summary.ordered(of_all=False):
+        wrong, n_wrong = summary.kinds[kind], sum(summary.kinds[kind].values())
+        if 2 * n_wrong < summary.values and _allowed(name, kind, summary, date_format):
+            others = ", ".join(f"{text[:_LONGEST]!r} ({times:,})" for text, times in sorted(wrong.items()))
+            good = f"{summary.values - n_wrong:,} of {summary.values:,} values are {kind}"
+            return [f"{name}: strings, because only {good}, not {others}"]
+    return []
+
+
 def _is_read(summary: ColumnSummary, kind: str) -> bool:
     """Whether dates of a kind would be made of strings or numbers."""
     return kind_named(kind).dated and (summary.strings > 0 or "numbers" in summary.kinds)
-
-
-def _number_read(summary: ColumnSummary, kind: str) -> int:
-    return summary.values if _is_read(summary, kind) else summary.strings
 
 
 def _described(kind: str, kinds: Sequence[str]) -> str:

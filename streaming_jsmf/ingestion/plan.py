@@ -41,7 +41,6 @@ from streaming_jsmf.ingestion.readers.sources import (
     guess_source,
     open_source,
     reads_texts,
-    source_settings,
 )
 from streaming_jsmf.ingestion.spec import CorpusSpec, fetch_files, load_spec
 from streaming_jsmf.ingestion.tokens.stop_words import (
@@ -125,7 +124,7 @@ def plan_ingest(
     identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
     ingest = replace(ingest, folder=replace(ingest.folder, arguments=identity))
     marked = {} if request.made_for is None else {"made_for": request.made_for}
-    return ingest, replace(origin, settings={**source_settings(opened), **marked}, request=identity)
+    return ingest, replace(origin, settings={**opened.settings(), **marked}, request=identity)
 
 
 def _from_spec(
@@ -291,7 +290,7 @@ def _identity(ingest: Ingest, source: Location, spec: str | None) -> dict[str, A
 
     return {
         "layout": LAYOUT,
-        **source_settings(ingest.source),
+        **ingest.source.settings(),
         "source": digest_of(repr(ingest.source)),
         "units": digest_of(json.dumps([asdict(unit) for unit in ingest.units])),
         **_identity_of_input(ingest, source),

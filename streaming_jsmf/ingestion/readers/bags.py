@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -19,7 +19,7 @@ from streaming_jsmf.config import BagOptions, BasketOptions
 from streaming_jsmf.config.reading import NONE
 from streaming_jsmf.corpus.footer import check_columns, is_list, is_string
 from streaming_jsmf.corpus.format import find_shards, find_vocabulary, missing_source, open_corpus
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
 from streaming_jsmf.corpus.records import (
     LARGEST_COUNT,
     Place,
@@ -74,13 +74,13 @@ _BUCKETS = b"n_buckets"
 class BagSource(RecordFiles, Source):
     """Reader "bag-of-words-parquet": list columns ``ids`` and ``counts``; further columns are metadata.
 
-    ``found_id`` is the column of the ids. ``kinds`` has what the counts and named ids are in the first readable file
-    ("integers", "floats" or "strings"); all files must have the same. ``fingerprint`` is that of a corpus, or None.
+    ``found_id`` is the column of the ids. ``kinds`` says what the counts and named ids are in the first readable file,
+    such as "counts: floats, id: strings"; all files must have the same. ``fingerprint`` is that of a corpus, or None.
     """
 
     vocabulary_path: str
     found_id: str | None
-    kinds: Mapping[str, str]
+    kinds: str
     fingerprint: str | None = None
 
     reader = "bag-of-words-parquet"
@@ -110,15 +110,15 @@ class BagSource(RecordFiles, Source):
 
         ids = None if options.id == NONE else options.id
 
-        def read(path: str) -> tuple[str | None, dict[str, str]]:
+        def read(path: str) -> tuple[str | None, str]:
             with open_parquet_source(path) as file:
                 names = file.schema_arrow.names
                 found = ids if options.id else id_column(names)
                 return found, _kinds(file.schema_arrow, found if options.id or fingerprint else None)
 
         found_id, kinds = of_first_readable(shards, read, "give Parquet files of bags of words")
-        columns: dict[str, Any] = {"found_id": found_id, "kinds": kinds, "fingerprint": fingerprint}
-        return cls(root, shards, options, tokenizer, vocabulary_path=words, **columns)
+        known: dict[str, Any] = {"vocabulary_path": words, "found_id": found_id, "kinds": kinds}
+        return cls(root, shards, options, tokenizer, **known, fingerprint=fingerprint)
 
     @property
     def id_column(self) -> str | None:
@@ -132,17 +132,17 @@ class BagSource(RecordFiles, Source):
     def vocabulary(self) -> Sequence[str]:
         return read_vocabulary(self.vocabulary_path)[0].words
 
+    def settings(self) -> dict[str, Json]:
+        known = {} if self.fingerprint is None else {"source_fingerprint": self.fingerprint}
+        return {**super().settings(), **known}
+
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         n_words = len(self.vocabulary)
         with bad.unreadable_file(), open_parquet_source(unit.path) as file:
             kinds = _kinds(file.schema_arrow, self._named_id)
             if kinds != self.kinds:
-                ours, theirs = (
-                    listed(f"{name}: {kind}" for name, kind in each.items()) for each in (kinds, self.kinds)
-                )
-                raise UnreadableError(
-                    f"its columns are {ours}, those of the first file {theirs}; make them the same"
-                )
+                theirs = f"those of the first file {self.kinds}; make them the same"
+                raise UnreadableError(f"its columns are {kinds}, {theirs}")
             for first, batch in parquet_batches(file, unit, None):
                 yield self._documents(batch, first, n_words, bad)
 
@@ -179,7 +179,7 @@ class BagSource(RecordFiles, Source):
         )
 
 
-def _kinds(schema: Any, ids: str | None) -> dict[str, str]:
+def _kinds(schema: Any, ids: str | None) -> str:
     """Return the kinds of counts and of a column of ids (see ``BagSource``).
 
     Raises UnreadableError if columns are missing, or of other types.
@@ -189,16 +189,15 @@ def _kinds(schema: Any, ids: str | None) -> dict[str, str]:
     except InputError as error:
         raise UnreadableError(str(error).replace("it: column", "its column", 1)) from error
     require_columns(schema.names, schema.names)
-    kinds = {
-        "counts": "floats" if pa.types.is_floating(schema.field("counts").type.value_type) else "integers"
-    }
+    is_float = pa.types.is_floating(schema.field("counts").type.value_type)
+    kinds = f"counts: {'floats' if is_float else 'integers'}"
     if ids is None:
         return kinds
     require_columns([ids], schema.names)
     kind = without_views(schema.field(ids).type)
     if not is_string(kind) and not pa.types.is_integer(kind):
         raise UnreadableError(f"its column {ids!r} is {kind}; document ids are strings or integers")
-    return {**kinds, ids: "strings" if is_string(kind) else "integers"}
+    return f"{kinds}, {listed([ids])}: {'strings' if is_string(kind) else 'integers'}"
 
 
 def _bad_rows(batch: Any, n_words: int, ids: str | None, start: int) -> Iterator[tuple[int, str]]:
@@ -247,14 +246,9 @@ class BasketSource(RecordFiles, TextReader):
             for records in PARQUET.records(unit, self.options, bad, [items]):
                 yield replace(records, columns={items: _items(items, records.columns.get(items))})
             return
+        split = partial(pc.split_pattern, pattern=separator) if separator else pc.utf8_split_whitespace
         for records in line_records(unit, text_of, bad):
-            lines = records.columns["text"]
-            split = (
-                pc.utf8_split_whitespace
-                if separator is None
-                else partial(pc.split_pattern, pattern=separator)
-            )
-            found = split(lines)
+            found = split(records.columns["text"])
             trimmed = pa.ListArray.from_arrays(found.offsets, pc.utf8_trim_whitespace(found.flatten()))
             yield replace(records, columns={items: trimmed})
 
@@ -336,10 +330,8 @@ def read_bucket(files: Sequence[Path], bucket: int, bad: BadRecords) -> Iterator
     table = pa.Table.from_batches(parts)
     documents, document_ranks = _ranked(table.column("document"))
     words, word_ranks = _ranked(table.column("word"))
-    counts, keys = (
-        np.asarray(table.column("count")),
-        document_ranks.astype(np.int64) * len(words) + word_ranks,
-    )
+    keys = document_ranks.astype(np.int64) * len(words) + word_ranks
+    counts = np.asarray(table.column("count"))
     del table, parts
     kind = counts.dtype
     at, totals = sums(keys, counts, by_size=kind != np.int32)  # sums of integers are exact below 2^53

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import OnBadRecord, ReaderName, ReadOptions
+from streaming_jsmf.corpus.manifest import Json
 from streaming_jsmf.corpus.records import Counts
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
@@ -21,6 +22,9 @@ from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
+
+#: Options that name a file; they are not part of the settings of a corpus.
+PATH_OPTIONS = ("vocabulary", "names")
 
 
 @dataclass
@@ -301,6 +305,16 @@ class Reader(ABC):
     def vocabulary(self) -> Sequence[str] | None:
         """The words if the source defines them; None if they are collected while reading."""
         return None
+
+    def settings(self) -> dict[str, Json]:
+        """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
+        settings: dict[str, Json] = {"reader": self.reader}
+        for key, value in self.options.fields().items():
+            # A list of phrases is stored with the phrases found.
+            listed_phrases = key == "phrases" and self.phrases is None
+            if key not in (*PATH_OPTIONS, "path") and value is not None and not listed_phrases:
+                settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
+        return settings
 
     def units(self) -> Sequence[Unit]:
         """Return all units in corpus order. Raises InputError if there is nothing to read."""

@@ -16,7 +16,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import option
 from streaming_jsmf.ingestion.readers.base import UnreadableError, limits
 from streaming_jsmf.ingestion.readers.files import read_pieces
 from streaming_jsmf.ingestion.readers.values import from_python
@@ -37,7 +36,8 @@ _BROKEN, _OPEN = -1, -2  # instead of the end of a record
 ENDLESS = 1 << 62
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 _MOST_RECORDS = 1 << 18  # in a block
-SNIFFED = 20  # records that show the delimiter
+_COMPARED = 100  # records that show whether the first field has the names of rows
+
 _SEPARATOR = b"\x1f"  # replaces a delimiter of several bytes, because Arrow takes only one
 _PARSED = 500  # records that are lists at the same time, because the garbage collector visits every list
 
@@ -45,13 +45,15 @@ _PARSED = 500  # records that are lists at the same time, because the garbage co
 class Dialect(NamedTuple):
     """How fields are written, as in Python's ``csv`` with ``strict``: "" for no quote or escape; encoding of the bytes.
 
-    The bytes below 128 must be characters of ASCII wherever they stand.
+    The bytes below 128 must be characters of ASCII wherever they stand. ``blanks`` tells whether those at the start of
+    a field are left out.
     """
 
     delimiter: str = ","
     quotechar: str = '"'
     escapechar: str = ""
     codec: str = "utf-8"
+    blanks: bool = False
 
     @property
     def by_lines(self) -> bool:
@@ -59,9 +61,13 @@ class Dialect(NamedTuple):
         return self.delimiter == "\t" and bool(self.quotechar)
 
     def syntax(self) -> tuple[NDArray[np.int16], ...]:
-        """The bytes that may end or change a field (256,), and those of delimiter, quote and escape (-1 for none)."""
+        """The bytes that may end or change a field (256,), and those of delimiter, quote and escape (-1 for none).
+
+        A blank that is left out is 2, the others are 1.
+        """
         marks = [mark.encode(self.codec, "ignore") for mark in self[:3]]
         special = np.zeros(256, np.int16)
+        special[ord(" ")] = 2 * self.blanks
         special[[*b"\r\n", *(mark[0] for mark in marks if mark)]] = 1
         return special, *(np.array(list(mark) or [-1], np.int16) for mark in marks)
 
@@ -79,6 +85,7 @@ class Dialect(NamedTuple):
             quotechar=self.quotechar or None,
             escapechar=None if literal else self.escapechar or None,
             quoting=csv.QUOTE_NONE if literal or not self.quotechar else csv.QUOTE_MINIMAL,
+            skipinitialspace=self.blanks,
             strict=True,
         )
 
@@ -138,7 +145,7 @@ class Block:
             return None
         if len(delimiter) > 1 and _SEPARATOR not in data:
             data, delimiter = data.replace(delimiter, _SEPARATOR), _SEPARATOR
-        if len(delimiter) > 1 or len(quote) > 1 or self.dialect.codec != "utf-8":
+        if len(delimiter) > 1 or len(quote) > 1 or self.dialect.codec != "utf-8" or self.dialect.blanks:
             return None
         names = [str(place) for place in range(self.n_fields)]
         try:
@@ -223,58 +230,57 @@ def scan(
     return Block(dialect, data, starts[: n + 1].copy(), lines[: n + 1].copy(), kinds, good, n_fields)
 
 
-def dialect_of(sample: bytes, usual: Dialect, options: Any) -> tuple[Dialect, str]:
-    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
+class Shape(NamedTuple):
+    """Number of fields of the first record, and of further ones that all others have before and after these.
 
-    It splits the first records into equally many fields (2+), if any dialect does. The usual delimiter comes first.
+    ``start`` is where the second record starts.
     """
-    delimiters = dict.fromkeys([usual.delimiter, *(() if options.delimiter else ";\t|,")])
-    best, fewest = usual, 2 * ENDLESS
-    for delimiter, (quote, escape) in product(delimiters, _quotes(sample, options)):
-        tried = Dialect(delimiter, quote, escape, usual.codec)
-        width = width_of(sample, tried)
-        splits = width > 1 and not (scan(sample, tried, width, most=SNIFFED).kinds == BAD).any()
-        if splits or delimiter == usual.delimiter:
-            n_bad = int((scan(sample, tried, width).kinds == BAD).sum()) + ENDLESS * (not splits)
-            if n_bad < fewest:
-                best, fewest = tried, n_bad
-    return best, _unusual(best, usual, options)
+
+    width: int
+    start: int
+    before: int = 0
+    after: int = 0
+
+    @property
+    def n_fields(self) -> int:
+        return self.before + self.width + self.after
+
+    def n_bad(self, sample: bytes, dialect: Dialect, most: int = _MOST_RECORDS) -> int:
+        """Return how many of the records after the first one are bad."""
+        return int((scan(sample, dialect, self.n_fields, self.start, most=most).kinds == BAD).sum())
 
 
-def _quotes(sample: bytes, options: Any) -> list[tuple[str, str]]:
-    """Return the quotes and escapes that the options allow, and of which the sample has signs."""
-    if options.quoting == "none" or len(options.delimiter or "") > 1:
-        return [("", options.escapechar or "")]
-    double, single = (len(re.findall(rb"(?m)(?:^|[,;\t|])" + quote, sample)) for quote in (b'"', b"'"))
-    detected = ['"', "'"] if single > double else ['"']
-    return [
-        (quote, escape)
-        for quote in ([options.quotechar] if options.quotechar else detected)
-        for escape in (("", "\\") if options.escapechar is None else (options.escapechar,))
-        if escape != "\\" or options.escapechar or f"\\{quote}".encode() in sample
-    ]
+def shape_of(sample: bytes, dialect: Dialect) -> Shape:
+    """Return the number of fields of the records of a sample; 0 if the first record breaks the rule of quotes.
 
-
-def _unusual(dialect: Dialect, usual: Dialect, options: Any) -> str:
-    """Return a line that says what was detected, or ""."""
-    found, change = [], {}
-    if dialect.delimiter != usual.delimiter:
-        found, change = [f"separated by {dialect.delimiter!r}"], {"delimiter": usual.delimiter}
-    if dialect.quotechar == "'" and not options.quotechar:
-        found, change = [*found, "quoted with '"], {**change, "quotechar": usual.quotechar}
-    if dialect.escapechar and not options.escapechar:
-        found.append(f"written with {dialect.escapechar}{dialect.quotechar} for a quotation mark")
-    way_out = f"; {option.read(change)} changes that" * bool(change)
-    return f"its fields are {' and '.join(found)}{way_out}" * bool(found)
-
-
-def width_of(sample: bytes, dialect: Dialect) -> int:
-    """Return the number of fields of the first record; 0 if it breaks the rule of quotes."""
-    sample = sample.lstrip(b"\r\n")
+    The header may have one name less than all others: R writes the names of rows without one, and other programs a
+    delimiter at the end of each record.
+    """
+    at = len(sample) - len(sample.lstrip(b"\r\n"))
+    block = scan(sample, dialect, 0, at, most=1)
     if dialect.by_lines:
-        return 1 + sample[: re.search(rb"[\r\n]|$", sample).start()].count(b"\t")  # type: ignore[union-attr]
-    block = scan(sample, dialect, 0, most=1)
-    return len(next(block.rows())) if block.kinds[0] == GOOD else 0
+        width = 1 + sample[at : re.compile(rb"[\r\n]|$").search(sample, at).start()].count(b"\t")  # type: ignore[union-attr]
+    else:
+        width = len(next(block.rows())) if block.good.size else 0
+    if not width:
+        return Shape(0, 0)
+    start = int(scan(sample, dialect, width, at, most=1).starts[1])
+    if (scan(sample, dialect, width + 1, start, known=len(sample), most=2).kinds == GOOD).sum() < 2:
+        return Shape(width, start)
+    others = scan(sample, dialect, width + 1, start, known=len(sample))
+    rows = [*islice(others.rows(), _COMPARED)]
+    if (others.kinds == BAD).any() or len(rows) < 2:
+        return Shape(width, start)
+    if not any(row[-1] for row in rows):
+        return Shape(width, start, after=1)
+    # A comma of a text that is not quoted is often followed by a blank.
+    names = {row[0] for row in rows}
+    named = (
+        len(names) == len(rows)
+        and "" not in names
+        and not any(field[:1] == " " for row in rows for field in row)
+    )
+    return Shape(width, start, before=int(named))
 
 
 @compiled(nogil=True)
@@ -308,8 +314,9 @@ def _end_of_record(data: Any, i: int, syntax: Any, most: int) -> Any:
     special, delimiter, quote, escape = syntax
     fields, at_start = 1, True
     while i < len(data):
-        if not special[data[i]]:
-            i, at_start = i + 1, False
+        kind = special[data[i]]
+        if kind != 1:
+            i, at_start = i + 1, at_start and kind == 2
         elif _ends_line(data[i]):
             return _after_line(data, i), fields
         elif at_start and _is(data, i, quote):

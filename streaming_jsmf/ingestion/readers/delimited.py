@@ -1,110 +1,45 @@
-"""CSV, TSV and other delimited text: find the layout of a file, cut it at records, and read its fields."""
+"""CSV, TSV and other delimited text: cut files at records, and read their fields."""
 
 from __future__ import annotations
 
-import codecs
-import csv
-import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from streaming_jsmf.config import TextOptions
-from streaming_jsmf.errors import first_line, option
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Format,
     Records,
     Unit,
     UnreadableError,
-    distinct_names,
     limits,
 )
+from streaming_jsmf.ingestion.readers.csv_layout import Layout, fault, layout_of, opened
 from streaming_jsmf.ingestion.readers.csv_scan import (
     BAD,
-    BLANK,
     ENDLESS,
-    LITERAL,
-    SNIFFED,
     Block,
     Dialect,
     blocks,
-    dialect_of,
-    scan,
-    whole_lines,
-    width_of,
 )
 from streaming_jsmf.ingestion.readers.files import (
-    bare_suffix,
     is_divisible,
     open_raw,
-    open_stream,
     read_pieces,
-    recoded,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.formats import EMPTY, encoding_of_file, too_long
-from streaming_jsmf.ingestion.readers.values import encoding_name, listed, name_encoding
-from streaming_jsmf.validation import is_utf8
 
-CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
-
-_SAMPLE = 1 << 20  # bytes of a file that show its layout
-_COMPARED = 100  # records that show the header
-_HEAD, TITLES = 1 << 16, 20  # bytes, and lines, of a file in which its header is searched
-
-#: Encodings whose bytes below 128 are always characters of ASCII. Files in others are recoded.
-_BYTEWISE = re.compile("utf-8|ascii|iso8859|cp125|koi8|mac")
-
-#: Kinds of values that tell a header from data.
-_KINDS = (
-    re.compile(r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?\s?%?"),
-    re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}.{,30}"),
-    re.compile(r"\w+://\S+|[^\s@]+@[^\s@]+"),
-)
-_MISSING = {"", "-", "?", "na", "n/a", "nan", "null", "none"}
-_NAME = re.compile(r"[^\W\d][^.!,;]{,39}")
-_USUAL_NAMES = set("id text title name label category date body content message comment review url".split())  # noqa: SIM905
-_LONGEST_NAME = 60
-_SHOWN = 5  # names
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Dialect, names, and where the records start.
-
-    Attributes
-    ----------
-    names : Names of the columns; a column without a name is ignored.
-    has_header : Whether the names are those of the first record.
-    encoding : Encoding of the file. If fields cannot be found in its bytes, they are recoded to UTF-8.
-    start, line : Bytes and lines before the first record.
-    notes : What was found that may be wrong, for the log.
-    """
-
-    dialect: Dialect
-    encoding: str = "utf-8"
-    names: tuple[str, ...] = ()
-    has_header: bool = True
-    start: int = 0
-    line: int = 0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def recoded(self) -> bool:
-        return not _is_bytewise(self.encoding)
+_COMMAS = Layout(Dialect())
 
 
 @dataclass(frozen=True)
 class Part(Unit):
     """Records in a range of bytes of a delimited file; ``line`` is the number of its first line in the file, from 0."""
 
-    layout: Layout = Layout(Dialect())
+    layout: Layout = _COMMAS
     line: int = 0
 
 
@@ -139,13 +74,13 @@ class DelimitedFormat(Format):
         layout = unit.layout
         columns = chosen(layout.names, wanted)
         try:
-            with _opened(unit.path, layout.encoding) as stream:
+            with opened(unit.path, layout.encoding) as stream:
                 _skip(stream, unit.start)
                 left = unit.stop - unit.start if unit.stop else ENDLESS
                 for block in blocks(stream, layout.dialect, len(layout.names), left):
                     for record in np.flatnonzero(block.kinds == BAD).tolist():
                         original = _in_encoding(block.original(record), layout)
-                        bad.refuse(first + int(block.lines[record]), _fault(block, record, layout), original)
+                        bad.refuse(first + int(block.lines[record]), fault(block, record, layout), original)
                     if block.good.size:
                         strings = dict(zip(columns, block.columns([*columns.values()]), strict=True))
                         rows = first + block.lines[block.good]
@@ -165,9 +100,6 @@ class DelimitedFormat(Format):
 def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
     """Yield byte and line of each first record that is ``UNIT_BYTES`` after the one before, or after the start."""
     _skip(stream, layout.start)
-    if not (layout.dialect.quotechar or layout.dialect.escapechar):
-        yield from _line_cuts(stream, layout.start, layout.line)
-        return
     cut = 0
     for block in blocks(stream, layout.dialect, len(layout.names)):
         places = block.place + block.starts[:-1]
@@ -175,29 +107,6 @@ def _cuts(stream: Any, layout: Layout) -> Iterator[tuple[int, int]]:
         while (further := np.flatnonzero(places >= cut + limits.UNIT_BYTES)).size:
             cut = int(places[further[0]])
             yield layout.start + cut, layout.line + int(block.lines[further[0]])
-
-
-def _line_cuts(stream: Any, place: int, line: int) -> Iterator[tuple[int, int]]:
-    """As ``_cuts`` if each line is a record, without a search for records."""
-    while data := stream.read(limits.UNIT_BYTES) + stream.readline(limits.LONGEST_LINE):
-        place += len(data)
-        line += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
-        if data.endswith(b"\n"):
-            yield place, line
-
-
-@contextmanager
-def _opened(path: str, encoding: str) -> Iterator[Any]:
-    """Open a stream of bytes in which fields can be found; see ``Layout.encoding``."""
-    with open_stream(path) as stream:
-        if _is_bytewise(encoding):
-            yield stream
-        else:
-            yield recoded(stream, encoding, "surrogateescape")
-
-
-def _is_bytewise(encoding: str) -> bool:
-    return bool(_BYTEWISE.match(codecs.lookup(encoding).name))
 
 
 def _skip(stream: Any, size: int) -> None:
@@ -223,181 +132,7 @@ def chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, in
     return {name: i for i, name in enumerate(names) if name and (wanted is None or name in wanted)}
 
 
-def _fault(block: Block, record: int, layout: Layout) -> str:
-    """Why a record is bad, which is its first line."""
-    data = block.data[block.starts[record] : block.starts[record + 1]]
-    if len(data) > limits.LONGEST_LINE:
-        return too_long()
-    try:
-        n_fields = len(next(block.dialect.rows(data)))
-    except csv.Error as error:
-        way_out = f"where quotes are text, use {option.quoting('none')}"
-        if not block.dialect.escapechar and b'\\"' in data:
-            way_out = f'where \\" is a quote, use {option.read({"escapechar": chr(92)})}'
-        if "unexpected end" in str(error):
-            return f"it opens a quote that no record of {len(layout.names)} fields closes ({way_out})"
-        return f"its quotes break the rules of CSV: {first_line(error)} ({way_out})"
-    reason = (
-        f"it has {n_fields} fields, {'the header' if layout.has_header else 'others'} {len(layout.names)}"
-    )
-    is_early = layout.has_header and n_fields > len(layout.names) and block.lines[record] < TITLES
-    return f"{reason} ({skipping('N')} skips lines before the header)" if is_early else reason
-
-
 DELIMITED = DelimitedFormat()
 
 
 # Layout
-
-
-def layout_of(path: str, options: Any) -> Layout:
-    """Find the layout of a file from its start, where the options do not give it.
-
-    Reads the whole file if there are several encodings to choose from. Raises UnreadableError.
-    """
-    encoding = encoding_of_file(path, options.encoding).replace("utf-8-sig", "utf-8")
-    with _opened(path, encoding) as stream:
-        data, damage = read_pieces(stream, _SAMPLE)
-        if not whole_lines(data):
-            data += read_pieces(stream, limits.LONGEST_LINE)[0]
-    start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
-    sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
-    usual = Dialect(
-        options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","),
-        codec=encoding if _is_bytewise(encoding) else "utf-8",
-    )
-    skipped = options.skip_lines
-    if skipped is None:
-        skipped = 0 if options.header == "none" else _n_titles(sample, usual, options)
-    before = sum(map(len, islice(sample.splitlines(keepends=True), skipped)))
-    sample = sample[before:]
-    if not sample.strip():
-        raise UnreadableError(damage or EMPTY)
-    dialect, note = dialect_of(sample, usual, options)
-    told = f"its header is line {skipped + 1}; {skipping(0)} reads what is above, too"
-    notes = [told] * (skipped > 0 and options.skip_lines is None) + [note] * bool(note)
-    line = data[:start].count(b"\n") + skipped
-    return _with_names(
-        Layout(dialect, encoding, (), True, start + before, line, tuple(notes)), sample, options
-    )
-
-
-def skipping(lines: object) -> str:
-    """The option that skips lines before the header."""
-    return str(option.read({"skip_lines": lines}))
-
-
-def is_table(head: bytes) -> bool:
-    """Whether the first bytes of a file of any name surely are a header and records."""
-    return len(head.splitlines()) > 2 and _table(head, Dialect(), TextOptions()) is not None
-
-
-def _n_titles(sample: bytes, usual: Dialect, options: Any) -> int:
-    """Return the number of lines before the header, such as a title, if what follows surely is a table."""
-    head = sample[: whole_lines(sample[:_HEAD])] if len(sample) > _HEAD else sample
-    lines = head.splitlines(keepends=True)
-    if head.strip() and _are_titles(lines[:1], dialect_of(head, usual, options)[0]):
-        for n in range(1, min(TITLES, len(lines) - 1)):
-            if lines[n].strip() and (dialect := _table(b"".join(lines[n:]), usual, options)):
-                titles = b"".join(lines[:n]).strip()
-                return n if titles and _are_titles(lines[:n], dialect) else 0
-    return 0
-
-
-def _are_titles(lines: Sequence[bytes], dialect: Dialect) -> bool:
-    """Whether lines are blank, comments, or have at most the first field."""
-    block = scan(b"".join(line for line in lines if not line.startswith(b"#")), dialect, 0)
-    return not (block.kinds == BAD).any() and not any(any(row[1:]) for row in block.rows())
-
-
-def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
-    """Return the dialect of data that surely are a header and records: short names over values that differ in kind."""
-    if not data.strip():
-        return None
-    dialect = dialect_of(data, usual, options)[0]
-    block = scan(data, dialect, width_of(data, dialect), known=len(data), most=SNIFFED)
-    if (block.kinds == BAD).any() or block.good.size < 2:
-        return None
-    names, *rows = ([field.strip() for field in row] for row in block.rows())
-    signs = [_likeness(name, [row[i] for row in rows if row[i]]) for i, name in enumerate(names) if name]
-    are_names = len({*names}) == len(names) > 1 and all(map(_NAME.fullmatch, filter(None, names)))
-    known = not _USUAL_NAMES.isdisjoint(name.lower() for name in names) or {*options.text} <= {*names}
-    return dialect if are_names and (known or -1 in signs) and max(signs) <= 0 else None
-
-
-def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
-    """Add the names, and skip the header."""
-    width = width_of(sample, layout.dialect)
-    block = scan(sample, layout.dialect, width, most=_COMPARED)
-    first = int(np.argmax(block.kinds != BLANK))
-    if not width or block.kinds[first] > LITERAL:
-        raise UnreadableError(f"its header is not CSV: {_fault(block, first, layout)}")
-    rows = [[field.strip() for field in row] for row in block.rows()]
-    given, header = options.columns, options.header
-    has_header = header == "first" or (
-        header == "auto" and (set(options.text) <= set(rows[0]) or not _is_data(*rows))
-    )
-    if has_header:
-        start, line = layout.start + int(block.starts[first + 1]), layout.line + int(block.lines[first + 1])
-        layout = replace(layout, start=start, line=line)
-        if not all(map(is_utf8, rows[0])):
-            raise UnreadableError(f"its header is not {encoding_name(layout.encoding)}; {name_encoding()}")
-        names, note = named(rows[0])
-    else:
-        names = numbered(width)
-        some = listed(names[:_SHOWN]) + ", ..." * (width > _SHOWN)
-        note = (
-            f"it has no header, and its columns are {some}; {option.columns('A,B')} names them, and "
-            f"{option.header('first')} takes its first record as the header"
-        ) * (header == "auto")
-    if given and len(given) != width:
-        raise UnreadableError(
-            f"its first record has {width} fields, and {option.columns} gives {len(given)} names"
-        )
-    notes = (*layout.notes, note) if note else layout.notes
-    return replace(layout, names=given or names, has_header=has_header, notes=notes)
-
-
-def named(header: list[str]) -> tuple[tuple[str, ...], str]:
-    """Return the names of a header, with "index" for that of pandas, and a note on columns without a name."""
-    first = header[0] or ("" if "index" in header else "index")
-    names = iter(distinct_names([name for name in (first, *header[1:]) if name]))
-    unnamed = [first, *header[1:]].count("")
-    note = (
-        f"{unnamed} columns without a name are ignored"
-        if unnamed > 1
-        else "a column without a name is ignored"
-    )
-    return tuple(name and next(names) for name in (first, *header[1:])), note * (unnamed > 0)
-
-
-def numbered(width: int) -> tuple[str, ...]:
-    """Return the names of columns without a header."""
-    return tuple(f"column_{i}" for i in range(1, width + 1))
-
-
-def _is_data(header: Sequence[str], *rows: Sequence[str]) -> bool:
-    """Whether the first record is one of the data: if in doubt, it is a header."""
-    numbers = [int(name) for name in header if name.isdecimal()]
-    counted = bool(numbers) and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
-    if counted and (len(numbers) > 2 or (numbers[0] == 0 and len(numbers) == sum(map(bool, header)))):
-        return False  # years, or the numbers that pandas gives to columns without a name
-    signs = [
-        _likeness(name, [row[i] for row in rows if row[i] and row != header])
-        for i, name in enumerate(header)
-        if name.lower() not in _MISSING
-    ]
-    return max(signs, default=0) > 0 and min(signs) >= 0
-
-
-def _likeness(name: str, values: Sequence[str]) -> int:
-    """Return 1 if a string is like the values of its column, -1 if it differs from all of them in kind, or 0."""
-    for kind in _KINDS:
-        if values and all(map(kind.fullmatch, values)):
-            return 1 if kind.fullmatch(name) else -1
-    if values.count(name) > 1:
-        return 1
-    if name[-1] in "?:" and 2 * sum(value[-1] == name[-1] for value in values) <= len(values):
-        return 0  # surveys have questions as names
-    n_words = len(name.split())
-    return int(len(name) > _LONGEST_NAME or n_words > 7 or (n_words > 3 and name[-1] in ".!…"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -41,6 +42,19 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _RECORD_BYTES, _VALUE_BYTES = 64, 8  # estimated overhead of a record in memory, besides its bytes
 _MOST_ROWS = 100_000  # of Parquet at once
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
+
+#: How files begin that are sometimes named as if they were others.
+_KINDS = (
+    (rb"PK\x03\x04.{26}(?:\[Content_Types\]|_rels/|xl/|mimetype)", "an Excel or OpenDocument file"),
+    (rb"PK\x03\x04", "a zip archive"),
+    (rb"PAR1", "Parquet"),
+    (rb"\xd0\xcf\x11\xe0", "an Excel file (.xls)"),
+    (rb"(?i)\s*<(?:!doctype html|html|head|meta|table)\b", "HTML"),
+    (rb"\s*<\?xml", "XML"),
+    (rb"\s*(?:\[\s*)?\{\s*\"(?:[^\"\\]|\\.)*\"\s*:", "JSON"),
+)
+
+RENAME = "give it the suffix of what it is, or save it as CSV"
 
 #: The values of a record by column, why it cannot be used, or None for a blank line.
 Parsed = Mapping[str, Any] | BadValue | None
@@ -186,9 +200,11 @@ class Gathered:
 
 
 def gathered(
-    unit: Unit, parsed: Iterable[tuple[Parsed, Source]], bad: BadRecords, held: Gathered
+    unit: Unit, parsed: Iterable[tuple[Parsed, Source | None]], bad: BadRecords, held: Gathered
 ) -> Iterator[Records]:
     """Yield the records of a unit in batches; bad ones go to ``bad``, with their number as the row.
+
+    The source of a bad record is None if it could not be read.
 
     Raises UnreadableError if there is nothing, or after the records before the one at which ``parsed`` raised it.
     """
@@ -203,11 +219,11 @@ def gathered(
                     raise value
                 record = held.prepared(value)
             except BadValue as error:
-                bad.refuse(row, str(error), original([source], 0))
+                bad.refuse(row, str(error), None if source is None else original([source], 0))
                 continue
             if held.is_full(record):
                 yield from held.taken()
-            held.add(row, record, source)
+            held.add(row, record, source or b"")
     except UnreadableError as error:
         yield from held.taken()
         raise UnreadableError(str(error), row + 1 if row >= 0 else None) from error
@@ -284,6 +300,12 @@ def encoding_of_file(path: str, encoding: str) -> str:
         marked = marked_encoding(stream.read(4))
     *tried, last = encoding.split(",")
     return marked or next((codec for codec in tried if _decodes(path, codec)), last)
+
+
+def other_kind(head: bytes) -> str:
+    """Return what a file surely is if it is neither plain text nor a table of text; "" otherwise."""
+    head = head.removeprefix(codecs.BOM_UTF8)
+    return next((kind for pattern, kind in _KINDS if re.match(pattern, head, re.DOTALL)), "")
 
 
 def _decodes(path: str, codec: str) -> bool:

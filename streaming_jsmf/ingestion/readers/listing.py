@@ -20,15 +20,9 @@ from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, layout_of, skipping
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
-from streaming_jsmf.ingestion.readers.delimited import (
-    CSV_SUFFIXES,
-    DELIMITED,
-    Part,
-    is_table,
-    layout_of,
-    skipping,
-)
+from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part
 from streaming_jsmf.ingestion.readers.files import (
     bare_suffix,
     file_name,

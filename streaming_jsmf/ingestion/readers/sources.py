@@ -27,10 +27,10 @@ from streaming_jsmf.config import (
 )
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.format import require_no_store
-from streaming_jsmf.corpus.manifest import MANIFEST_NAME, Json
+from streaming_jsmf.corpus.manifest import MANIFEST_NAME
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.bags import BagSource, BasketSource
-from streaming_jsmf.ingestion.readers.base import Reader, Source, UnreadableError
+from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, Source, UnreadableError
 from streaming_jsmf.ingestion.readers.counts import DocwordSource, MatrixMarketSource
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, file_name, is_archive, is_tar
@@ -58,9 +58,6 @@ from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
-
-#: Options that name a file; they are not part of the settings of a corpus.
-PATH_OPTIONS = ("vocabulary", "names")
 
 READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
     source.reader: source
@@ -133,19 +130,6 @@ def open_source(
     return READERS[reader].open(root, found, options, words)
 
 
-def source_settings(source: Reader) -> dict[str, Json]:
-    """Return the reader, its options and the fingerprint of its corpus for the manifest, without paths."""
-    settings: dict[str, Json] = {"reader": source.reader}
-    for key, value in source.options.fields().items():
-        # A list of phrases is stored with the phrases found.
-        listed_phrases = key == "phrases" and source.phrases is None
-        if key not in (*PATH_OPTIONS, "path") and value is not None and not listed_phrases:
-            settings[f"read_{key}"] = ",".join(value) if isinstance(value, tuple) else value
-    if isinstance(source, BagSource) and source.fingerprint is not None:
-        settings["source_fingerprint"] = source.fingerprint
-    return settings
-
-
 # Guessing
 
 #: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
@@ -196,9 +180,6 @@ def guess_source(
     given = dict(read or {})
     root = normalise(location)
     found: dict[str, str] = {}
-    chooses = "path" not in given and reader in (None, "ratings")
-    if chooses and _is_folder(root) and exists(join(root, _RATINGS)) and exists(join(root, _TITLES)):
-        reader, given["path"], found["path"] = "ratings", _RATINGS, _RATINGS
     if "path" in given and "::" not in root:
         root = inside(root, str(given["path"]))
     chosen = reader or guess_reader(root, given)
@@ -251,17 +232,18 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
 
 def _require_read(root: str, suffixes: set[str]) -> None:
     """Raise InputError, with a way out, for files that no reader reads."""
-    for suffix in sorted(suffixes & _OFFICE):
-        way_out = "export them as plain text, one file each"
-        for other in sorted(suffixes - _OFFICE)[:1]:
-            members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
-            in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
-            pattern = f"the pattern '{root}/**/*{other}'"
-            way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
-        raise InputError(f"{root}: {suffix} files are not read; {way_out}")
-    for suffix in sorted(suffixes & _BINARY):
-        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
-        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
+    unread = sorted(suffixes & (_OFFICE | _BINARY), key=lambda suffix: (suffix in _BINARY, suffix))
+    if not unread:
+        return
+    way_out = "export them as plain text, one file each"
+    if unread[0] in _BINARY:
+        way_out = "save their tables as Parquet or CSV, as Dataset.to_parquet of Hugging Face does"
+    for other in sorted(suffixes - _OFFICE - _BINARY)[:1]:
+        members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
+        in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
+        pattern = f"the pattern '{root}/**/*{other}'"
+        way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
+    raise InputError(f"{root}: {unread[0]} files are not read; {way_out}")
 
 
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
@@ -287,15 +269,13 @@ def _unclear(path: str, advice: str) -> InputError:
 
 def _in_tar(path: str) -> dict[str, str]:
     """Return the contents of the files in a tar archive, those of the first ones only; reads it whole."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
 
     def split(name: str, stream: IO[bytes]) -> Iterable[File]:
-        found[name] = contents(stream.read(SAMPLE)) if len(found) < _SAMPLED_FILES else ""
-        return ()
+        yield name, contents(stream.read(SAMPLE)) if len(found) < _SAMPLED_FILES else ""
 
     with suppress(UnreadableError):
-        for _ in files_in_tar(path, split):
-            pass
+        found.update(files_in_tar(path, split))
     return found
 
 

@@ -10,16 +10,24 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Records, Unit, UnreadableError, limits
-from streaming_jsmf.ingestion.readers.delimited import TITLES, chosen, named, numbered, skipping
+from streaming_jsmf.ingestion.readers.csv_layout import (
+    TITLES,
+    header_below,
+    named,
+    numbered,
+    skipping,
+)
+from streaming_jsmf.ingestion.readers.delimited import chosen
 from streaming_jsmf.ingestion.readers.files import open_stream, read_as, size_of
-from streaming_jsmf.ingestion.readers.values import from_python, listed
+from streaming_jsmf.ingestion.readers.formats import RENAME, other_kind
+from streaming_jsmf.ingestion.readers.values import from_python, is_binary, listed
 
 _MEMORY = 2 << 30  # bytes for a sheet
 _BATCH = 10_000  # rows
@@ -52,25 +60,28 @@ class SpreadsheetFormat(Format):
     """
 
     def names(self, path: str, options: Any) -> list[str]:
-        return [name for name in _open(path, options)[0] if name]
+        return [name for name in _open(path, options).names if name]
 
     def units(self, path: str, options: Any) -> list[Unit]:
-        notes: tuple[str, ...] = ()
+        notes = []
         with suppress(UnreadableError):
-            first, *others = _open(path, options)[2]
+            sheet = _open(path, options)
+            first, *others = sheet.sheets
             if others and not options.sheet:
                 way_out = f"{option.read({'sheet': 'NAME'})} names another"
-                notes = (
-                    f"only its first sheet, {first!r}, is read, not {listed(map(repr, others))}; {way_out}",
+                notes.append(
+                    f"only its first sheet, {first!r}, is read, not {listed(map(repr, others))}; {way_out}"
                 )
-        return [Unit(path, size=size_of(path), notes=notes)]
+            if sheet.header and options.skip_lines is None:
+                notes.append(header_below("row", sheet.header))
+        return [Unit(path, size=size_of(path), notes=tuple(notes))]
 
     def records(
         self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
     ) -> Iterator[Records]:  # fmt: skip
-        names, rows, _ = _open(unit.path, options)
-        columns = chosen(names, wanted)
-        while some := list(islice(rows, _BATCH)):
+        sheet = _open(unit.path, options)
+        columns = chosen(sheet.names, wanted)
+        while some := list(islice(sheet.rows, _BATCH)):
             numbers, cells = zip(*some, strict=True)
             values = list(zip(*cells, strict=True))
             yield Records(
@@ -87,8 +98,17 @@ class SpreadsheetFormat(Format):
 SPREADSHEET = SpreadsheetFormat()
 
 
-def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, list[Any]]], Sequence[str]]:
-    """Return the names of a sheet, its rows with cells by number, and the sheets. Raises UnreadableError."""
+class _Sheet(NamedTuple):
+    """Names of the columns, rows with cells by number, names of all sheets, and the row of the header, from 0."""
+
+    names: Sequence[str]
+    rows: Iterator[tuple[int, list[Any]]]
+    sheets: Sequence[str]
+    header: int
+
+
+def _open(path: str, options: Any) -> _Sheet:
+    """Open a sheet. Raises UnreadableError."""
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:
@@ -99,6 +119,9 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
         data = stream.read(limits.LARGEST_FILE + 1)
     if len(data) > limits.LARGEST_FILE:
         raise UnreadableError(f"it is larger than {limits.LARGEST_FILE >> 20} MB; save its sheet as CSV")
+    if data and not data.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
+        kind = other_kind(data) or ("no spreadsheet" if is_binary(data) else "plain text, such as CSV or TSV")
+        raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
     sheet, ways_out = (
         options.sheet or "",
         f"choose one with {option.read({'sheet': 'NAME'})}",
@@ -118,7 +141,8 @@ def _open(path: str, options: Any) -> tuple[Sequence[str], Iterator[tuple[int, l
     if not head:
         raise UnreadableError(f"its sheet is empty; {ways_out} of {listed(book.sheet_names)}")
     names, skipped = _names(head, options)
-    return names, chain(head[skipped:], rows), book.sheet_names
+    header = head[skipped - 1][0] if skipped > 1 and options.header != "none" else 0
+    return _Sheet(names, chain(head[skipped:], rows), book.sheet_names, header)
 
 
 def _names(head: Sequence[tuple[int, list[Any]]], options: Any) -> tuple[Sequence[str], int]:

@@ -18,7 +18,6 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,9 +43,10 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
     size_of,
 )
+from streaming_jsmf.ingestion.readers.formats import Gathered, Parsed, gathered
 from streaming_jsmf.ingestion.readers.listing import find_files, with_members
 from streaming_jsmf.ingestion.readers.records import TextReader
-from streaming_jsmf.ingestion.readers.values import decode_file, from_python, is_binary
+from streaming_jsmf.ingestion.readers.values import decode_file, is_binary
 from streaming_jsmf.storage.paths import exists, is_url
 
 UNIT_FILES = 2000  # of a folder per task
@@ -64,8 +64,6 @@ _TAGS = r"(?is)<(?:script|style)\b[^>]*>.*?</(?:script|style)>|<!--.*?-->|<[^<>]
 
 #: A document: its id, which is its path within the source, and its bytes or why they cannot be read.
 File = tuple[str, bytes | str]
-#: A document: its row, its bytes, and its values by column.
-_Record = tuple[int, bytes, dict[str, Any]]
 
 
 class TextFilesSource(TextReader):
@@ -102,16 +100,7 @@ class TextFilesSource(TextReader):
         return "file"
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
-        held: list[_Record] = []
-        size = 0
-        for record in self._records(unit, bad):
-            held.append(record)
-            size += len(record[1])
-            if size >= limits.BATCH_BYTES:
-                yield _joined(held)
-                held, size = [], 0
-        if held:
-            yield _joined(held)
+        return gathered(unit, self._parsed(unit), bad, Gathered())
 
     def documents(self, name: str, stream: IO[bytes]) -> Iterator[File]:
         """Yield the documents of a file."""
@@ -124,28 +113,23 @@ class TextFilesSource(TextReader):
             raise BadValue(f"it is not plain text; {what}")
         return decode_file(data, self.options.encoding), {}
 
-    def _records(self, unit: Unit, bad: BadRecords) -> Iterator[_Record]:
-        pattern = re.compile(self.options.name_pattern or "")
-        files = files_in_tar(self.root, self._split) if is_tar(self.root) else self._plain(unit)
-        row = -1
-        try:
-            for row, (name, data) in enumerate(files):
-                try:
-                    if isinstance(data, str):
-                        raise BadValue(data)
-                    text, metadata = self.text(name, data)
-                except BadValue as error:
-                    bad.refuse(row, f"{name}: {error}", data if isinstance(data, bytes) else None)
-                    continue
-                found = pattern.search(name)
-                named = found.groupdict() if found else dict.fromkeys(pattern.groupindex)
-                label = PurePosixPath(name).parent.name
-                yield row, data, {"text": text, "file": name, "label": label, **named, **metadata}
-        except UnreadableError as error:
-            bad.refuse(row + 1, str(error))
-            return
-        if row < 0:
-            bad.refuse(None, f"no file in it matches {self.options.members!r}")
+    def _parsed(self, unit: Unit) -> Iterator[tuple[Parsed, bytes | None]]:
+        pattern, name = re.compile(self.options.name_pattern or ""), ""
+        for name, data in files_in_tar(self.root, self._split) if is_tar(self.root) else self._plain(unit):
+            if isinstance(data, str):
+                yield BadValue(f"{name}: {data}"), None
+                continue
+            try:
+                text, metadata = self.text(name, data)
+            except BadValue as error:
+                yield BadValue(f"{name}: {error}"), data
+                continue
+            found = pattern.search(name)
+            named = found.groupdict() if found else dict.fromkeys(pattern.groupindex)
+            label = PurePosixPath(name).parent.name
+            yield {"text": text, "file": name, "label": label, **named, **metadata}, data
+        if not name:
+            raise UnreadableError(f"no file in it matches {self.options.members!r}")
 
     def _split(self, name: str, stream: IO[bytes]) -> Iterable[File]:
         return self.documents(name, stream) if fnmatch(name, self.options.members) else ()
@@ -167,12 +151,6 @@ class TextFilesSource(TextReader):
                     yield from self.documents(name, stream)
             except UnreadableError as error:
                 yield name, str(error)
-
-
-def _joined(held: Sequence[_Record]) -> Records:
-    rows, originals, values = zip(*held, strict=True)
-    columns = {name: from_python([each[name] for each in values]) for name in values[0]}
-    return Records(np.array(rows, np.int64), columns, originals.__getitem__)
 
 
 def files_in_tar(path: str, split: Callable[[str, IO[bytes]], Iterable[File]]) -> Iterator[File]:
