@@ -63,10 +63,10 @@ class Found:
 
 
 def _python(column):
-    if column.type != "string":
+    if column.type not in ("string", "large_string"):
         return column.to_pylist()
     values = column.cast("binary").to_pylist()
-    return [None if value is None else value.decode("utf-8", "surrogatepass") for value in values]
+    return [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
 
 # Records
