@@ -94,7 +94,7 @@ def bare_scan(corpus: Path, store: Path) -> float:
     share = moments.manifest.sample_share
     assert share is not None, "not halko"
     parts, outside = SampleParts.of(moments.sample(), share), moments.settings.max_topics + GUARD_VECTORS
-    total += (2 + BASIS_STEPS) * product(parts.basis, block_width(second + GUARD_VECTORS))
+    total += (2 + BASIS_STEPS) * product(parts.fitted, block_width(second + GUARD_VECTORS))
     return total + OUTSIDE_STEPS * product(parts.fitted, block_width(outside))
 
 

@@ -252,10 +252,6 @@ def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_is_fitted_of_a_large_sample_is_limited_and_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampled, "BASIS_DOCUMENTS", 400)
-    whole = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)), 1.0)
-    assert (whole.basis.shape[0], whole.fitted.shape[0], whole.held_out.shape[0]) == (400, 6000, 0)
-    assert whole.basis.sum() * np.sqrt(6000 / 400) == pytest.approx(scaled(RICH).sum(), rel=0.05)
     monkeypatch.setattr(sampled, "FITTED_DOCUMENTS", 300)
     parts = SampleParts.of(csr_array(scaled(RICH).astype(np.float32)), 0.5)
     assert (parts.fitted.shape[0], parts.held_out.shape[0]) == (300, 750)

@@ -94,7 +94,7 @@ def _open_moments(model: Model, path: str | StorePath) -> Moments:
 def _require_same_contents(model: Model, moments: Moments) -> None:
     manifest, made = moments.manifest, model.provenance
     # A third moment added since then changes nothing else.
-    settings = manifest.range_fingerprint
+    settings = manifest.range_key
     fingerprints = [entry.fingerprint for entry in manifest.corpora]
     documents = model.metrics.get("n_documents")
     same = (

@@ -31,16 +31,15 @@ from streaming_jsmf.linalg.gram import (
 from streaming_jsmf.linalg.panels import each, on_each, panels
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
-#: Davidson steps to the basis Q, and the most documents that determine it, or one for every word if that is more. More
-#: documents cost more than another block outside the span of Q, which multiplies all of them.
-BASIS_STEPS, BASIS_DOCUMENTS = 3, 120_000
+#: Davidson steps to the basis Q.
+BASIS_STEPS = 3
 
-#: One in this many documents of a sample is held out, to estimate the error of the eigenpairs.
+#: One in this many documents is held out, to estimate the error of the eigenpairs, unless all are fitted.
 HELD_OUT = 8
 
-#: Most documents of a sample that determine the matrix, or one for every two words if that is more. They limit the cost
-#: of products with the sample; three passes with these are more accurate than two with twice as many.
-FITTED_DOCUMENTS = 40_000
+#: Most documents that are fitted, or one for every word if that is more. They limit the cost of products with them;
+#: what they leave is corrected by products with all documents.
+FITTED_DOCUMENTS = 80_000
 
 #: Parts of a sample that may be multiplied in parallel. Products are added in order; the number affects the bits.
 ROW_PARTS = 2
@@ -50,8 +49,8 @@ ROW_PARTS = 2
 #: basis with other than leading eigenvectors: what it leaves is small, so nearly tied eigenvalues dominate the error.
 MARGIN, REFINED_MARGIN = 2.5, 4.0
 
-#: Blocks outside the span of Q. The third halves the error, a fourth saves a fifth for the time of another.
-OUTSIDE_STEPS = 3
+#: Blocks outside the span of Q. With one, the error is two to four times as large.
+OUTSIDE_STEPS = 2
 
 #: Directions of T whose squared length is a smaller fraction of the largest are dropped, since float32 rounds them too
 #: coarsely; those of texts are above .01.
@@ -66,37 +65,35 @@ VALUE_FLOOR = 1e-6
 class SampleParts:
     """The documents of a sample by use, each part scaled to represent all documents: X'X ~ C + diag(D).
 
-    ``fitted``, at most seven of eight documents, determine the matrix; ``held_out`` is one of eight. ``drawn`` is the
-    fraction of the sample that is fitted. Where the sample is all documents, all are fitted and none is held out.
-    ``basis`` are those of the fitted documents that determine Q.
+    ``fitted`` determine the matrix: all documents of a small corpus, and at most seven of eight others, of which
+    ``held_out`` is one of eight. ``drawn`` is the fraction of the sample that is fitted.
     """
 
-    basis: csr_array[Any]
     fitted: csr_array[Any]
     held_out: csr_array[Any]
     drawn: float
 
     @classmethod
     def of(cls, sample: csr_array[Any], share: float) -> SampleParts:
-        """Split H_s: every eighth document, in the order of the corpus, is held out; the fitted ones spread evenly.
+        """Split H_s, in which the fraction ``share`` of all documents is.
 
-        ``share`` is the fraction of all documents in the sample.
+        Every eighth document, in the order of the corpus, is held out; the fitted ones spread evenly over the others.
         """
         count, n_words = sample.shape
-        if share == 1:
-            few = _spread(np.arange(count), max(BASIS_DOCUMENTS, n_words))
-            basis = sample if few.size == count else _part(sample, few)
-            return cls(basis, sample, sample[:0], 1.0)
+        most = max(FITTED_DOCUMENTS, n_words)
+        if share == 1 and count <= most:
+            return cls.whole(sample)
         held_out = np.arange(count) % HELD_OUT == HELD_OUT - 1
-        chosen = _spread(np.flatnonzero(~held_out), max(FITTED_DOCUMENTS, n_words // 2))
-        fitted = _part(sample, chosen)
-        return cls(fitted, fitted, _part(sample, np.flatnonzero(held_out)), chosen.size / max(count, 1))
+        others = np.flatnonzero(~held_out)
+        number = min(others.size, most)
+        fitted = others[np.arange(number) * others.size // max(number, 1)]
+        drawn = number / max(count, 1)
+        return cls(_part(sample, fitted), _part(sample, np.flatnonzero(held_out)), drawn)
 
-
-def _spread(rows: Integers, most: int) -> Integers:
-    """At most so many of the rows, evenly spread."""
-    count = min(rows.size, most)
-    return np.asarray(rows[np.arange(count) * rows.size // max(count, 1)])
+    @classmethod
+    def whole(cls, documents: csr_array[Any]) -> SampleParts:
+        """All documents of a corpus are fitted."""
+        return cls(documents, documents[:0], 1.0)
 
 
 def _part(sample: csr_array[Any], chosen: Integers) -> csr_array[Any]:
@@ -209,9 +206,9 @@ def corrected_eigenpairs(
     documents x words (CSR, float32), scaled so that H_s'H_s ~ C + diag(D); ``diagonal`` is the exact D of Eq. 1, (N,);
     ``basis`` is Q, orthonormal, and ``product`` is C Q, N x m.
 
-    Rayleigh-Ritz in the span of Q and of three blocks T. Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v; the first
+    Rayleigh-Ritz in the span of Q and of two blocks T. Eigenvectors satisfy v = (lambda + D)^-1 (C + D) v; the first
     block has the parts outside the span of Q of (theta_j + D)^-1 (C + D) q_j for the Ritz pairs in the span of Q, the
-    others those of (theta_j + D)^-1 H_s'H_s t_j for the block before. For T orthogonal to Q,
+    second those of (theta_j + D)^-1 H_s'H_s t_j. For T orthogonal to Q,
 
         C^ T = C_s T + Q ((C Q)'T - Q'C_s T),
 

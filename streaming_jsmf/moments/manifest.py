@@ -90,7 +90,7 @@ class PartitionEntry(Strict):
 class Manifest(Strict):
     """What a moments store was made from.
 
-    ``vocabulary`` is the digest of the words, ``range_fingerprint`` that of all settings except ``third_moment``, on
+    ``vocabulary`` is the digest of the words, ``range_key`` that of all settings except ``third_moment``, on
     which scan 1 and the basis depend. ``fan_in`` is that of the ``FoldOrder``. ``sample_share`` is the share of the
     documents that the store holds, fixed when it is created (None: halko). ``base`` is the fold of scan 1 that the
     basis is computed from if the basis is kept while documents are added (None: the last fold). ``change`` identifies
@@ -100,7 +100,7 @@ class Manifest(Strict):
     format_version: int
     settings: dict[str, Any]
     settings_fingerprint: str
-    range_fingerprint: str
+    range_key: str
     partition_budget: int
     corpora: tuple[CorpusEntry, ...]
     n_words: int
@@ -140,7 +140,7 @@ class Manifest(Strict):
     def order(self) -> FoldOrder:
         """Folding order of scan 1. Other words, settings or part order give other fold keys."""
         sampled = "" if self.sample_share is None else f"\nsample {self.sample_share}"
-        salt = f"{self.range_fingerprint}\n{self.vocabulary}{sampled}"
+        salt = f"{self.range_key}\n{self.vocabulary}{sampled}"
         return self.order_of(self.part_keys, salt)
 
     def order_of(self, keys: Sequence[str], salt: str) -> FoldOrder:
@@ -183,7 +183,7 @@ def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> Man
         format_version=FORMAT_VERSION,
         settings=fields,
         settings_fingerprint=_settings_fingerprint(fields),
-        range_fingerprint=_settings_fingerprint(replace(settings, third_moment=False).fields()),
+        range_key=_settings_fingerprint(replace(settings, third_moment=False).fields()),
         partition_budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
         corpora=(),
         n_words=corpus.n_words,

@@ -104,7 +104,7 @@ def _is_merged(store: Moments, second: Moments) -> bool:
 def _require_mergeable(store: Moments, second: Moments) -> None:
     ours, theirs = store.manifest, second.manifest
     # The third moment may differ: it is recomputed for the merged store if requested.
-    if ours.range_fingerprint != theirs.range_fingerprint:
+    if ours.range_key != theirs.range_key:
         detail = differences(ours.settings, theirs.settings) or "algorithm version"
         raise SettingsMismatchError(
             f"{second.path}: was made with other settings than {store.path} ({detail}); scan one of them again"

@@ -191,7 +191,7 @@ class _Request:
         settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, self.manifest))
         return {
             **settings,
-            "algorithm version": (manifest if settings == wanted else self.manifest).range_fingerprint,
+            "algorithm version": (manifest if settings == wanted else self.manifest).range_key,
             "corpus": entry.fingerprint[:12],
         }
 

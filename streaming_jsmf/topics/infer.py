@@ -148,7 +148,7 @@ def fit_moments(
         "corpus_fingerprints": [entry.fingerprint for entry in manifest.corpora],
         "tokens": manifest.tokens,
         "scan_settings": manifest.settings,
-        "settings_fingerprint": manifest.range_fingerprint,
+        "settings_fingerprint": manifest.range_key,
         "partitions": moments.partitions if isinstance(moments, SelectedMoments) else None,
         "versions": package_versions(),
         "stages": stages,

@@ -12,9 +12,9 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.dense import symmetric_eigenpairs
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width, single_view_eigenpairs
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.sampled import sample_eigenpairs
+from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
-from streaming_jsmf.moments.stages.sample import SAMPLE, read_parts, sample_probes
+from streaming_jsmf.moments.stages.sample import SAMPLE, read_sample, sample_probes, share_of
 from streaming_jsmf.moments.store import Stage, Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
@@ -66,5 +66,5 @@ def _first_eigenpairs(store: Store) -> Eigenpairs:
         return single_view_eigenpairs(
             sketch - diagonal[:, None] * shared, shared, min(width, sketch.shape[1])
         )
-    documents = read_parts(store).basis
-    return sample_eigenpairs(documents, diagonal, sample_probes(store.n_words, settings), width)
+    fitted = SampleParts.of(read_sample(store), share_of(store)).fitted
+    return sample_eigenpairs(fitted, diagonal, sample_probes(store.n_words, settings), width)

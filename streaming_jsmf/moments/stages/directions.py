@@ -16,22 +16,23 @@ from streaming_jsmf.linalg.sampled import (
     OUTSIDE_STEPS,
     CorrectedPairs,
     SampleCertificate,
+    SampleParts,
     certify,
     corrected_eigenpairs,
     outside_directions,
 )
 from streaming_jsmf.moments.stages.base import SampledStage
-from streaming_jsmf.moments.stages.sample import read_parts, share_of
+from streaming_jsmf.moments.stages.sample import read_sample, share_of
 from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
-#: A third pass is made if the documents are sampled and the estimated error of the eigenpairs after two is larger.
+#: A third pass is made if not all documents are fitted and the estimated error of the eigenpairs after two is larger.
 SMALL_ERROR = 0.001
 
 
 class DirectionsStage(SampledStage):
-    """Directions W of a store, none if it holds all documents or the eigenpairs are accurate without them.
+    """Directions W of a store, none if the eigenpairs are accurate without them, or W cannot make them so.
 
     They are kept, like the basis, when documents are added.
     """
@@ -56,8 +57,9 @@ class DirectionsStage(SampledStage):
         corrected, certificate = corrected_in(store, ("basis",), ("projection",))
         error, vectors = certificate.estimated_error, corrected.pairs.vectors
         with span("basis"):
-            # Without a third pass W has no columns. All documents give C W without one.
-            wanted = error > SMALL_ERROR and share_of(store) < 1
+            # Without a third pass W has no columns. It is of no use where the eigenpairs come from all documents.
+            fitted = SampleParts.of(read_sample(store), share_of(store)).drawn
+            wanted = error > SMALL_ERROR and fitted < 1
             directions = outside_directions(store.read("basis"), vectors if wanted else vectors[:, :0])
         return PartialResult({"directions": directions}, {"estimated_error": error})
 
@@ -68,14 +70,17 @@ class DirectionsStage(SampledStage):
 def corrected_in(
     store: Store, bases: Sequence[str], products: Sequence[str]
 ) -> tuple[CorrectedPairs, SampleCertificate]:
-    """Eigenpairs from the sample and C times the named bases, and their error estimate.
+    """Eigenpairs from the fitted documents and C times the named bases, and their error estimate.
 
-    Stages that ask for the same bases, without a scan in between, share one computation.
+    Before there are directions, all documents are fitted if the store holds all of the corpus. Stages that ask for the
+    same bases, without a scan in between, share one computation.
     """
     share, most = share_of(store), store.settings.max_topics
 
     def compute() -> tuple[CorrectedPairs, SampleCertificate]:
-        parts, diagonal = read_parts(store), store.read("diagonal")
+        documents, diagonal = read_sample(store), store.read("diagonal")
+        exact = share == 1 and len(bases) == 1
+        parts = SampleParts.whole(documents) if exact else SampleParts.of(documents, share)
         basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
         with span("basis"):
             # Products with a full block cost no more than those with K + 10 columns.

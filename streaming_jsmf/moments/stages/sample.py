@@ -14,7 +14,6 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
 from streaming_jsmf.linalg.probes import uniform_probes
-from streaming_jsmf.linalg.sampled import SampleParts
 from streaming_jsmf.moments.store import Store
 from streaming_jsmf.timing import span
 
@@ -87,11 +86,6 @@ def held_parts(store: Store) -> list[HeldPart]:
     checkpoints, manifest = store.checkpoints("range"), store.manifest
     contents = (partition.content for partition in manifest.partitions)
     return [HeldPart(checkpoints, *each) for each in zip(manifest.part_keys, contents, strict=True)]
-
-
-def read_parts(store: Store) -> SampleParts:
-    """The documents of ``read_sample`` by use."""
-    return SampleParts.of(read_sample(store), share_of(store))
 
 
 def share_of(store: Store) -> float:
