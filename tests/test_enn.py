@@ -49,12 +49,13 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
     shares = frequent(cooccurrence) if by_word else np.full(n, 1 / n)
     x = rng.standard_normal((n, 7)).astype(np.float32)
     with panel_threads(2):
-        operator = enn._Operator(y, size, shares.astype(np.float32)[:, None])
+        operator = enn._Operator(size, shares)
+        operator.set(y)
         e = reference.non_negative_correction(y.astype(np.float64), size)
         if near:
             # I stays, and so do the positions at which E may be nonzero.
             y = y * (1 + 0.1 * rng.standard_normal(y.shape)).astype(np.float32)
-            operator.y = y
+            operator.set(y, reuse=True)
             e = np.where(e > 0, np.maximum(-(y.astype(np.float64) @ y.T), 0), 0)
         found, whole = operator.corrections(x), operator.times(x)
     low_rank = y.astype(np.float64) @ y.T
@@ -108,22 +109,23 @@ def test_momentum_keeps_the_answer_in_fewer_steps(cooccurrence: Floats) -> None:
 def test_reused_positions_keep_the_answer(
     reused: int, cooccurrence: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs, made, operator = pairs_of(cooccurrence), 0, enn._Operator
+    pairs, complete_steps, chosen = pairs_of(cooccurrence), 0, enn._outside_longest
     limit = epsilon_nonnegative(pairs, K, ENNOptions(tolerance=1e-9, max_iterations=1000))
     monkeypatch.setattr(enn, "REUSED_STEPS", 0)
     complete = epsilon_nonnegative(pairs, K)
 
-    def counted(*given: object) -> object:
-        nonlocal made
-        made += 1
-        return operator(*given)  # type: ignore[arg-type]
+    def counted(y: Floats, size: int) -> Floats:
+        nonlocal complete_steps
+        complete_steps += 1
+        return chosen(y, size)
 
-    monkeypatch.setattr(enn, "_Operator", counted)
+    monkeypatch.setattr(enn, "_outside_longest", counted)
     monkeypatch.setattr(enn, "REUSED_STEPS", reused)
     found = epsilon_nonnegative(pairs, K)
     assert found.converged
     printed = min(found.iterations, enn.PRINTED_STEPS)
-    assert made == printed + -(-(found.iterations - printed) // (1 + reused))
+    # One more call describes the result.
+    assert complete_steps == 1 + printed + -(-(found.iterations - printed) // (1 + reused))
     error = yy_error(complete.rectified, limit.rectified)
     assert yy_error(found.rectified, limit.rectified) <= 1.1 * error + 1e-6
 

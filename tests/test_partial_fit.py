@@ -46,7 +46,8 @@ def test_with_exact_moments_batches_are_the_concatenation_up_to_rounding() -> No
     whole = LRJSMF(K, exact=True, polish_steps=0, **ONE).fit(COUNTS)
     grown = LRJSMF(K, exact=True, **ONE).partial_fit(BATCHES[0])
     grown.partial_fit(da.from_array(BATCHES[1])).partial_fit(da.from_array(BATCHES[2], chunks=(100, N)))
-    np.testing.assert_allclose(grown.components_, whole.components_, atol=1e-6)
+    # The rectification works in single precision and stops at a change of 1e-5.
+    np.testing.assert_allclose(grown.components_, whole.components_, atol=1e-4)
     assert grown.score(da.from_array(COUNTS, chunks=(100, N))) == pytest.approx(
         grown.score(COUNTS), rel=1e-12
     )

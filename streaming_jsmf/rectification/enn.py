@@ -154,23 +154,21 @@ def _rectified(
 class _Iteration:
     """Y in float64, and what the next step needs of the last one in float32."""
 
-    operator: _Operator
-
     def __init__(self, pairs: Eigenpairs, n_topics: int, size: int, shares: Floats) -> None:
         self.y = positive_half(pairs, n_topics)
         self.vectors: Single = pairs.vectors.astype(np.float32, order="C")
-        self.size, self.shares = size, shares.astype(np.float32)[:, None]
+        self.operator = _Operator(size, shares)
         # The last change of Y, and the number of steps since the momentum was reset.
         self.moved: Single = np.zeros(self.y.shape, np.float32)
         self.age = 0
-        # Number of steps that have reused the positions of the operator.
+        # Number of steps that have reused the positions of the negative entries.
         self.reused = REUSED_STEPS
 
     def printed_step(self) -> float:
         """A step of Algorithm 3. Return the relative change of Y Y'."""
         before = self.y
         # E_ij <- max(-Y_i Y_j', 0);  r <- (1 - |Y'e|^2 - sum E) / N^2;  C_op: x -> Y (Y'x) + E x + r (e'x) e
-        self.operator = _Operator(before.astype(np.float32), self.size, self.shares)
+        self.operator.set(before.astype(np.float32))
         # (U, Lambda_K) <- Truncated-Eig(C_op, K)
         values, self.vectors = _truncated_eig(self.operator, self.vectors)
         # Y <- U (Lambda_K^+)^(1/2)
@@ -186,7 +184,9 @@ class _Iteration:
         z = np.empty_like(self.moved)
         for rows in panels(len(z), STEP_ROWS):
             z[rows] = self.y[rows] + momentum * self.moved[rows]
-        self._set_operator(z)
+        reuse = self.reused < REUSED_STEPS
+        self.reused = self.reused + 1 if reuse else 0
+        self.operator.set(z, reuse=reuse)
         # C_op Z = Z G + D: the small matrices need only Z'D of D.
         own, step = single_gram(z), self.operator.corrections(z)
         mixed = single_gram(z, step)
@@ -208,12 +208,6 @@ class _Iteration:
             # The step points back to the previous Y; the momentum would continue uphill.
             self.age = 0
         return change_by_step(own, single_gram(z, step), single_gram(step))
-
-    def _set_operator(self, y: Single) -> None:
-        if self.reused < REUSED_STEPS:
-            self.operator.y, self.reused = y, self.reused + 1
-        else:
-            self.operator, self.reused = _Operator(y, self.size, self.shares), 0
 
 
 def _truncated_eig(operator: _Operator, vectors: Single) -> tuple[Floats, Single]:
@@ -240,17 +234,27 @@ def _outside_longest(y: FloatArray, size: int) -> Mask:
 class _Operator:
     """C_op of Algorithm 3 for a Y: X -> Y (Y'X) + E X + r w (w'X), with E_ij = max(-Y_i Y_j', 0) if i or j is in I.
 
-    If ``y`` is replaced by a nearby Y, E is computed only where the entries of Y Y_I' were negative. The sum of E,
-    ``correction_mass``, and r, ``uniform_mass``, are known after a product. No bits depend on the threads of
-    ``panels.panel_threads``.
+    The sum of E, ``correction_mass``, and r, ``uniform_mass``, are those of the last product. No bits depend on the
+    threads of ``panels.panel_threads``.
     """
 
-    correction_mass: float
-    uniform_mass: float
+    y: Single
+    outside: Mask
+    checked: Integers
 
-    def __init__(self, y: Single, size: int, shares: Single) -> None:
-        self.y, self.shares = y, shares
-        self.outside = _outside_longest(y, size)
+    def __init__(self, size: int, shares: Floats) -> None:
+        self.size, self.shares = size, shares.astype(np.float32)[:, None]
+        self.positions: list[Positions] = []
+        self.correction_mass = self.uniform_mass = 0.0
+
+    def set(self, y: Single, *, reuse: bool = False) -> None:
+        """Use Y = ``y``; with ``reuse``, keep I, and compute E only where the last Y Y_I' was negative."""
+        self.y = y
+        if reuse:
+            return
+        # Free the memory of the old ones first.
+        self.positions.clear()
+        self.outside = _outside_longest(y, self.size)
         self.checked = np.flatnonzero(~self.outside)
         columns, width = np.ascontiguousarray(y[self.checked].T), self.checked.size
         kind = np.uint16 if width < 1 << 16 else np.uint32
@@ -260,7 +264,7 @@ class _Operator:
             bounds = np.searchsorted(places, width * np.arange(rows.stop - rows.start + 1))
             return bounds, (places % width).astype(kind)
 
-        self.positions: list[Positions] = list(each(negative, panels(len(y), BLOCK_ROWS)))
+        self.positions.extend(each(negative, panels(len(y), BLOCK_ROWS)))
 
     def times(self, x: Single) -> Single:
         """C_op X for X N x c."""
