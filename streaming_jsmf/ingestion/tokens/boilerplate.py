@@ -23,21 +23,23 @@ from streaming_jsmf.linalg.compiled import compiled
 _QUOTED = r"^[ \t]*[|:]?>.*$"
 _QUOTED_IN_MAIL = r"^[ \t]*[A-Za-z]{0,3}[|:]?>.*$"
 #: Attribution of a quote, which follows: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
-_SAID = "wrote|writes|said|says|schrieb|escribió|écrit|ha scritto"
-_ATTRIBUTION = rf"^(?:.{{0,200}}\b(?:{_SAID})[^:\n]{{0,100}}:[ \t]*|In article <.*)$"
+_SAID = (
+    r"\b(?:(?:wrote|writes|said|says|escribió|a écrit|ha scritto)[ \t\xa0]*|schrieb\b[^:]{0,100}):[ \t\r]*$"
+)
+_ATTRIBUTION = rf"^(?:.{{0,200}}{_SAID}|In article <.*$)"
 _ATTRIBUTED = rf"{_ATTRIBUTION}(?=\s*{_QUOTED_IN_MAIL})|^In article <[^>\s]+@[^>\s]+>.*$"
 _SIGNATURE_LINE = r"^--[ \t]*$"
 #: The start of an old mail below a reply without ``>``: a header as Outlook writes it, in several languages.
 _SENDER = r"^\*?(?:From|Von|De|Da)[ \t\xa0]?:"
 _OLD_HEADER = (
-    rf"(?:^[ \t]*[-_]{{5,}}.{{0,100}}\s{{1,9}})?{_SENDER}.*\n"
+    rf"(?:[ \t]*[-_]{{5,}}.{{0,100}}\s{{1,9}})?{_SENDER}.*\n"
     r"(?:\*?(?:Sent|Date|To|Gesendet|Datum|An|Envoyé|À|Enviado(?: el)?|Fecha|Para|Inviato|Data|A|C[Cc])"
     r"[ \t\xa0]?:.*\n(?:[ \t].*\n)*){1,5}\*?(?:Subject|Betreff|Objet|Asunto|Oggetto)[ \t\xa0]?:"
 )
 #: Its attribution with a time and an address, such as "On Mon, Jan 3, 2020 at 10:15 AM Ann <a@x.org> wrote:".
 _DATED = (
-    r"^(?:On|Am|Le|El|Il) (?=[^\n]*\n?[^\n]*@).{0,100}?[0-9][:.h][0-9]{2}\b.{0,150}(?:\n.{0,100})?"
-    rf"\b(?:{_SAID})\b[^:\n]{{0,100}}(?:\n.{{0,100}})?:[ \t\r]*$(?!\s*{_QUOTED_IN_MAIL})"
+    r"(?:On|Am|Le|El|Il) (?=[^\n]*\n?[^\n]*@).{0,100}?[0-9][:.h][0-9]{2}\b.{0,150}(?:\n.{0,100})?"
+    rf"{_SAID}(?!\s*{_QUOTED_IN_MAIL})"
 )
 _FORWARDED = (
     r"(?i)\A(?:subject:)?[ \t]*(?:fwd?|wg|tr|rv)[ \t]*:"
@@ -45,10 +47,7 @@ _FORWARDED = (
 )
 #: A header starts the text; mbox files put a line "From NAME DATE" before it.
 _HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
-_LOOKS_LIKE_MAIL = (
-    rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SENDER}|^In article <"
-    rf"|(?:{_SAID})[^:\n]{{0,100}}(?:\n.{{0,100}})?:[ \t\r]*$"
-)
+_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SENDER}|{_SAID}|^In article <"
 
 _QUOTE, _QUOTE_IN_MAIL, _ATTRIBUTED_QUOTE, _SIGNATURE, _OLD_MAIL, _FORWARD = (
     re.compile(pattern, re.MULTILINE)
@@ -57,7 +56,7 @@ _QUOTE, _QUOTE_IN_MAIL, _ATTRIBUTED_QUOTE, _SIGNATURE, _OLD_MAIL, _FORWARD = (
         _QUOTED_IN_MAIL,
         _ATTRIBUTED,
         _SIGNATURE_LINE,
-        f"{_OLD_HEADER}|{_DATED}",
+        f"\\n(?:{_OLD_HEADER}|{_DATED})",
         _FORWARDED,
     )
 )
@@ -211,9 +210,9 @@ def _body(text: str) -> str:
 
 def _reply(text: str) -> str:
     """Remove old mail below a reply; a text that forwards it, or has nothing else, stays."""
-    old = None if _FORWARD.search(text) else _OLD_MAIL.search(text)
-    left = text[: old.start()] if old else text
-    return left if any(map(str.isalnum, left)) else text
+    old = _OLD_MAIL.search(text)
+    is_reply = old and not _FORWARD.search(text) and any(map(str.isalnum, text[: old.start()]))
+    return text[: old.start()] if old and is_reply else text
 
 
 def _without_other_tags(text: str) -> str:
