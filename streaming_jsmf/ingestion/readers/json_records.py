@@ -39,6 +39,7 @@ from streaming_jsmf.ingestion.readers.json_layout import (
     LINE,
     OBJECT,
     TOKEN,
+    WHOLE,
     Layout,
     is_records,
     layout_of,
@@ -51,7 +52,7 @@ _SAMPLE = 1000  # records that show the names
 _BLOCK = 1 << 20
 
 _scan = json.JSONDecoder().raw_decode
-_GAP = re.compile(r"[\s,\ufeff]*")
+_GAP = re.compile(r"[\s,;)\ufeff]*")  # with the end of a call in JavaScript
 _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -135,6 +136,7 @@ def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
             for row in _rows(stream, encoding):
                 yield row, json.dumps(row).encode()
         else:
+            stream.read(layout.skip)
             for value, source, name in _values(_Cursor(stream, encoding, layout), layout.path):
                 record = _record(value, what)
                 if layout.key and isinstance(record, dict):
@@ -144,8 +146,21 @@ def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
 
 def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
-        return value
+        return _whole(value) if isinstance(value, dict) else value
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
+
+
+def _whole(record: dict[str, Any]) -> dict[str, Any]:
+    """Give a tweet its whole text, if ``text`` is cut."""
+    text, again = record.get("text"), record.get("retweeted_status")
+    for outer, name in WHOLE.items():
+        inner = record.get(outer)
+        if isinstance(inner, dict) and isinstance(inner.get(name), str):
+            return {**record, "text": inner[name]}
+    if isinstance(again, dict) and isinstance(text, str) and text.startswith("RT @") and text.endswith("…"):
+        start, colon, _ = text.partition(": ")
+        return {**record, "text": f"{start}{colon}{_whole(again).get('text', text)}"}
+    return record
 
 
 def _loaded(data: bytes, encoding: str, what: str) -> Any:
@@ -157,6 +172,8 @@ def _loaded(data: bytes, encoding: str, what: str) -> Any:
     except (ValueError, RecursionError) as error:
         if data.lstrip().startswith((b"//", b"/*", b"#")):
             return BadValue(f"the {what} is a comment, which JSON does not have")
+        if data.lstrip().startswith(b"{'"):
+            return BadValue(f"the {what} is a dict of Python, not JSON; write it with json.dumps")
         return BadValue(f"the {what} is not JSON ({first_line(error)})")
 
 

@@ -75,6 +75,8 @@ _CONTENTS = {"text": (*_BY_CONTENTS,), "lines": ("lines", "text")}
 SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
 
+#: The start of an array of objects, also in JavaScript, and of a dict of Python, for which the reader has the reason.
+_ARRAY = re.compile(rb"\s*(?:[\w.$ ]+[=(]\s*)?\[\s*\{|\s*\{'\w+': ")
 _MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
 #: The start of each of several texts in a file, as of WikiExtractor, TREC and Reuters.
 _MARKED = re.compile(rb"(?im)^<(?:doc|reuters)\b[^>]*>")
@@ -247,7 +249,7 @@ def contents(head: bytes) -> str:
     lines = [line for line in lines[: -1 if is_cut and len(lines) > 1 else None] if line.strip()]
     if not lines or head.startswith(b"PAR1") or is_binary(head):
         return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
-    if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
+    if _ARRAY.match(head) or _most(_is_object, lines):
         return "json"
     if _MBOX.match(head):
         return "mbox"
