@@ -39,10 +39,10 @@ from streaming_jsmf.ingestion.readers.json_layout import (
     LINE,
     OBJECT,
     TOKEN,
-    WHOLE,
     Layout,
     is_records,
     layout_of,
+    whole,
 )
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
@@ -146,21 +146,8 @@ def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
 
 def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
-        return _whole(value) if isinstance(value, dict) else value
+        return whole(value) if isinstance(value, dict) else value
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
-
-
-def _whole(record: dict[str, Any]) -> dict[str, Any]:
-    """Give a tweet its whole text, if ``text`` is cut."""
-    text, again = record.get("text"), record.get("retweeted_status")
-    for outer, name in WHOLE.items():
-        inner = record.get(outer)
-        if isinstance(inner, dict) and isinstance(inner.get(name), str):
-            return {**record, "text": inner[name]}
-    if isinstance(again, dict) and isinstance(text, str) and text.startswith("RT @") and text.endswith("…"):
-        start, colon, _ = text.partition(": ")
-        return {**record, "text": f"{start}{colon}{_whole(again).get('text', text)}"}
-    return record
 
 
 def _loaded(data: bytes, encoding: str, what: str) -> Any:

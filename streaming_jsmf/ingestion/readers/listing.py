@@ -39,7 +39,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.formats import PARQUET
+from streaming_jsmf.ingestion.readers.formats import ARROW, PARQUET
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
@@ -63,6 +63,7 @@ _NO_VALUES = pa.array([], pa.string())
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
 FORMATS: dict[str, Format] = {
     **dict.fromkeys(PARQUET_SUFFIXES, PARQUET),
+    **dict.fromkeys((".arrow", ".feather"), ARROW),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON),
     **dict.fromkeys(CSV_SUFFIXES, DELIMITED),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), SPREADSHEET),
@@ -91,7 +92,7 @@ _WILDCARDS = "*?["
 
 #: How the names of files begin that describe a data set, and their suffixes.
 _ABOUT = ("readme", "license", "licence", "citation")
-_ABOUT_JSON = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")
+_ABOUT_NAMES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "cache-*.arrow")
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
@@ -197,9 +198,10 @@ def _require_file(path: Path) -> None:
 
 
 def is_about(path: str) -> bool:
-    """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
+    """Return whether a file describes a data set, such as README.md, or is a cache of Hugging Face beside it."""
     name = file_name(path).name
-    return name in _ABOUT_JSON or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
+    is_named = any(fnmatch.fnmatch(name, pattern) for pattern in _ABOUT_NAMES)
+    return is_named or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
 
 
 def is_word_list(path: str) -> bool:

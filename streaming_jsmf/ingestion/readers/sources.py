@@ -153,8 +153,7 @@ _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
 _MAIL = (".eml", ".emlx", ".mbox", ".mbx")
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
-#: Other files that are not read. Those of Hugging Face are .arrow.
-_BINARY = {".arrow", ".avro", ".db", ".dta", ".feather", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
+_BINARY = {".avro", ".db", ".dta", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
 _SAMPLED_FILES, _FEW_FILES = 5, 10  # with fewer files of lines, a folder may hold a document per line
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 #: Readers of tables, in the order in which the options of a user select one.
@@ -260,8 +259,7 @@ def _require_read(root: str, suffixes: set[str]) -> None:
             way_out += f", or read the others with {in_archive if is_archive(root) else pattern}"
         raise InputError(f"{root}: {suffix} files are not read; {way_out}")
     for suffix in sorted(suffixes & _BINARY):
-        how = ", as Dataset.to_parquet of Hugging Face does" * (suffix == ".arrow")
-        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV{how}")
+        raise InputError(f"{root}: {suffix} files are not read; save their tables as Parquet or CSV")
 
 
 def _by_contents(root: str, files: Sequence[str], kinds: set[str]) -> ReaderName | None:
