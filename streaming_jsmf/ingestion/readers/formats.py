@@ -315,11 +315,8 @@ class ParquetFormat(Format):
     ) -> Iterator[Records]:  # fmt: skip
         with open_parquet_source(unit.path) as file:
             names = file.schema_arrow.names
-            kept = {
-                name: place
-                for place, name in enumerate(distinct_names(names))
-                if wanted is None or name in wanted
-            }
+            places = enumerate(distinct_names(names))
+            kept = {name: place for place, name in places if wanted is None or name in wanted}
             # A name cannot select one of several columns that have it.
             unique = [*kept] if len({*names}) == len(names) else None
             for first, batch in parquet_batches(file, unit, unique):
@@ -366,9 +363,8 @@ class ArrowFormat(Format):
                 for start in range(0, batch.num_rows, step):
                     columns = zip(names, batch.slice(start, step).columns, strict=True)
                     kept = {name: decoded(each) for name, each in columns if wanted is None or name in wanted}
-                    rows = np.arange(row, row + min(step, batch.num_rows - start))
-                    yield Records(rows, kept)
-                    row += len(rows)
+                    yield Records(row + np.arange(start, min(start + step, batch.num_rows)), kept)
+                row += batch.num_rows
 
 
 ARROW = ArrowFormat()
@@ -378,10 +374,12 @@ ARROW = ArrowFormat()
 def _open_arrow(path: str) -> Iterator[Any]:
     with open_stream(path) as stream:
         in_file = stream.read(len(_ARROW_FILE)) == _ARROW_FILE  # a stream follows, and a table of its batches
-        stream.seek(0 if is_compressed(path) else max(0, size_of(path) - 8))
-        whole = is_compressed(path) or stream.read().endswith(_ARROW_ENDS)
+        whole = is_compressed(path)
+        if not whole:
+            stream.seek(max(0, size_of(path) - 8))
+            whole = stream.read().endswith(_ARROW_ENDS)
     with open_stream(path) as stream, read_as("Arrow"):
-        if not whole:  # a stream that is cut between two batches
+        if not whole:  # cut between two batches, perhaps
             raise EOFError("its end mark is missing")
         stream.read(len(_ARROW_FILE) * in_file)
         yield pa.ipc.open_stream(stream)
