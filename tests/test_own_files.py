@@ -99,7 +99,7 @@ def test_ratings_with_other_separators(name: str, delimiter: str, ingested: Comm
     text = "\n".join(["userId;movieId;rating", *RATINGS])
     done = ingested(put(tmp_path / name, text.replace(";", delimiter)), "--reader", "ratings")
     assert done.code == 0, done.err
-    assert "the ratings are read with user=userId, item=movieId (--read KEY=VALUE" in done.err
+    assert "the source is read with user=userId, item=movieId (--read KEY=VALUE" in done.err
     assert (f"separated by {delimiter!r}" in done.err) == (not name.endswith(".tsv"))
     assert open_corpus(tmp_path / "c").n_documents == 40
 

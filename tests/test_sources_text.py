@@ -264,7 +264,7 @@ def test_repeated_and_invalid_column_names(tmp_path):
     read = Read(texts(put_parquet(tmp_path / "b.parquet", twice)))
     assert (read.words, read.metadata) == (["a"], {"m": ["b"], "m (2)": ["c"]})
     read = Read(texts(put(tmp_path / "c.jsonl", '{"text": "a", "n\\ud800": 1}\n')))
-    assert (read.words, read.metadata, [*read.batches[0].notes]) == (["a"], {"n?": [1]}, ["n?"])
+    assert (read.words, read.metadata, [*read.batches[0].notes]) == (["a"], {"n\ufffd": [1]}, ["n\ufffd"])
 
 
 # JSON

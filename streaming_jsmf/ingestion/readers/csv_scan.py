@@ -125,7 +125,9 @@ class Block:
 
     def columns(self, places: Sequence[int]) -> list[Any]:
         """Return some columns of the good records as Arrow arrays of strings."""
-        return self._by_arrow(places) or [from_python(values) for values in self.fields(places)]
+        return self._by_arrow(places) or [
+            from_python(values, "surrogateescape") for values in self.fields(places)
+        ]
 
     def _by_arrow(self, places: Sequence[int]) -> list[Any] | None:
         """Return the columns as Arrow reads them, several times faster; None if it might read other records."""
