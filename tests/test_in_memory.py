@@ -121,11 +121,22 @@ def test_options_name_the_columns(expected: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "kept"), [([], "index"), (["index"], "__index_level_0__"), (["year"], "index")]
+    ("columns", "kept"),
+    [
+        ([], "document_id"),
+        (["index"], "document_id"),
+        (["id"], "index"),
+        (["id", "index"], "__index_level_0__"),
+        (["odd"], "document_id"),
+        ("series", "document_id"),
+    ],
 )
-def test_an_index_without_a_name_is_named(columns: list[str], kept: str, tmp_path: Path) -> None:
-    table = pd.DataFrame({"text": TEXTS, **dict.fromkeys(columns, 1)}, index=range(9, 9 + 2 * len(TEXTS), 2))
-    made = sj.ingest(table[1:].copy().set_index(table.index[1:].to_numpy()), tmp_path / "c")
+def test_the_index_has_the_ids(columns: Any, kept: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"text": TEXTS}, index=range(9, 9 + 2 * len(TEXTS), 2))
+    for name in columns if columns != "series" else ():
+        table[name] = range(len(TEXTS)) if name != "odd" else 1j
+    table = table[1:].set_index(table.index[1:].to_numpy())
+    made = sj.ingest(table["text"] if columns == "series" else table, tmp_path / "c")
     read = pq.read_table(next((tmp_path / "c").rglob("part-*.parquet")))
     assert made.n_documents == len(read) == len(TEXTS) - 1
     assert read.column(kept)[0].as_py() == 11

@@ -55,6 +55,12 @@ def test_an_array_gives_the_same_corpus_as_lines(
 _LINES = [json.dumps({"text": one, "n": number}) for number, one in enumerate(TEXTS)]
 _RECORDS = [json.loads(line) for line in _LINES]
 _HALF = len(TEXTS) // 2
+
+
+def _tweet(number: int, text: str) -> str:
+    return json.dumps({"text": f"{text[:9]}…", "extended_tweet": {"full_text": text}, "n": number}) + "\n"
+
+
 #: Records as other programs write them, and what is said of them.
 LAYOUTS: dict[str, tuple[Any, str]] = {
     "in an object": (
@@ -83,6 +89,9 @@ LAYOUTS: dict[str, tuple[Any, str]] = {
     "strings": (TEXTS, ""),
     "lines of strings": ("\n".join(map(json.dumps, TEXTS)), ""),
     "one line": ("".join(_LINES), ""),
+    "call": (f"of({json.dumps(_RECORDS)});\n", ""),
+    "script": (f"window.a.b0 = {json.dumps({'a': _RECORDS}, indent=2)}", "records are the objects in a"),
+    "tweets": ("".join(map(_tweet, range(len(TEXTS)), TEXTS)), "the whole texts of tweets"),
     "two on a line": ("\n".join(map("".join, zip(_LINES[::2], _LINES[1::2], strict=True))), ""),
     "commas": (",\n".join(_LINES) + ",\n", ""),
     "joined arrays": (f"\ufeff{json.dumps(_RECORDS[:9])}\n\ufeff{json.dumps(_RECORDS[9:])}", ""),
@@ -121,9 +130,10 @@ def test_other_layouts_give_the_same_texts(
             {"data": _RECORDS, "more": {"a": "m" * 3000}, "test": _RECORDS},
             "the list test of objects after data",
         ),
+        (f"{_RECORDS[0]}\n", "the line is a dict of Python"),
         ("// of 2020\n" + "\n".join(_LINES), "line 1: the line is a comment"),
     ],
-    ids=["two lists", "unequal", "a later list", "comment"],
+    ids=["two lists", "unequal", "a later list", "dict", "comment"],
 )
 def test_unclear_layouts_are_refused(
     content: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

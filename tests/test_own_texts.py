@@ -399,6 +399,8 @@ NO_MAIL = [
     'Speaking of the cargo, the captain said:\n"We sail."',
     "First the harbor.\n--\nThen the vessel with its cargo.",
     ">all the lines\n>are quoted",
+    "FW: cargo\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: cargo\n\nThe harbor",
+    "It went\nFrom: the harbor\nTo: the sea\nOn Monday at 10:30 the captain wrote:\nwe sail",
 ]
 
 
@@ -414,6 +416,11 @@ def test_texts_that_are_neither_mail_nor_html_stay(text: str) -> None:
         ("Ann wrote:\n\n> a b\nyes\n-- \nAnn, Harbor", "yes", 6),
         ("In article <1@x.org> Ann says\nyes", "yes", 7),
         (f"From: a@b.c\nTo: d@e.f\nSubject: ships\n\nA> old\nyes\n--\n{MANY}", f"ships yes -- {MANY}", 11),
+        ("yes\n\n----- Original Message -----\nFrom: A\nSent: 1\nTo: B;\n C\nSubject: s\n\nold", "yes", 12),
+        ("ja\nVon: A\nGesendet: 1\nAn: B\nBetreff: s\n\nalt", "ja", 9),
+        ("oui\nDe : A\nEnvoy\xe9 : 1\n\xc0 : B\nObjet : s\n\nold", "oui", 9),
+        ("yes\nOn Mon, 3 Jan 2020 at 10:15 Ann\n<a@b.c> wrote:\n\nold", "yes", 14),
+        ("ja\nAm 3.1.2020 um 10:15 schrieb Ann <a@b.c>:\n> alt\nneu", "ja neu", 13),
         ('<P class="a" hidden>one<br/>two</ p><q cite=x>three</q>', "one two three", 10),
         ("<DOC id='1'><post>one</post> <user> two <item n='2'/></DOC>", "one <user> two", 9),
         ("<!DOCTYPE html><?xml version='1.0'?>one", "one", 6),

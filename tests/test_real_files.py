@@ -117,6 +117,22 @@ def hugging_face(root: Path) -> None:
     put_parquet(root / "s/data/train.parquet", {"text": TEXTS})
 
 
+def saved_to_disk(root: Path) -> None:
+    for name in ("dataset_dict.json", "train/state.json", "train/dataset_info.json"):
+        put(root / "s" / name, "{}")
+    for name in ("data-00000-of-00001.arrow", "cache-1f.arrow"):
+        with pa.ipc.new_stream(put(root / "s/train" / name, ""), pa.schema({"text": pa.string()})) as writer:
+            writer.write_table(pa.table({"text": TEXTS}), max_chunksize=50)
+
+
+def feather(root: Path) -> None:
+    table = pa.table({"text": pa.array(TEXTS).dictionary_encode()})
+    with pa.ipc.new_file(
+        root / "s.feather", table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+    ) as file:
+        file.write_table(table)
+
+
 def workbook(root: Path) -> None:
     rows = [[(f"A{i}", text)] for i, text in enumerate(["text", *TEXTS], 1)]
     xlsx(root / "s.xlsx", texts=rows, notes=[[("A1", "see above")]])
@@ -167,6 +183,8 @@ KINDS: list[tuple[str, str | Callable[[Path], None], tuple[str, ...], str]] = [
     ("s.csv", table([["a,b", f'x "{text}"'] for text in TEXTS], ["n", "text"], **ESCAPED), (), ""),
     ("s.csv", table([[i, text] for i, text in enumerate(TEXTS)], ["n", "What, or why?"]), (), "What, or why?"),
     ("s", hugging_face, (), ""),
+    ("s", saved_to_disk, (), ""),
+    ("s.feather", feather, (), ""),
     ("s/_posts/s.csv", table([[text, "NA"] for text in TEXTS], ["text", "n"]), (), ""),
     ("s.xlsx", workbook, (), "not 'notes'"),
     ("s.xlsx", titled, (), "its header is row 4"),
@@ -317,11 +335,6 @@ def linked(root: Path) -> None:
     put(root / "s/b.txt", "x").with_name("c").symlink_to(root / "other")
 
 
-def saved(root: Path) -> None:
-    put(root / "s/data.arrow", b"\0")
-    put(root / "s/dataset_info.json", "{}")
-
-
 def printed(root: Path) -> None:
     put(root / "s/b.txt", "x")
     put(root / "s/c.pdf", "%PDF-")
@@ -332,7 +345,6 @@ def printed(root: Path) -> None:
     [
         (sentences, "join each list"),
         (linked, "s/c links"),
-        (saved, "Parquet or CSV"),
         (printed, "/**/*.txt'"),
         (("s.csv", b"PK\3\4" + bytes(26) + b"xl/workbook.xml"), "it is an Excel or OpenDocument file"),
         (("s.csv", b"PAR1\0\0"), "it is Parquet"),

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.records import without_views
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.records import ID_NAMES
 from streaming_jsmf.ingestion.readers.values import (
     as_characters,
     from_python,
@@ -140,10 +141,12 @@ def _batches(source: Any) -> Iterator[Columns]:
             f"{more}"
         )
     else:
-        rows, all_files = iter(source), None
+        rows, all_files, ids = iter(source), None, _ids(source)
         while batch := list(itertools.islice(rows, BATCH)):
             all_files = all_files is not False and all(map(_is_file, batch))
-            yield _of_rows(batch)
+            yield _of_rows(batch) | (
+                {ID_NAMES[0]: from_python([*itertools.islice(ids, len(batch))])} if ids else {}
+            )
         if all_files:
             warnings.warn(
                 "every text is the path of an existing file, and the paths are read as the texts; to read the "
@@ -154,6 +157,7 @@ def _batches(source: Any) -> Iterator[Columns]:
 
 def _arrow_batches(source: Any) -> Iterator[Columns]:
     """Yield the columns of an object that exports Arrow; those of objects of several types become strings."""
+    index = ID_NAMES[0] if _ids(source) and not {*ID_NAMES} & {*source.columns} else "index"
     try:
         reader = pa.RecordBatchReader.from_stream(source)
     # Of Arrow, or of pandas for a table that Arrow does not take, such as one of complex numbers or large integers.
@@ -165,10 +169,11 @@ def _arrow_batches(source: Any) -> Iterator[Columns]:
         _require_distinct(source.columns)
         for start in range(0, len(source), BATCH):
             part = source.iloc[start : start + BATCH].astype(object)
-            yield {name: from_python([*map(_or_none, part[name])]) for name in part}
+            columns = {name: from_python([*map(_or_none, part[name])]) for name in part}
+            yield columns | ({index: from_python([*part.index])} if index in ID_NAMES else {})
         return
     _require_distinct(reader.schema.names)
-    yield from map(_columns, reader)
+    yield from (_columns(batch, index) for batch in reader)
 
 
 def _with_labels(batch: pa.RecordBatch, features: Mapping[str, Any]) -> Columns:
@@ -180,9 +185,16 @@ def _with_labels(batch: pa.RecordBatch, features: Mapping[str, Any]) -> Columns:
     return columns
 
 
-def _columns(batch: pa.RecordBatch) -> Columns:
+def _ids(source: Any) -> Iterator[Any] | None:
+    """The index of a pandas object if it has ids, rather than numbers of rows."""
+    index = getattr(source, "index", None)
+    is_unique = getattr(index, "is_unique", False) and type(index).__name__ != "RangeIndex"
+    return iter(index) if is_unique and index.inferred_type in ("string", "integer") else None
+
+
+def _columns(batch: pa.RecordBatch, index: str = "index") -> Columns:
     names = batch.schema.names
-    names = names if "index" in names else ["index" if name == _INDEX else name for name in names]
+    names = names if index in names else [index if name == _INDEX else name for name in names]
     return dict(zip(names, batch.columns, strict=True))
 
 

@@ -244,7 +244,7 @@ class Format(Protocol):
 
     def place(self, unit: Unit, row: int) -> str:
         """Return the location of a record of a unit, for messages."""
-        ...
+        return f"{unit.path}, row {row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         """Return the row or line of the unit's first record in its file, from 0. May read the file; for messages."""

@@ -1,15 +1,16 @@
-"""Lines and Parquet as formats of records, lines within a byte range, and the encodings of files."""
+"""Lines, Parquet and Arrow as formats of records, lines within a byte range, and the encodings of files."""
 
 from __future__ import annotations
 
 import codecs
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -23,9 +24,11 @@ from streaming_jsmf.ingestion.readers.base import (
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
+    is_compressed,
     is_divisible,
     open_parquet_source,
     open_stream,
+    read_as,
     size_of,
 )
 from streaming_jsmf.ingestion.readers.values import (
@@ -40,6 +43,7 @@ from streaming_jsmf.ingestion.readers.values import (
 EMPTY = "the file is empty"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _RECORD_BYTES, _VALUE_BYTES = 64, 8  # estimated overhead of a record in memory, besides its bytes
+_ARROW_FILE, _ARROW_ENDS = b"ARROW1\0\0", (b"ARROW1", b"\xff" * 4 + bytes(4))
 _MOST_ROWS = 100_000  # of Parquet at once
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
@@ -242,12 +246,8 @@ class LineFormat(Format):
         return line_units(path)
 
     def records(
-        self,
-        unit: Unit,
-        options: Any,
-        bad: BadRecords,
-        wanted: Collection[str] | None = None,  # noqa: ARG002
-    ) -> Iterator[Records]:
+        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
+    ) -> Iterator[Records]:  # fmt: skip
         encoding = encoding_of(unit.path, options.encoding)
 
         def text(line: bytes) -> str | None:
@@ -333,19 +333,12 @@ class ParquetFormat(Format):
             return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
 
     def records(
-        self,
-        unit: Unit,
-        options: Any,  # noqa: ARG002
-        bad: BadRecords,  # noqa: ARG002
-        wanted: Collection[str] | None = None,
-    ) -> Iterator[Records]:
+        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
+    ) -> Iterator[Records]:  # fmt: skip
         with open_parquet_source(unit.path) as file:
             names = file.schema_arrow.names
-            kept = {
-                name: place
-                for place, name in enumerate(distinct_names(names))
-                if wanted is None or name in wanted
-            }
+            places = enumerate(distinct_names(names))
+            kept = {name: place for place, name in places if wanted is None or name in wanted}
             # A name cannot select one of several columns that have it.
             unique = [*kept] if len({*names}) == len(names) else None
             for first, batch in parquet_batches(file, unit, unique):
@@ -368,6 +361,50 @@ class ParquetFormat(Format):
 
 
 PARQUET = ParquetFormat()
+
+
+class ArrowFormat(Format):
+    """Record batches of Arrow, in streams as ``save_to_disk`` of Hugging Face writes, or Feather. A unit is a file."""
+
+    def names(self, path: str, options: Any = None) -> list[str]:  # noqa: ARG002
+        with _open_arrow(path) as reader:
+            return list(reader.schema.names)
+
+    def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
+        return [Unit(path, size=size_of(path))]
+
+    def records(
+        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
+    ) -> Iterator[Records]:  # fmt: skip
+        row = 0
+        with _open_arrow(unit.path) as reader:
+            names = distinct_names(reader.schema.names)
+            for batch in reader:
+                batch.validate(full=True)  # offsets are as they are in the file
+                step = max(1, limits.BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1))
+                for start in range(0, batch.num_rows, step):
+                    columns = zip(names, batch.slice(start, step).columns, strict=True)
+                    kept = {name: decoded(each) for name, each in columns if wanted is None or name in wanted}
+                    yield Records(row + np.arange(start, min(start + step, batch.num_rows)), kept)
+                row += batch.num_rows
+
+
+ARROW = ArrowFormat()
+
+
+@contextmanager
+def _open_arrow(path: str) -> Iterator[Any]:
+    with open_stream(path) as stream:
+        in_file = stream.read(len(_ARROW_FILE)) == _ARROW_FILE  # a stream follows, and a table of its batches
+        whole = is_compressed(path)
+        if not whole:
+            stream.seek(max(0, size_of(path) - 8))
+            whole = stream.read().endswith(_ARROW_ENDS)
+    with open_stream(path) as stream, read_as("Arrow"):
+        if not whole:  # cut between two batches, perhaps
+            raise EOFError("its end mark is missing")
+        stream.read(len(_ARROW_FILE) * in_file)
+        yield pa.ipc.open_stream(stream)
 
 
 def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Iterator[tuple[int, Any]]:

@@ -38,6 +38,7 @@ from streaming_jsmf.ingestion.readers.matrices import (
 from streaming_jsmf.storage.paths import is_url
 from streaming_jsmf.storage.regular import require_regular
 
+_OF_RAW = "adata.raw has others, which adata.raw.to_adata().write_h5ad(PATH) writes as X"
 #: CPU seconds of the trial besides those for the size of the file; a million names take one or two.
 TRIAL_SECONDS = 5
 
@@ -73,7 +74,8 @@ class H5adSource(CountFiles):
     def parts(self, path: str) -> Sequence[Unit]:
         """Split a file by rows. Reads ``indptr``: 16 bytes per cell."""
         with self._open(path) as cells:
-            return row_units(path, cells.matrix.indptr())
+            units = row_units(path, cells.matrix.indptr())
+            return [replace(unit, notes=cells.notes) for unit in units]
 
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         """Stream the cells of a unit. Memory: a slice of the matrix, and the names and columns of the unit."""
@@ -213,7 +215,9 @@ class _Cells:
             layers = ", ".join(file["layers"]) if "layers" in file else ""
             raise InputError(
                 f"{path} has no {name}; set the option layer to one of its layers ({layers or 'none'})"
+                f"{f'; {_OF_RAW}' * ('raw' in file)}"
             )
+        self.notes = (f"the values of {name} are read; {_OF_RAW}",) * ("raw" in file)
         for column in columns:
             if "obs" not in file or column not in file["obs"]:
                 raise InputError(f"{path} has no column {column!r} in obs; see adata.obs.columns")

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -16,9 +16,13 @@ from streaming_jsmf.ingestion.readers.formats import BYTE_ORDER_MARK
 
 _HEAD = 1 << 20  # bytes that show the layout of a file
 _MOST_TOKENS = 20_000  # of the head
+#: Members of a tweet that hold its whole text, and the name of the text in them.
+_WHOLE = {"extended_tweet": "full_text", "note_tweet": "text"}
 _SHORT, _LONG = 20, 200  # characters: of the texts of records at least, of the values beside them at most
 _MANY = 50  # strings of an object that are records rather than values of one
 
+#: What JavaScript has before JSON, such as ``window.YTD.tweets.part0 =`` or the name of a function.
+_SCRIPT = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:var|let|const) )?[\w.$]+\s*[=(]\s*(?=[\[{])")
 #: Strings, brackets and commas; last, the start of a string that goes on beyond the text.
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
 
@@ -34,12 +38,14 @@ class Layout:
     path : Names of the objects that hold the array.
     key : Column of the names of members.
     note : What was assumed, for the log.
+    skip : Bytes before the JSON.
     """
 
     what: Literal["line", "object", "element", "member", "row"]
     path: tuple[str, ...] = ()
     key: str = ""
     note: str = ""
+    skip: int = 0
 
 
 LINE, OBJECT, ELEMENT = Layout("line"), Layout("object"), Layout("element")
@@ -51,7 +57,15 @@ def layout_of(path: str) -> Layout:
     data = b""
     with suppress(UnreadableError), open_stream(path) as stream:
         data = stream.read(_HEAD)
-    text = data.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
+    script = _SCRIPT.match(data)
+    skip = script.end() if script else 0
+    text = data[skip:].removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
+    layout = _layout(text.rstrip("); \r\n") if script else text)
+    cut = "the whole texts of tweets that are cut are read" * any(f'"{name}"' in text for name in _WHOLE)
+    return replace(layout, note="; ".join(filter(None, [layout.note, cut])), skip=skip)
+
+
+def _layout(text: str) -> Layout:
     first, more, rest = text.partition("\n")
     first = first.rstrip()
     if text.startswith("["):
@@ -170,3 +184,16 @@ def _object(text: str) -> dict[str, Any]:
         value = json.loads(text)
         return value if isinstance(value, dict) else {}
     return {}
+
+
+def whole(record: dict[str, Any]) -> dict[str, Any]:
+    """Give a tweet its whole text, if ``text`` is cut."""
+    text, again = record.get("text"), record.get("retweeted_status")
+    for outer, name in _WHOLE.items():
+        inner = record.get(outer)
+        if isinstance(inner, dict) and isinstance(inner.get(name), str):
+            return {**record, "text": inner[name]}
+    if isinstance(again, dict) and isinstance(text, str) and text.startswith("RT @") and text.endswith("…"):
+        start, colon, _ = text.partition(": ")
+        return {**record, "text": f"{start}{colon}{whole(again).get('text', text)}"}
+    return record

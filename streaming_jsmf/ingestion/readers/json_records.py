@@ -42,6 +42,7 @@ from streaming_jsmf.ingestion.readers.json_layout import (
     Layout,
     is_records,
     layout_of,
+    whole,
 )
 from streaming_jsmf.ingestion.readers.values import decode, encoding_hint, from_python, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
@@ -51,7 +52,7 @@ _SAMPLE = 1000  # records that show the names
 _BLOCK = 1 << 20
 
 _scan = json.JSONDecoder().raw_decode
-_GAP = re.compile(r"[\s,\ufeff]*")
+_GAP = re.compile(r"[\s,;)\ufeff]*")  # with the end of a call in JavaScript
 _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -135,6 +136,7 @@ def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
             for row in _rows(stream, encoding):
                 yield row, json.dumps(row).encode()
         else:
+            stream.read(layout.skip)
             for value, source, name in _values(_Cursor(stream, encoding, layout), layout.path):
                 record = _record(value, what)
                 if layout.key and isinstance(record, dict):
@@ -144,7 +146,7 @@ def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
 
 def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
     if isinstance(value, dict | BadValue):
-        return value
+        return whole(value) if isinstance(value, dict) else value
     return {"text": value} if isinstance(value, str) else BadValue(f"the {what} is not a JSON object")
 
 
@@ -157,6 +159,8 @@ def _loaded(data: bytes, encoding: str, what: str) -> Any:
     except (ValueError, RecursionError) as error:
         if data.lstrip().startswith((b"//", b"/*", b"#")):
             return BadValue(f"the {what} is a comment, which JSON does not have")
+        if data.lstrip().startswith(b"{'"):
+            return BadValue(f"the {what} is a dict of Python, not JSON; write it with json.dumps")
         return BadValue(f"the {what} is not JSON ({first_line(error)})")
 
 

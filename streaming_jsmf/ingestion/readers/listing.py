@@ -33,7 +33,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.formats import PARQUET
+from streaming_jsmf.ingestion.readers.formats import ARROW, PARQUET
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
@@ -57,6 +57,7 @@ _NO_VALUES = pa.array([], pa.string())
 #: Formats of files of records by suffix; files with other suffixes are recognized by their contents.
 FORMATS: dict[str, Format] = {
     **dict.fromkeys(PARQUET_SUFFIXES, PARQUET),
+    **dict.fromkeys((".arrow", ".feather"), ARROW),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), JSON),
     **dict.fromkeys(CSV_SUFFIXES, DELIMITED),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), SPREADSHEET),
@@ -69,6 +70,8 @@ _CONTENTS = {"text": (*_BY_CONTENTS,), "lines": ("lines", "text")}
 SAMPLE = 1 << 16  # bytes that show what a file holds
 _SAMPLE_LINES = 20
 
+#: The start of an array of objects, also in JavaScript, and of a dict of Python, for which the reader has the reason.
+_ARRAY = re.compile(rb"\s*(?:[\w.$ ]+[=(]\s*)?\[\s*\{|\s*\{'\w+': ")
 _MBOX = re.compile(rb"From \S.*[0-9]:[0-9]{2}.*\r?\n[!-9;-~]+:")
 #: The start of each of several texts in a file, as of WikiExtractor, TREC and Reuters.
 _MARKED = re.compile(rb"(?im)^<(?:doc|reuters)\b[^>]*>")
@@ -83,7 +86,7 @@ _WILDCARDS = "*?["
 
 #: How the names of files begin that describe a data set, and their suffixes.
 _ABOUT = ("readme", "license", "licence", "citation")
-_ABOUT_JSON = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")
+_ABOUT_NAMES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "cache-*.arrow")
 _ABOUT_SUFFIXES = ("", ".txt", ".md", ".rst", ".html", ".pdf", ".cff", ".bib")
 
 
@@ -189,9 +192,10 @@ def _require_file(path: Path) -> None:
 
 
 def is_about(path: str) -> bool:
-    """Return whether a file describes a data set, such as the README.md of the Hugging Face Hub."""
+    """Return whether a file describes a data set, such as README.md, or is a cache of Hugging Face beside it."""
     name = file_name(path).name
-    return name in _ABOUT_JSON or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
+    is_named = any(fnmatch.fnmatch(name, pattern) for pattern in _ABOUT_NAMES)
+    return is_named or (name.startswith(_ABOUT) and bare_suffix(path) in _ABOUT_SUFFIXES)
 
 
 def is_word_list(path: str) -> bool:
@@ -241,7 +245,7 @@ def contents(head: bytes) -> str:
     lines = [line for line in lines[: -1 if is_cut and len(lines) > 1 else None] if line.strip()]
     if not lines or head.startswith(b"PAR1") or is_binary(head):
         return "parquet" if head.startswith(b"PAR1") else "binary" if lines else ""
-    if re.match(rb"\s*\[\s*\{", head) or _most(_is_object, lines):
+    if _ARRAY.match(head) or _most(_is_object, lines):
         return "json"
     if _MBOX.match(head):
         return "mbox"

@@ -137,8 +137,7 @@ _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
 _MAIL = (".eml", ".emlx", ".mbox", ".mbx")
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
-#: Other files that are not read. Those of Hugging Face are .arrow.
-_BINARY = {".arrow", ".avro", ".db", ".dta", ".feather", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
+_BINARY = {".avro", ".db", ".dta", ".orc", ".pickle", ".pkl", ".rds", ".sav", ".sqlite"}
 _SAMPLED_FILES, _FEW_FILES = 5, 10  # with fewer files of lines, a folder may hold a document per line
 _TEXT_LENGTH = 20  # minimum average string length of a text column
 #: Readers of tables, in the order in which the options of a user select one.
@@ -237,7 +236,7 @@ def _require_read(root: str, suffixes: set[str]) -> None:
         return
     way_out = "export them as plain text, one file each"
     if unread[0] in _BINARY:
-        way_out = "save their tables as Parquet or CSV, as Dataset.to_parquet of Hugging Face does"
+        way_out = "save their tables as Parquet or CSV"
     for other in sorted(suffixes - _OFFICE - _BINARY)[:1]:
         members = f"{option.reader('text-files')} {option.read({'members': f'*{other}'})}"
         in_archive = option.read({"path": "FILE"}) if other in _RECORDS else members
@@ -326,7 +325,10 @@ def _guess_text(table: Table) -> Guess:
     with suppress(InputError):
         columns = table.columns
     name = _text_column(columns) or _longest_column(columns)
-    if name == "text" or not columns:
+    full = _column(columns, "fulltext") if name == "text" else None  # of tweets, whose ``text`` may be cut
+    if full and len(columns[full].drop_null()) >= len(columns["text"].drop_null()):
+        name = _longest_column({key: columns[key] for key in ("text", full)})
+    if (name == "text" and not full) or not columns:
         return Guess("text")
     if name is not None:
         note = f"the texts are taken from the column {name!r}; {option.text('NAME')} names another"

@@ -88,12 +88,6 @@ class SpreadsheetFormat(Format):
                 np.array(numbers, np.int64), {name: _array(values[i]) for name, i in columns.items()}
             )
 
-    def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, row {row + 1}"
-
-    def first_row(self, unit: Unit) -> int:  # noqa: ARG002
-        return 0
-
 
 SPREADSHEET = SpreadsheetFormat()
 

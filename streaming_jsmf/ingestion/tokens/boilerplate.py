@@ -23,16 +23,42 @@ from streaming_jsmf.linalg.compiled import compiled
 _QUOTED = r"^[ \t]*[|:]?>.*$"
 _QUOTED_IN_MAIL = r"^[ \t]*[A-Za-z]{0,3}[|:]?>.*$"
 #: Attribution of a quote, which follows: "On Monday John Doe wrote:", "In article <1993@x.org> John Doe writes:".
-_SAID = "wrote|writes|said|says|schrieb|escribió|écrit|ha scritto"
-_ATTRIBUTION = rf"^(?:.{{0,200}}\b(?:{_SAID})[ \t]*:[ \t]*|In article <.*)$"
+_SAID = (
+    r"\b(?:(?:wrote|writes|said|says|escribió|a écrit|ha scritto)[ \t\xa0]*|schrieb\b[^:]{0,100}):[ \t\r]*$"
+)
+_ATTRIBUTION = rf"^(?:.{{0,200}}{_SAID}|In article <.*$)"
 _ATTRIBUTED = rf"{_ATTRIBUTION}(?=\s*{_QUOTED_IN_MAIL})|^In article <[^>\s]+@[^>\s]+>.*$"
 _SIGNATURE_LINE = r"^--[ \t]*$"
+#: The start of an old mail below a reply without ``>``: a header as Outlook writes it, in several languages.
+_SENDER = r"^\*?(?:From|Von|De|Da)[ \t\xa0]?:"
+_OLD_HEADER = (
+    rf"(?:[ \t]*[-_]{{5,}}.{{0,100}}\s{{1,9}})?{_SENDER}.*\n"
+    r"(?:\*?(?:Sent|Date|To|Gesendet|Datum|An|Envoyé|À|Enviado(?: el)?|Fecha|Para|Inviato|Data|A|C[Cc])"
+    r"[ \t\xa0]?:.*\n(?:[ \t].*\n)*){1,5}\*?(?:Subject|Betreff|Objet|Asunto|Oggetto)[ \t\xa0]?:"
+)
+#: Its attribution with a time and an address, such as "On Mon, Jan 3, 2020 at 10:15 AM Ann <a@x.org> wrote:".
+_DATED = (
+    r"(?:On|Am|Le|El|Il) (?=[^\n]*\n?[^\n]*@).{0,100}?[0-9][:.h][0-9]{2}\b.{0,150}(?:\n.{0,100})?"
+    rf"{_SAID}(?!\s*{_QUOTED_IN_MAIL})"
+)
+_FORWARDED = (
+    r"(?i)\A(?:subject:)?[ \t]*(?:fwd?|wg|tr|rv)[ \t]*:"
+    r"|^[ \t]*-{5,}.*(?:forwarded|weitergeleitet|transféré|reenviado)"
+)
 #: A header starts the text; mbox files put a line "From NAME DATE" before it.
 _HEADER_LINE = r"[A-Za-z][A-Za-z0-9._-]*:(?:[ \t].*)?"
-_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|(?:{_SAID})[ \t]*:[ \t]*$|^In article <"
+_LOOKS_LIKE_MAIL = rf"(?m)\A(?:From .*\n)?{_HEADER_LINE}$|{_QUOTED}|{_SENDER}|{_SAID}|^In article <"
 
-_QUOTE, _QUOTE_IN_MAIL, _ATTRIBUTED_QUOTE, _SIGNATURE = (
-    re.compile(pattern, re.MULTILINE) for pattern in (_QUOTED, _QUOTED_IN_MAIL, _ATTRIBUTED, _SIGNATURE_LINE)
+_QUOTE, _QUOTE_IN_MAIL, _ATTRIBUTED_QUOTE, _SIGNATURE, _OLD_MAIL, _FORWARD = (
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        _QUOTED,
+        _QUOTED_IN_MAIL,
+        _ATTRIBUTED,
+        _SIGNATURE_LINE,
+        f"\\n(?:{_OLD_HEADER}|{_DATED})",
+        _FORWARDED,
+    )
 )
 #: A text with fewer quoted lines and no other sign of mail is no mail.
 _FEWEST_QUOTES = 2
@@ -102,7 +128,7 @@ _ADDRESSES = r"(?:https?|ftp)://[^\s<>\"]+|\bwww\.[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\
 #: What every text with boilerplate has, and few others.
 _SIGNS = (
     r"(?m)[<&@\\]|://|www\.|:[ \t]*$|^[ \t]*[|:]?>|\A(?:From .*\n)?[A-Za-z][A-Za-z0-9._-]*:"
-    rf"|^M[ -`]{{60}}|{_BASE64_CHARACTERS}{{60}}"
+    rf"|{_SENDER}|^M[ -`]{{60}}|{_BASE64_CHARACTERS}{{60}}"
 )
 _IN_WORD = np.array([i > 127 or chr(i).isalnum() for i in range(256)])
 
@@ -113,8 +139,9 @@ def without_boilerplate(texts: Any) -> tuple[Any, tuple[int, int]]:
     This removes files in uuencode or base64; a leading mail header except its subject, keywords and summary; HTML tags,
     scripts and comments; URLs and mail addresses. HTML entities and escapes, such as ``\\n`` and ``\\u00e9``, become
     characters. In mail, which has a header, an attribution of a quote, or several quoted lines, it removes lines
-    quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two dashes; a text
-    of which nothing would be left stays.
+    quoted with ``>``, their attributions, and a signature of up to fifteen lines after a line of two dashes. It removes
+    an old mail that follows a reply, which Outlook's header or an attribution with a time and an address starts. A text
+    of which nothing would be left, or that forwards mail, stays.
 
     Returns the texts, and the number of texts that lost words and of the words that they lost (runs of letters and
     digits).
@@ -167,7 +194,7 @@ def _unescaped(text: str) -> str:
 
 def _body(text: str) -> str:
     """Remove what mail has before, between and after the lines of its author."""
-    body = _without_header(text)
+    body = _reply(_without_header(text))
     is_mail = body is not text or _ATTRIBUTED_QUOTE.search(body) is not None
     if not is_mail and len(_QUOTE.findall(body)) < _FEWEST_QUOTES:
         return text
@@ -179,6 +206,13 @@ def _body(text: str) -> str:
         if signed.count("\n") <= _SIGNATURE_LINES and len(signed) <= _SIGNATURE_CHARACTERS:
             left = left[:start]
     return left if any(map(str.isalnum, left)) else body
+
+
+def _reply(text: str) -> str:
+    """Remove old mail below a reply; a text that forwards it, or has nothing else, stays."""
+    old = _OLD_MAIL.search(text)
+    is_reply = old and not _FORWARD.search(text) and any(map(str.isalnum, text[: old.start()]))
+    return text[: old.start()] if old and is_reply else text
 
 
 def _without_other_tags(text: str) -> str:
