@@ -63,11 +63,7 @@ def repair_hint(store: StorePath) -> str:
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan over the partitions, with a part for each.
-
-    ``order`` holds the keys of its parts and folds in the checkpoints, which hash everything that determines their
-    bits.
-    """
+    """One scan over the partitions; ``order`` has the keys of its parts and folds, hashes of all that determines them."""
 
     reduction: Reduction
     order: FoldOrder

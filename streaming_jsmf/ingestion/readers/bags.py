@@ -32,6 +32,7 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, StoreError, first_line, option, pass_on_machine
+from streaming_jsmf.ingestion.readers.arrow_files import PARQUET, parquet_batches
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -48,7 +49,7 @@ from streaming_jsmf.ingestion.readers.files import (
     of_first_readable,
     open_parquet_source,
 )
-from streaming_jsmf.ingestion.readers.formats import PARQUET, line_records, parquet_batches, text_of
+from streaming_jsmf.ingestion.readers.formats import line_records, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles, TextReader

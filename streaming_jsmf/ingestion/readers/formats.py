@@ -1,16 +1,15 @@
-"""Lines, Parquet and Arrow as formats of records, lines within a byte range, and the encodings of files."""
+"""Lines as a format of records, lines within a byte range, and the encodings of files."""
 
 from __future__ import annotations
 
 import codecs
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -19,21 +18,15 @@ from streaming_jsmf.ingestion.readers.base import (
     Records,
     Unit,
     UnreadableError,
-    distinct_names,
-    group_units,
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
-    is_compressed,
     is_divisible,
-    open_parquet_source,
     open_stream,
-    read_as,
     size_of,
 )
 from streaming_jsmf.ingestion.readers.values import (
     decode,
-    decoded,
     encoding_hint,
     from_python,
     marked_encoding,
@@ -43,8 +36,6 @@ from streaming_jsmf.ingestion.readers.values import (
 EMPTY = "the file is empty"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _RECORD_BYTES, _VALUE_BYTES = 64, 8  # estimated overhead of a record in memory, besides its bytes
-_ARROW_FILE, _ARROW_ENDS = b"ARROW1\0\0", (b"ARROW1", b"\xff" * 4 + bytes(4))
-_MOST_ROWS = 100_000  # of Parquet at once
 _KEPT = 1000  # bytes that the quarantine keeps of a line that is too long
 
 #: How files begin that are sometimes named as if they were others.
@@ -318,104 +309,3 @@ def _decodes(path: str, codec: str) -> bool:
         except UnicodeDecodeError:
             return False
     return True
-
-
-class ParquetFormat(Format):
-    """Rows of Parquet. A unit is a range of row groups; columns have no dictionaries and views."""
-
-    def names(self, path: str, options: Any = None) -> list[str]:  # noqa: ARG002
-        with open_parquet_source(path) as file:
-            return list(file.schema_arrow.names)
-
-    def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
-        with open_parquet_source(path) as file:
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            return group_units(path, [group.total_byte_size for group in groups], limits.UNIT_BYTES)
-
-    def records(
-        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
-    ) -> Iterator[Records]:  # fmt: skip
-        with open_parquet_source(unit.path) as file:
-            names = file.schema_arrow.names
-            places = enumerate(distinct_names(names))
-            kept = {name: place for place, name in places if wanted is None or name in wanted}
-            # A name cannot select one of several columns that have it.
-            unique = [*kept] if len({*names}) == len(names) else None
-            for first, batch in parquet_batches(file, unit, unique):
-                columns = {name: batch.column(name if unique else place) for name, place in kept.items()}
-                rows = np.arange(first, first + batch.num_rows)
-                yield Records(rows, {name: decoded(values) for name, values in columns.items()})
-
-    def place(self, unit: Unit, row: int) -> str:
-        with open_parquet_source(unit.path) as file:
-            for g in range(unit.start, unit.stop):
-                rows = file.metadata.row_group(g).num_rows
-                if row < rows:
-                    return f"{unit.path}, row group {g}, row {row} from 0"
-                row -= rows
-        return unit.path
-
-    def first_row(self, unit: Unit) -> int:
-        with open_parquet_source(unit.path) as file:
-            return sum(file.metadata.row_group(g).num_rows for g in range(unit.start))
-
-
-PARQUET = ParquetFormat()
-
-
-class ArrowFormat(Format):
-    """Record batches of Arrow, in streams as ``save_to_disk`` of Hugging Face writes, or Feather. A unit is a file."""
-
-    def names(self, path: str, options: Any = None) -> list[str]:  # noqa: ARG002
-        with _open_arrow(path) as reader:
-            return list(reader.schema.names)
-
-    def units(self, path: str, options: Any = None) -> list[Unit]:  # noqa: ARG002
-        return [Unit(path, size=size_of(path))]
-
-    def records(
-        self, unit: Unit, options: Any, bad: BadRecords, wanted: Collection[str] | None = None  # noqa: ARG002
-    ) -> Iterator[Records]:  # fmt: skip
-        row = 0
-        with _open_arrow(unit.path) as reader:
-            names = distinct_names(reader.schema.names)
-            for batch in reader:
-                batch.validate(full=True)  # offsets are as they are in the file
-                step = max(1, limits.BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1))
-                for start in range(0, batch.num_rows, step):
-                    columns = zip(names, batch.slice(start, step).columns, strict=True)
-                    kept = {name: decoded(each) for name, each in columns if wanted is None or name in wanted}
-                    yield Records(row + np.arange(start, min(start + step, batch.num_rows)), kept)
-                row += batch.num_rows
-
-
-ARROW = ArrowFormat()
-
-
-@contextmanager
-def _open_arrow(path: str) -> Iterator[Any]:
-    with open_stream(path) as stream:
-        in_file = stream.read(len(_ARROW_FILE)) == _ARROW_FILE  # a stream follows, and a table of its batches
-        whole = is_compressed(path)
-        if not whole:
-            stream.seek(max(0, size_of(path) - 8))
-            whole = stream.read().endswith(_ARROW_ENDS)
-    with open_stream(path) as stream, read_as("Arrow"):
-        if not whole:  # cut between two batches, perhaps
-            raise EOFError("its end mark is missing")
-        stream.read(len(_ARROW_FILE) * in_file)
-        yield pa.ipc.open_stream(stream)
-
-
-def parquet_batches(file: Any, unit: Unit, columns: Sequence[str] | None) -> Iterator[tuple[int, Any]]:
-    """Yield non-empty record batches of about ``BATCH_BYTES`` of a unit, with the number of their first row."""
-    row = 0
-    for g in range(unit.start, unit.stop):
-        group = file.metadata.row_group(g)
-        # The footer counts encoded bytes, in which repeated values are stored once; hence the upper bound on rows.
-        share = limits.BATCH_BYTES * group.num_rows / max(group.total_byte_size, 1)
-        size = max(1, min(_MOST_ROWS, int(share)))
-        for batch in file.iter_batches(size, row_groups=[g], columns=columns, use_threads=False):
-            if batch.num_rows:
-                yield row, batch
-                row += batch.num_rows

@@ -19,6 +19,7 @@ import pyarrow as pa
 from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
+from streaming_jsmf.ingestion.readers.arrow_files import ARROW, PARQUET
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, layout_of, skipping
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
@@ -33,7 +34,6 @@ from streaming_jsmf.ingestion.readers.files import (
     open_parquet_source,
     open_stream,
 )
-from streaming_jsmf.ingestion.readers.formats import ARROW, PARQUET
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed

@@ -22,6 +22,7 @@ from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
+from streaming_jsmf.ingestion.readers.arrow_files import PARQUET
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -34,7 +35,7 @@ from streaming_jsmf.ingestion.readers.base import (
 )
 from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable, size_of
-from streaming_jsmf.ingestion.readers.formats import LINES, PARQUET
+from streaming_jsmf.ingestion.readers.formats import LINES
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
 from streaming_jsmf.ingestion.readers.values import (
     as_characters,

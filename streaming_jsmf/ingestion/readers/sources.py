@@ -231,8 +231,7 @@ def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> Re
 
 def _require_read(root: str, suffixes: set[str]) -> None:
     """Raise InputError, with a way out, for files that no reader reads."""
-    unread = sorted(suffixes & (_OFFICE | _BINARY), key=lambda suffix: (suffix in _BINARY, suffix))
-    if not unread:
+    if not (unread := sorted(suffixes & (_OFFICE | _BINARY), key=lambda suffix: (suffix in _BINARY, suffix))):
         return
     way_out = "export them as plain text, one file each"
     if unread[0] in _BINARY:

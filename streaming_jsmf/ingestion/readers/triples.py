@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
 from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.ingestion.readers.arrow_files import PARQUET
 from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -37,7 +38,6 @@ from streaming_jsmf.ingestion.readers.files import (
     open_raw,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.formats import PARQUET
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.records import RecordFiles
 from streaming_jsmf.ingestion.readers.values import (
