@@ -63,7 +63,7 @@ def repair_hint(store: StorePath) -> str:
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan over the partitions; ``order`` has the keys of its parts and folds, hashes of all that determines them."""
+    """One scan over the partitions; ``order`` has the keys of its parts and folds, hashes of what determines them."""
 
     reduction: Reduction
     order: FoldOrder
