@@ -144,9 +144,8 @@ def _batches(source: Any) -> Iterator[Columns]:
         rows, all_files, ids = iter(source), None, _ids(source)
         while batch := list(itertools.islice(rows, BATCH)):
             all_files = all_files is not False and all(map(_is_file, batch))
-            yield _of_rows(batch) | (
-                {ID_NAMES[0]: from_python([*itertools.islice(ids, len(batch))])} if ids else {}
-            )
+            given = {ID_NAMES[0]: from_python([*itertools.islice(ids, len(batch))])} if ids else {}
+            yield {**_of_rows(batch), **given}
         if all_files:
             warnings.warn(
                 "every text is the path of an existing file, and the paths are read as the texts; to read the "
@@ -187,7 +186,7 @@ def _with_labels(batch: pa.RecordBatch, features: Mapping[str, Any]) -> Columns:
 
 def _ids(source: Any) -> Iterator[Any] | None:
     """The index of a pandas object if it has ids, rather than numbers of rows."""
-    index = getattr(source, "index", None)
+    index: Any = getattr(source, "index", None)
     is_unique = getattr(index, "is_unique", False) and type(index).__name__ != "RangeIndex"
     return iter(index) if is_unique and index.inferred_type in ("string", "integer") else None
 
