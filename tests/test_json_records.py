@@ -91,6 +91,7 @@ LAYOUTS: dict[str, tuple[Any, str]] = {
     "one line": ("".join(_LINES), ""),
     "call": (f"of({json.dumps(_RECORDS)});\n", ""),
     "script": (f"window.a.b0 = {json.dumps({'a': _RECORDS}, indent=2)}", "records are the objects in a"),
+    "parts": ([{"text": [text[:9], {"text": text[9:]}]} for text in TEXTS], ""),
     "tweets": ("".join(map(_tweet, range(len(TEXTS)), TEXTS)), "the whole texts of tweets"),
     "two on a line": ("\n".join(map("".join, zip(_LINES[::2], _LINES[1::2], strict=True))), ""),
     "commas": (",\n".join(_LINES) + ",\n", ""),

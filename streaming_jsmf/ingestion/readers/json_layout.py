@@ -187,8 +187,11 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def whole(record: dict[str, Any]) -> dict[str, Any]:
-    """Give a tweet its whole text, if ``text`` is cut."""
+    """Give a tweet its whole text, if ``text`` is cut, and join the parts of a message of Telegram."""
     text, again = record.get("text"), record.get("retweeted_status")
+    if isinstance(text, list) and any(isinstance(part, dict) for part in text):
+        parts: list[Any] = [part.get("text") if isinstance(part, dict) else part for part in text]
+        return {**record, "text": "".join(parts)} if all(isinstance(part, str) for part in parts) else record
     for outer, name in _WHOLE.items():
         inner = record.get(outer)
         if isinstance(inner, dict) and isinstance(inner.get(name), str):

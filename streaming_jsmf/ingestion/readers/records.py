@@ -294,8 +294,9 @@ class TextSource(RecordFiles, TextReader):
         found = format_of(path) or (None if self.options.delimiter is None else DELIMITED)
         if found is None:
             raise UnreadableError(
-                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON, Parquet nor surely a table; "
-                f"delimited files of any name are read with {option.read({'delimiter': 'CHARACTER'})}"
+                f"its suffix is {bare_suffix(path)!r}, and it holds neither JSON, Parquet nor surely a table; lines "
+                f"are read with {option.reader('lines')}, and delimited files with "
+                f"{option.read({'delimiter': 'CHARACTER'})}; other formats must be converted to one of these"
             )
         return found
 
