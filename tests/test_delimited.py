@@ -66,7 +66,7 @@ def _python(column):
     if column.type != "string":
         return column.to_pylist()
     values = column.cast("binary").to_pylist()
-    return [None if value is None else value.decode("utf-8", "surrogatepass") for value in values]
+    return [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
 
 # Records

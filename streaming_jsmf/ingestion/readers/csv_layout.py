@@ -48,7 +48,7 @@ _DELIMITERS = ";\t|,^~"
 
 _BETWEEN = re.escape(f"{_DELIMITERS}{_HIVE}".encode())
 
-_QUOTES = rb"[\"'~|^`%$#*]"
+_QUOTES = rb"[\"'~|^`%$*]"  # not # before comments
 
 #: The start of a table of R: strings in quotes, separated by blanks.
 _OF_R = re.compile(rb'(?:"[^"\r\n]*"\r?\n)?"[^"\r\n]*" ["0-9-]')
