@@ -48,7 +48,7 @@ _DELIMITERS = ";\t|,^~"
 
 _BETWEEN = re.escape(f"{_DELIMITERS}{_HIVE}".encode())
 
-_QUOTES = rb"[\"'~|^`%$*]"
+_QUOTES = rb"[\"'~|^`%$*]"  # not # before comments
 
 #: The start of a table of R: strings in quotes, separated by blanks.
 _OF_R = re.compile(rb'(?:"[^"\r\n]*"\r?\n)?"[^"\r\n]*" ["0-9-]')
@@ -208,14 +208,15 @@ def _marks(sample: bytes, options: Any) -> list[tuple[str, str, bool]]:
         return [("", options.escapechar or "", False)]
     head = sample[:_HEAD]
     openings = re.findall(rb"(?m)(?:^|[%b])( *)(%b)" % (_BETWEEN, _QUOTES), head)
-    closings = Counter(re.findall(rb"(?m)(%b)(?=[%b]|$)" % (_QUOTES, _BETWEEN), head))
-    found = Counter(quote for _, quote in openings)
-    signs = {quote.decode(): min(number, closings[quote]) for quote, number in found.items()}
+    closings = Counter(re.findall(rb"(?m)(%b)(?=[%b]|\r?$)" % (_QUOTES, _BETWEEN), head))
+    found = Counter(quote for blanks, quote in openings if not blanks)
+    signs = Counter({quote.decode(): min(number, closings[quote]) for quote, number in found.items()})
+    usual = signs.pop('"', 0)
     quotes = [options.quotechar or '"']
     if not options.quotechar and signs:
-        likely = max(signs, key=lambda quote: (signs[quote], quote == '"'))
-        of_all = sample.startswith(likely.encode()) or signs[likely] >= len(head.splitlines())
-        quotes = [*dict.fromkeys([likely, '"'] if of_all else ['"', likely])]
+        [(other, number)] = signs.most_common(1)
+        is_quoted = sample.startswith(other.encode()) or number >= len(head.splitlines())
+        quotes = [other, '"'] if number > usual and is_quoted else ['"', other]
     indented = sum(bool(blanks) for blanks, _ in openings)
     of_most = 2 * indented > len(head.splitlines())
     return [

@@ -273,14 +273,11 @@ def shape_of(sample: bytes, dialect: Dialect) -> Shape:
         return Shape(width, start)
     if not any(row[-1] for row in rows):
         return Shape(width, start, after=1)
-    # A comma of a text that is not quoted is often followed by a blank.
     names = {row[0] for row in rows}
-    named = (
-        len(names) == len(rows)
-        and "" not in names
-        and not any(field[:1] == " " for row in rows for field in row)
-    )
-    return Shape(width, start, before=int(named))
+    # A single field may be a title, and a comma of a text that is not quoted is often followed by a blank.
+    sure = width > 1 or all(map(str.isdecimal, names))
+    named = sure and len(names) == len(rows) and not any(field[:1] == " " for row in rows for field in row)
+    return Shape(width, start, before=int(named and "" not in names))
 
 
 @compiled(nogil=True)
