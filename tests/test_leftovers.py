@@ -303,7 +303,7 @@ def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: py
     outcome = read_store(store).outcome("range")
     assert outcome is not None
     assert len(outcome["history"]) > 1
-    (store / "sample_values" / "c" / "0").write_bytes(b"")
+    (store / "row_sum" / "c" / "0").write_bytes(b"")
 
     with monkeypatch.context() as patch:
         patch.setattr(moments_store, "write_record", Mock(side_effect=StoreError("killed")))

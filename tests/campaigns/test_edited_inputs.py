@@ -58,6 +58,9 @@ def _ratings(folder: Path) -> None:
     (folder / "names.csv").write_text(f"movieId,title\n{titles}")
 
 
+_NAMES = ("--read", "names_item=movieId", "--read", "names_name=title")
+
+
 def _with_lists(folder: Path) -> None:
     _texts(folder)
     (folder / "stop.txt").write_text("\n".join(NAMES[:3]) + "\n")
@@ -79,7 +82,7 @@ KINDS = {
     "folder": Kind(_folder, "texts"),
     "docword": Kind(_docword, "docword.x.txt"),
     "matrix market": Kind(_matrix, "x.mtx"),
-    "ratings": Kind(_ratings, "ratings.csv", ("--reader", "ratings", "--read", "names=names.csv")),
+    "ratings": Kind(_ratings, "ratings.csv", ("--reader", "ratings", "--read", "names=names.csv", *_NAMES)),
     "stop words": Kind(_with_lists, "t.jsonl", ("--stop-words", "stop.txt")),
     "vocabulary": Kind(_with_lists, "t.jsonl", ("--vocabulary", "words.txt")),
     "phrases": Kind(_with_lists, "t.jsonl", ("--phrases", "pairs.txt")),
