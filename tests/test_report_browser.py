@@ -486,83 +486,102 @@ def edited(pages: Path) -> tuple[sj.TopicModel, Path]:
 NUMBERS = [2, 3, 4, 5]
 
 
+class Numbered:
+    """The page of a model with merged and hidden topics."""
+
+    def __init__(self, shown: Any, model: sj.TopicModel, shares: Path) -> None:
+        self.shown, self.page, self.model, self.shares = shown, shown.page, model, shares
+        self.title, self.tooltip = shown.page.locator("#topic-title"), shown.page.locator(".tooltip")
+
+    def is_selected(self, number: int) -> None:
+        assert self.title.inner_text().startswith(f"Topic {number}: ")
+        assert self.page.url.endswith(f"#topic-{number}")
+        assert "selected" in (self.page.locator(f"#topic-{number}").get_attribute("class") or "")
+
+    def in_the_table(self) -> None:
+        page = self.page
+        assert sorted(self.shown.rows()) == NUMBERS
+        for number in NUMBERS:
+            page.locator(f"#topic-{number} th a").click()
+            self.is_selected(number)
+            course = page.locator("#topic svg.sparkline").get_attribute("aria-label")
+            assert course.startswith(f"Share of topic {number} by year, {YEARS[0]} to {YEARS[-1]}: ")
+            others = page.locator("#topic .topic-button .number").all_inner_texts()
+            assert set(map(int, others)) <= {*NUMBERS} - {number}
+            documents = page.locator("#topic .documents > li > p:first-child .word").all_inner_texts()
+            assert documents == self.model.documents(self.shares, number)["document_id"].tolist()
+
+    def on_the_map(self) -> None:
+        for circle in self.shown.view("map").locator("circle").all():
+            number = int(circle.get_attribute("aria-label").split()[1])
+            circle.dispatch_event("pointerenter", {"clientX": 5, "clientY": 5})
+            assert self.tooltip.inner_text().startswith(f"Topic {number} ")
+            circle.dispatch_event("click")
+            self.is_selected(number)
+
+    def in_the_square(self) -> None:
+        section = self.shown.view("together")
+        arrays = shown_topics(self.model, ("topic_probability", "topic_topic")).model.arrays
+        given = conditional(arrays["topic_topic"])
+        order = [int(text.split()[0]) for text in section.locator(".row-labels text").all_text_contents()]
+        assert sorted(order) == NUMBERS
+        canvas = section.locator("canvas")
+        size = canvas.bounding_box()["width"] / len(NUMBERS)
+        for row, first in enumerate(order):
+            for column, second in enumerate(order):
+                at = {"x": (column + 0.5) * size, "y": (row + 0.5) * size}
+                canvas.hover(position=at)
+                lines = self.tooltip.locator("p, strong").all_inner_texts()
+                if first == second:
+                    assert lines[0].startswith(f"{first} ")
+                    continue
+                assert (lines[0].split()[0], f" and {second} " in lines[0]) == (str(first), True)
+                share = percent(given[NUMBERS.index(first), NUMBERS.index(second)])
+                assert lines[2] == f"p(topic {second} | topic {first} in the same document) = {share}"
+            canvas.click(position=at)
+            self.is_selected(first)
+
+    def in_the_groups(self) -> None:
+        section = self.shown.view("groups")
+        for number in NUMBERS:
+            self.page.locator("#group-topic").select_option(str(number))
+            self.is_selected(number)
+            chart = section.locator(".chart:not(.heat) svg").get_attribute("aria-label")
+            assert chart.startswith(f"Share of topic {number} ")
+        rows = [
+            int(text.split()[0]) for text in section.locator(".heat .row-labels text").all_text_contents()
+        ]
+        assert sorted(rows) == NUMBERS
+        for row, number in enumerate(rows):
+            cell = section.locator(".cells rect").nth(row * (len(YEARS) + 1))
+            cell.dispatch_event("pointermove", {"clientX": 5, "clientY": 5})
+            assert self.tooltip.inner_text().startswith(f"{number} ")
+            cell.dispatch_event("click")
+            self.is_selected(number)
+
+    def of_words(self) -> None:
+        for button in self.shown.view("words").locator(".topic-button").all():
+            button.click()
+            self.is_selected(int(button.locator(".number").inner_text()))
+
+
 def test_merged_and_hidden_topics_have_their_numbers_everywhere(
     browser: Any, pages: Path, edited: tuple[sj.TopicModel, Path]
 ) -> None:
-    model, shares = edited
-    shown = opened(browser, pages, "edited", DESKTOP)
-    page, title, tooltip = shown.page, shown.page.locator("#topic-title"), shown.page.locator(".tooltip")
-
-    def is_selected(number: int) -> None:
-        assert title.inner_text().startswith(f"Topic {number}: ")
-        assert page.url.endswith(f"#topic-{number}")
-        assert "selected" in (page.locator(f"#topic-{number}").get_attribute("class") or "")
-
-    assert sorted(shown.rows()) == NUMBERS
-    for number in NUMBERS:
-        page.locator(f"#topic-{number} th a").click()
-        is_selected(number)
-        course = page.locator("#topic svg.sparkline").get_attribute("aria-label")
-        assert course.startswith(f"Share of topic {number} by year, {YEARS[0]} to {YEARS[-1]}: ")
-        others = page.locator("#topic .topic-button .number").all_inner_texts()
-        assert set(map(int, others)) <= {*NUMBERS} - {number}
-        documents = page.locator("#topic .documents > li > p:first-child .word").all_inner_texts()
-        assert documents == model.documents(shares, number)["document_id"].tolist()
-    section = shown.view("map")
-    circles = section.locator("circle")
-    for circle in circles.all():
-        number = int(circle.get_attribute("aria-label").split()[1])
-        circle.dispatch_event("pointerenter", {"clientX": 5, "clientY": 5})
-        assert tooltip.inner_text().startswith(f"Topic {number} ")
-        circle.dispatch_event("click")
-        is_selected(number)
-    section, arrays = (
-        shown.view("together"),
-        shown_topics(model, ("topic_probability", "topic_topic")).model.arrays,
-    )
-    given = conditional(arrays["topic_topic"])
-    order = [int(text.split()[0]) for text in section.locator(".row-labels text").all_text_contents()]
-    assert sorted(order) == NUMBERS
-    canvas = section.locator("canvas")
-    size = canvas.bounding_box()["width"] / len(NUMBERS)
-    for row, first in enumerate(order):
-        for column, second in enumerate(order):
-            at = {"x": (column + 0.5) * size, "y": (row + 0.5) * size}
-            canvas.hover(position=at)
-            lines = tooltip.locator("p, strong").all_inner_texts()
-            if first == second:
-                assert lines[0].startswith(f"{first} ")
-                continue
-            assert (lines[0].split()[0], f" and {second} " in lines[0]) == (str(first), True)
-            share = percent(given[NUMBERS.index(first), NUMBERS.index(second)])
-            assert lines[2] == f"p(topic {second} | topic {first} in the same document) = {share}"
-        canvas.click(position=at)
-        is_selected(first)
-    section = shown.view("groups")
-    for number in NUMBERS:
-        page.locator("#group-topic").select_option(str(number))
-        is_selected(number)
-        chart = section.locator(".chart:not(.heat) svg").get_attribute("aria-label")
-        assert chart.startswith(f"Share of topic {number} ")
-    rows = [int(text.split()[0]) for text in section.locator(".heat .row-labels text").all_text_contents()]
-    assert sorted(rows) == NUMBERS
-    for row, number in enumerate(rows):
-        cell = section.locator(".cells rect").nth(row * (len(YEARS) + 1))
-        cell.dispatch_event("pointermove", {"clientX": 5, "clientY": 5})
-        assert tooltip.inner_text().startswith(f"{number} ")
-        cell.dispatch_event("click")
-        is_selected(number)
-    section = shown.view("words")
-    for button in section.locator(".topic-button").all():
-        button.click()
-        is_selected(int(button.locator(".number").inner_text()))
+    numbered = Numbered(opened(browser, pages, "edited", DESKTOP), *edited)
+    numbered.in_the_table()
+    numbered.on_the_map()
+    numbered.in_the_square()
+    numbered.in_the_groups()
+    numbered.of_words()
+    page = numbered.page
     page.reload()
-    is_selected(int(page.url.rpartition("-")[2]))
+    numbered.is_selected(int(page.url.rpartition("-")[2]))
     page.keyboard.press("Escape")
     assert page.url.endswith("#overview")
     page.goto(f"{page.url.partition('#')[0]}#topic-1")
     assert not page.locator("#topic").is_visible(), "topic 1 was merged into topic 4"
-    assert shown.faults == []
+    assert numbered.shown.faults == []
     page.context.close()
 
 

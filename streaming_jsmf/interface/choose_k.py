@@ -121,8 +121,8 @@ def choose_k(
     else:
         opened, reason = open_corpus(source), ""
         moments = _scan(opened, plan, in_parts=wanted.replicas > 0)
-    candidates = _Candidates(moments, opened, reason, wanted.seed, wanted.replicas, execution, listener)
-    paths = candidates.fit(target, plan)
+    candidates = _Candidates(moments, opened, reason, plan, wanted.seed, wanted.replicas)
+    paths = candidates.fit(target)
     choice = choose([candidates.measure(path) for path in paths])
     missing, shown = candidates.missing, render_comparison(choice, candidates.missing)
     write_alone(page, shown.encode(), lambda: require_report(page), overwrite=True)
@@ -172,13 +172,13 @@ class _Candidates:
     moments: Moments
     corpus: Corpus | None
     reason: str
+    plan: FitPlan
     seed: int
     replicas: int
-    execution: Execution
-    listener: Listener
     missing: dict[str, str] = field(default_factory=dict)
 
-    def fit(self, target: StorePath, plan: FitPlan) -> tuple[StorePath, ...]:
+    def fit(self, target: StorePath) -> tuple[StorePath, ...]:
+        plan = self.plan
         if self.corpus is not None:
             return plan.write_models(self.moments, self.corpus).models
         return infer_each(
@@ -186,9 +186,9 @@ class _Candidates:
             target,
             [*plan.models],
             plan.engine,
-            workers=self.execution.threads_here,
+            workers=plan.execution.threads_here,
             overwrite=plan.overwrite,
-            listener=self.listener,
+            listener=plan.listener,
         )
 
     @single_blas_thread()
@@ -224,7 +224,7 @@ class _Candidates:
     def _npmi(self, path: StorePath, model: Model) -> float:
         if self.corpus is None:
             raise Unavailable(self.reason)
-        counts = counts_of(path, model, self.corpus, self.execution, self.listener)
+        counts = counts_of(path, model, self.corpus, self.plan.execution, self.plan.listener)
         return float(top_word_metrics(model.arrays["prominent_words"], counts)["npmi"]["mean"])
 
     def _stability(self, n_topics: int) -> float:
@@ -238,7 +238,10 @@ class _Candidates:
         drawn = (resampled(self.moments, self.seed, number) for number in range(self.replicas))
         own, *others = (
             fit_moments(
-                moments, InferSettings(n_topics), threads=self.execution.threads_here, listener=self.listener
+                moments,
+                InferSettings(n_topics),
+                threads=self.plan.execution.threads_here,
+                listener=self.plan.listener,
             ).arrays["word_topic"]
             for moments in (self.moments, *drawn)
         )

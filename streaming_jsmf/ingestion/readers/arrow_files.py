@@ -25,9 +25,7 @@ from streaming_jsmf.ingestion.readers.files import (
     read_as,
     size_of,
 )
-from streaming_jsmf.ingestion.readers.values import (
-    decoded,
-)
+from streaming_jsmf.ingestion.readers.values import decoded
 
 _ARROW_FILE, _ARROW_ENDS = b"ARROW1\0\0", (b"ARROW1", b"\xff" * 4 + bytes(4))
 _MOST_ROWS = 100_000  # of Parquet at once

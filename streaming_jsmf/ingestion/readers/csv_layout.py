@@ -37,17 +37,11 @@ SNIFFED = 20  # records that show the delimiter
 CSV_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 
 _SAMPLE = 1 << 20  # bytes of a file that show its layout
-
 _COMPARED = 100  # records that show the header
-
 _HEAD, TITLES = 1 << 16, 20  # bytes, and lines, of a file in which its header is searched
-
 _HIVE = "\x01"  # the delimiter of Hive, which no text has
-
 _DELIMITERS = ";\t|,^~"
-
 _BETWEEN = re.escape(f"{_DELIMITERS}{_HIVE}".encode())
-
 _QUOTES = rb"[\"'~|^`%$*]"  # not # before comments
 
 #: The start of a table of R: strings in quotes, separated by blanks.
@@ -62,17 +56,11 @@ _KINDS = (
     re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}.{,30}"),
     re.compile(r"\w+://\S+|[^\s@]+@[^\s@]+"),
 )
-
 _MISSING = {"", "-", "?", "na", "n/a", "nan", "null", "none"}
-
 _NAME = re.compile(r"[^\W\d][^.!,;]{,39}")
-
 _USUAL_NAMES = set("id text title name label category date body content message comment review url".split())  # noqa: SIM905
-
 _LONGEST_NAME = 60
-
 _SHOWN = 5  # names
-
 _ROW_NAME = "row_name"  # the column of R's names of rows
 
 
@@ -128,9 +116,8 @@ def layout_of(path: str, options: Any) -> Layout:
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
     dialect, note = dialect_of(sample, usual, options)
-    notes = [header_below("line", skipped)] * (skipped > 0 and options.skip_lines is None) + [note] * bool(
-        note
-    )
+    notes = [header_below("line", skipped)] * (skipped > 0 and options.skip_lines is None)
+    notes += [note] * bool(note)
     line = data[:start].count(b"\n") + skipped
     return _with_names(
         Layout(dialect, encoding, (), True, start + before, line, tuple(notes)), sample, options

@@ -133,6 +133,3 @@ def chosen(names: Sequence[str], wanted: Collection[str] | None) -> dict[str, in
 
 
 DELIMITED = DelimitedFormat()
-
-
-# Layout

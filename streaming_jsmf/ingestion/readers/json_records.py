@@ -151,7 +151,7 @@ def _record(value: Any, what: str) -> dict[str, Any] | BadValue:
 
 
 def _loaded(data: bytes, encoding: str, what: str) -> Any:
-    """Return a value of JSON, or BadValue that says why it is none."""
+    """Return a value of JSON, or BadValue with the reason if it is not JSON."""
     try:
         return json.loads(text_of(data, encoding, what, encoding_hint))
     except BadValue as error:

@@ -132,8 +132,8 @@ def open_source(
 
 # Guessing
 
-#: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _BY_SUFFIX: dict[str, ReaderName] = {".npz": "npz", ".mtx": "matrix-market", ".h5ad": "h5ad"}
+#: Suffixes of record files; a folder with other files has one document per file, unless their contents are records.
 _RECORDS = {*_BY_SUFFIX, *FORMATS, ".dat", ".data", ".baskets"}
 _MAIL = (".eml", ".emlx", ".mbox", ".mbx")
 _OFFICE = {".pdf", ".docx", ".doc", ".odt", ".rtf", ".epub"}
