@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaming_jsmf.cli import interrupts
-from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, require_log
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LAST, LogError
 from streaming_jsmf.jobs.events import Listener, combine
-from streaming_jsmf.jobs.progress import Bars, Lines, progress_listener
+from streaming_jsmf.jobs.progress import progress_listener
 from streaming_jsmf.storage.provenance import package_versions
+
+if TYPE_CHECKING:
+    from streaming_jsmf.cli.log_json import JsonLog
 
 logger = logging.getLogger(__name__)
 
+#: Name of standard error as the target of a log.
+STANDARD_ERROR = "-"
+
 
 @contextmanager
-def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -> Iterator[Listener]:
+def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
     """Yield the listener for the verb that runs in the block; raises ``LogError`` if the log cannot be written.
 
     Parameters
     ----------
     log_json : File for JSON lines, or ``-`` for standard error, to which nothing else is then written. None: no log.
     quiet : Print only warnings and errors to standard error; the JSON log contains everything.
-    lines : Without a terminal, print a line for each commit.
     """
-    listeners: list[Lines | Bars | JsonLog] = []
+    listeners: list[Any] = []
     with ExitStack() as stack:
         if quiet:
             for handler in logging.getLogger("streaming_jsmf").handlers:
                 stack.callback(handler.setLevel, handler.level)
                 handler.setLevel(logging.WARNING)
-        elif log_json != STANDARD_ERROR and (lines or sys.stderr.isatty()):
+        elif log_json != STANDARD_ERROR:
             listeners.append(progress_listener())
             stack.callback(listeners[-1].close)
         if log_json is not None:
@@ -74,6 +78,8 @@ def repeated() -> Iterator[None]:
 
 @contextmanager
 def _logged(target: str) -> Iterator[JsonLog]:
+    from streaming_jsmf.cli.log_json import JsonLog, require_log
+
     started, context = time.monotonic(), click.get_current_context()
     require_log(target, (value for name, value in context.params.items() if name != "log_json"))
     log = JsonLog(target)
