@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     "streaming-jsmf choose-k CORPUS --topics 5,10,20,50,100",
     "streaming-jsmf choose-k MOMENTS --topics 10,20,40 --out COMPARED",
     name="choose-k",
+    lines=False,
 )
 @click.argument("source", metavar="CORPUS|MOMENTS")
 @option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,13 +29,14 @@ STANDARD_ERROR = "-"
 
 
 @contextmanager
-def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]:
+def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -> Iterator[Listener]:
     """Yield the listener for the verb that runs in the block; raises ``LogError`` if the log cannot be written.
 
     Parameters
     ----------
     log_json : File for JSON lines, or ``-`` for standard error, to which nothing else is then written. None: no log.
     quiet : Print only warnings and errors to standard error; the JSON log contains everything.
+    lines : Without a terminal, print a line for each commit.
     """
     listeners: list[Any] = []
     with ExitStack() as stack:
@@ -42,7 +44,7 @@ def observed(log_json: str | None, *, quiet: bool = False) -> Iterator[Listener]
             for handler in logging.getLogger("streaming_jsmf").handlers:
                 stack.callback(handler.setLevel, handler.level)
                 handler.setLevel(logging.WARNING)
-        elif log_json != STANDARD_ERROR:
+        elif log_json != STANDARD_ERROR and (lines or sys.stderr.isatty()):
             listeners.append(progress_listener())
             stack.callback(listeners[-1].close)
         if log_json is not None:

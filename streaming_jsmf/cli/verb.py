@@ -57,14 +57,20 @@ class Verb(click.Command):
 
     The function returns a text to print, a function that prints, or a summary: what was written where, with numbers,
     printed as text or, with ``--json``, as JSON. That of a ``long`` command also takes a
-    ``listener``: progress is shown while it runs, and ``--log-json`` and ``--quiet`` are not passed on.
+    ``listener``: progress is shown while it runs, without a terminal only with ``lines``, and ``--log-json`` and
+    ``--quiet`` are not passed on.
     """
 
     def __init__(
-        self, *arguments: Any, examples: Sequence[str] = (), long: bool = True, **settings: Any
+        self,
+        *arguments: Any,
+        examples: Sequence[str] = (),
+        long: bool = True,
+        lines: bool = True,
+        **settings: Any,
     ) -> None:
         super().__init__(*arguments, **settings)
-        self.examples, self.long = tuple(examples), long
+        self.examples, self.long, self.lines = tuple(examples), long, lines
         self.params.append(_help_all())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -91,7 +97,7 @@ class Verb(click.Command):
 
         log, quiet = given.pop("log_json", None), given.pop("quiet", False)
         with repeated():
-            with observed(log, quiet=quiet) as listener:
+            with observed(log, quiet=quiet, lines=self.lines) as listener:
                 shown = function(listener=listener, **given)
             _print(shown, as_json)
 
