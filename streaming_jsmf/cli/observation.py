@@ -15,9 +15,8 @@ from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, require_log
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LAST, LogError
-from streaming_jsmf.jobs.events import Listener, combine
-from streaming_jsmf.jobs.progress import Bars, Lines, progress_listener
-from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.jobs.events import Bars, Lines, Listener, combine, progress_listener
+from streaming_jsmf.storage.results import package_versions
 
 logger = logging.getLogger(__name__)
 
