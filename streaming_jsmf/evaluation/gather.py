@@ -5,6 +5,7 @@ Functions raise ``Unavailable``, with the reason, if an input that the user did 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,13 +109,20 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
 
 @single_blas_thread()
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
-    """C from the factor of scan 1, or after ``halko`` from the eigenpairs, which need no diagonal."""
-    factor = moments.factor()
+    """C as counted, or its factor in the basis; after ``halko`` its eigenpairs, which need no diagonal."""
+    factor, counted = moments.factor(), moments.cooccurrence() if moments.settings.exact else None
     if factor is not None:
-        return Cooccurrence(factor, moments.diagonal, moments.row_sum)
+        return Cooccurrence(factor, moments.diagonal, moments.row_sum, counted)
     pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
     half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
+
+
+def without_sketch_of(moments: Moments, counts: StoredCounts) -> StoredCounts:
+    """The counts without a sketch of C if the moments have the whole C of the same corpus: nothing is estimated."""
+    corpora = [entry.fingerprint for entry in moments.manifest.corpora]
+    exact = moments.settings.exact and corpora == [counts.corpus["fingerprint"]]
+    return replace(counts, sketch=None) if exact else counts
 
 
 def completion_of(model: Model, counts: StoredCounts) -> Completion:
