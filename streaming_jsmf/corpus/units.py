@@ -15,7 +15,7 @@ from typing import Any
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.run import Part
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,10 @@ from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import Reduction
+from streaming_jsmf.jobs.run import Job, Reduction, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 
