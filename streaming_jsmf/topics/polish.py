@@ -34,8 +34,7 @@ from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.storage.results import Found
+from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
