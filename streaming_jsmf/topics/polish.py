@@ -31,6 +31,7 @@ from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
