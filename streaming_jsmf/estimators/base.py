@@ -44,9 +44,9 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.polish import polish_model
+from streaming_jsmf.topics.requirements import Requirements
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, save_model, write_model
 
 
@@ -147,7 +147,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
-                require_feasible(corpus, settings.n_topics, settings, exact=scan_settings.exact)
+                Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
                 store = store_path(
                     folder / "moments" if self.store is None else self.store, "a moments store"
                 )
@@ -194,7 +194,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with kept.place_of_next() as place:
                 if rows is None:
                     corpus = self._corpus(X, place)
-                    require_feasible(corpus, settings.n_topics, settings, exact=scan_settings.exact)
+                    Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
                 else:
                     corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
                 kept, moments = kept.added(corpus, scan_settings, execution)
