@@ -31,7 +31,7 @@ from pipelines.common.tables import markdown, number
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.rectification.alternating import alternating_projection
+from streaming_jsmf.rectification.complete import alternating_projection
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.topics.requirements import Requirements
 

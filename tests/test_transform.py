@@ -29,7 +29,7 @@ from streaming_jsmf.documents.transform_job import (
     write_part,
 )
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, read_model, write_model

@@ -37,7 +37,7 @@ from streaming_jsmf.estimators.inputs import (
     seed_of,
 )
 from streaming_jsmf.estimators.kept_rows import begin_rows, temporary_directory
-from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
+from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.interface.fit import DEFAULT_TOPICS
 from streaming_jsmf.jobs.execution import Execution
@@ -208,7 +208,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return self
 
     def transform(self, X: Any) -> Any:
-        """Estimate the topic shares of documents for the fitted topics; see ``inference.document_topics``.
+        """Estimate the topic shares of documents for the fitted topics; see ``inference.cvb0.document_topics``.
 
         Parameters
         ----------

@@ -20,8 +20,7 @@ from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads, panels
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
-from streaming_jsmf.rectification.alternating import alternating_projection
-from streaming_jsmf.rectification.diagonal import diagonal_completion
+from streaming_jsmf.rectification.complete import alternating_projection, diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
     PALMOptions,

@@ -13,7 +13,7 @@ from streaming_jsmf.config import SHARES, InferSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
-from streaming_jsmf.inference.stod.engine import (
+from streaming_jsmf.inference.stod import (
     MAX_EVALUATIONS,
     NoTopicsError,
     TensorTopics,
