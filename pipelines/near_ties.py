@@ -31,7 +31,7 @@ from streaming_jsmf.evaluation.factorization import factorization_errors
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.topics.requirements import Requirements
+from streaming_jsmf.topics.anchor_words import anchor_rules
 
 #: Upper ends of the classes of gaps in the table.
 CLASSES = (0.001, 0.01, 0.05, 1.0)
@@ -53,7 +53,7 @@ def runners_up(Y: Floats, anchors: NDArray[np.int64]) -> Iterator[tuple[int, flo
 def rows_of(name: str, setup: Setup, n_topics: int) -> Iterator[Row]:
     found, moments, scorer = setup.topics("ENN", n_topics), setup.moments(), Scorer(setup)
     Y, anchors = found["rectified"], found["anchors"]
-    rules = Requirements.of_moments(setup.settings(METHODS["ENN"], n_topics), moments).anchor_rules
+    rules = anchor_rules(setup.settings(METHODS["ENN"], n_topics), moments.n_documents)
 
     def law(given: Sequence[int]) -> AnchorWordTopics:
         fixed = replace(rules, given=tuple((word,) for word in given))

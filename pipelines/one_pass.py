@@ -36,7 +36,7 @@ from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.eigen import Eigenpairs, single_view_eigenpairs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
-from streaming_jsmf.topics.requirements import Requirements
+from streaming_jsmf.topics.anchor_words import anchor_rules
 
 #: Multiplications of C with K + 10 columns.
 PASSES = (2, 3, 5, 9)
@@ -126,7 +126,7 @@ class Trial:
     def topics(self, pairs: Eigenpairs) -> tuple[Floats, Floats]:
         """Word topics and anchors of ENN and LAW from eigenpairs."""
         moments, k = self.setup.moments(), self.n_topics
-        rules = Requirements.of_moments(self.setup.settings(METHODS["ENN"], k), moments).anchor_rules
+        rules = anchor_rules(self.setup.settings(METHODS["ENN"], k), moments.n_documents)
         found = epsilon_nonnegative(pairs, k)
         law = low_rank_anchor_words(found.rectified, moments.row_sum, moments.document_frequency, rules)
         return law.word_topic, law.anchors.words

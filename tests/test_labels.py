@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from streaming_jsmf import fit
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.inference import words
+from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.topics.store import read_model
 from tests.damage import rewritten
 

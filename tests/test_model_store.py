@@ -19,7 +19,8 @@ from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.infer import fit_moments, infer_each
-from streaming_jsmf.topics.store import MODEL_VARIABLES, model_names, read_model, write_model
+from streaming_jsmf.topics.store import model_names, read_model, write_model
+from streaming_jsmf.topics.variables import MODEL_VARIABLES
 from tests import reference, reference_anchors
 from tests.corpora import Planted
 from tests.damage import SOME, Damage

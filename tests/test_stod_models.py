@@ -22,7 +22,8 @@ from streaming_jsmf.jobs.events import Event, Iteration
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.topics.infer import fit_moments
-from streaming_jsmf.topics.store import STOD_VARIABLES, Model, read_model
+from streaming_jsmf.topics.store import Model, read_model
+from streaming_jsmf.topics.variables import STOD_VARIABLES
 from tests.corpora import write_corpus
 from tests.outcomes import Command, refused
 from tests.stores import SYNCHRONOUS, scanned

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import InferSettings
-from streaming_jsmf.errors import InputError, TooFewFactorsError, option
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.inference.anchors import Groups
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.inference.words import characteristic_words, label_words, prominent_words
@@ -37,7 +37,6 @@ from streaming_jsmf.rectification.result import (
     omitted_mass,
     unrectified,
 )
-from streaming_jsmf.topics.requirements import Requirements
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -48,28 +47,26 @@ LISTED_WORDS, LABEL_WORDS = 20, 3
 def fit_anchor_words(
     moments: Moments,
     settings: InferSettings,
-    requirements: Requirements,
+    rules: AnchorRules,
     threads: int,
     lap: Callable[[str], None],
     listener: Listener,
 ) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and metrics of an LR-JSMF model (Algorithm 6 without its scan). No pass over the corpus.
 
-    ``lap`` is called with the name of each completed stage. Raises ``InputError`` as ``rectify``, or if a given anchor
-    word is rejected; ``TooFewFactorsError`` if there are fewer eigenvalues or anchor words than topics.
+    ``lap`` is called with the name of each completed stage. Raises ``InputError`` as ``rectify``;
+    ``TooFewFactorsError`` if there are fewer eigenvalues than topics; ``DegenerateAnchorsError`` and
+    ``RejectedAnchorError`` as ``low_rank_anchor_words``.
     """
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
     rectification = rectify(moments, pairs, settings, threads, listener)
     lap("rectification")
-    try:
-        topics = anchored_topics(moments, rectification, settings, requirements, threads)
-    except DegenerateAnchorsError as error:
-        raise TooFewFactorsError(f"{moments.path}: {error}") from error
+    topics = anchored_topics(moments, rectification, settings, rules, threads)
     lap("anchor_words")
     arrays = _arrays(moments, pairs, rectification, topics)
-    metrics = {**_metrics(moments, requirements.anchor_rules, rectification, topics), **spectrum}
+    metrics = {**_metrics(moments, rules, rectification, topics), **spectrum}
     lap("words")
     return arrays, metrics
 
@@ -141,29 +138,35 @@ def _operator(moments: Moments) -> SymmetricOperator:
     return factor_operator(factor, moments.diagonal)
 
 
+def anchor_rules(settings: InferSettings, n_documents: int, given: Groups = ()) -> AnchorRules:
+    """Rules for selecting anchors in a corpus of ``n_documents``; ``given`` are word ids of the first anchors."""
+    return AnchorRules(
+        settings.anchors,
+        settings.anchor_floor(n_documents),
+        settings.shrinkage(n_documents),
+        given,
+        settings.anchor_row_sum,
+        settings.cliques,
+        settings.clique,
+    )
+
+
 def anchored_topics(
     moments: Moments,
     rectification: Rectification,
     settings: InferSettings,
-    requirements: Requirements,
+    rules: AnchorRules,
     threads: int,
 ) -> AnchorWordTopics:
-    """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus.
-
-    Raises ``DegenerateAnchorsError`` if there are fewer anchor words than topics; ``InputError`` if a given anchor
-    word is rejected.
-    """
-    try:
-        return low_rank_anchor_words(
-            rectification.rectified,
-            moments.row_sum,
-            moments.document_frequency,
-            requirements.anchor_rules,
-            correlations=settings.correlations,
-            threads=threads,
-        )
-    except RejectedAnchorError as error:
-        raise requirements.rejected(error) from error
+    """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus."""
+    return low_rank_anchor_words(
+        rectification.rectified,
+        moments.row_sum,
+        moments.document_frequency,
+        rules,
+        correlations=settings.correlations,
+        threads=threads,
+    )
 
 
 def _arrays(

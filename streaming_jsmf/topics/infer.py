@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from streaming_jsmf.config import ENGINE_SETTINGS, StodSettings, engine_settings_of, takes
+from streaming_jsmf.config import ENGINE_SETTINGS, InferSettings, StodSettings, engine_settings_of, takes
 from streaming_jsmf.display import location
+from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.fingerprint import fingerprint
+from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -23,7 +25,7 @@ from streaming_jsmf.rectification.enn import ALGORITHM_VERSION as ENN_ALGORITHM
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.provenance import package_versions
 from streaming_jsmf.storage.results import Found
-from streaming_jsmf.topics.anchor_words import fit_anchor_words
+from streaming_jsmf.topics.anchor_words import Arrays, anchor_rules, fit_anchor_words
 from streaming_jsmf.topics.requirements import EngineSettings, Requirements
 from streaming_jsmf.topics.store import (
     Model,
@@ -83,15 +85,12 @@ class InferPlan:
 
         # The bits of a product depend on the number of BLAS threads; our threads compute fixed blocks instead.
         with single_blas_thread():
-            if isinstance(self.settings, StodSettings):
-                # Its kernels take a tenth of the start-up time, and the other engine does not need them.
-                from streaming_jsmf.topics.tensor import fit_tensor
-
-                arrays, metrics = fit_tensor(self.moments, self.settings, self.threads, lap, listener)
-            else:
-                arrays, metrics = fit_anchor_words(
-                    self.moments, self.settings, self.requirements, self.threads, lap, listener
-                )
+            try:
+                arrays, metrics = self._computed(lap, listener)
+            except DegenerateAnchorsError as error:
+                raise TooFewFactorsError(f"{self.moments.path}: {error}") from error
+            except RejectedAnchorError as error:
+                raise self.requirements.rejected(error) from error
         manifest = self.moments.manifest
         provenance = {
             "engine": self.settings.engine,
@@ -106,6 +105,17 @@ class InferPlan:
             "stages": stages,
         }
         return Model(arrays, self.settings.fields(), metrics, provenance)
+
+    def _computed(self, lap: Callable[[str], None], listener: Listener) -> tuple[Arrays, dict[str, Any]]:
+        """Arrays and metrics of the model."""
+        if isinstance(self.settings, InferSettings):
+            given = self.requirements.given_anchors()
+            rules = anchor_rules(self.settings, self.moments.n_documents, given)
+            return fit_anchor_words(self.moments, self.settings, rules, self.threads, lap, listener)
+        # Its kernels take a tenth of the start-up time, and the other engine does not need them.
+        from streaming_jsmf.topics.tensor import fit_tensor
+
+        return fit_tensor(self.moments, self.settings, self.threads, lap, listener)
 
 
 def fit_moments(

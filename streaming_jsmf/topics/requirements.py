@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self, TypeAlias
 
 from dask.utils import format_bytes
@@ -14,7 +13,6 @@ from streaming_jsmf.config import InferSettings, Rectifier, StodSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import RejectedAnchorError, require_frequent
-from streaming_jsmf.inference.law import AnchorRules
 from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.moments.reader import Moments
@@ -69,34 +67,13 @@ class Requirements:
         counts = moments.n_documents, moments.document_frequency
         return cls(settings, str(moments.path), moments.words, *counts, moments.settings.exact)
 
-    @cached_property
-    def anchor_rules(self) -> AnchorRules:
-        """Rules for selecting anchors, for settings of LR-JSMF.
+    def given_anchors(self) -> tuple[tuple[int, ...], ...]:
+        """Word ids of the given anchor words, one group per topic.
 
-        Raises ``InputError`` if a given word is unknown or, if its document frequency is known, in too few documents.
+        Raises ``InputError`` if a word is unknown or, if its document frequency is known, in too few documents.
         """
         settings = self.settings
-        assert isinstance(settings, InferSettings), "the tensor engine has no anchors"
-        floor = settings.anchor_floor(self.n_documents)
-        given = self._given_anchors(settings)
-        if self.document_frequency is not None:
-            try:
-                require_frequent(given, self.document_frequency, floor)
-            except RejectedAnchorError as error:
-                raise self.rejected(error) from error
-        return AnchorRules(
-            settings.anchors,
-            floor,
-            settings.shrinkage(self.n_documents),
-            given,
-            settings.anchor_row_sum,
-            settings.cliques,
-            settings.clique,
-        )
-
-    def _given_anchors(self, settings: InferSettings) -> tuple[tuple[int, ...], ...]:
-        """Word ids of the given anchor words, one group per topic."""
-        if not settings.anchor_groups:
+        if isinstance(settings, StodSettings) or not settings.anchor_groups:
             return ()
         ids = {word: number for number, word in enumerate(self.words)}
         unknown = [word for group in settings.anchor_groups for word in group if word not in ids]
@@ -105,7 +82,13 @@ class Requirements:
                 f"{self.source}: the vocabulary lacks the anchor word{'s' * (len(unknown) > 1)} "
                 f"{', '.join(map(repr, unknown))}; give words as they are spelled there"
             )
-        return tuple(tuple(ids[word] for word in group) for group in settings.anchor_groups)
+        given = tuple(tuple(ids[word] for word in group) for group in settings.anchor_groups)
+        if self.document_frequency is not None:
+            try:
+                require_frequent(given, self.document_frequency, settings.anchor_floor(self.n_documents))
+            except RejectedAnchorError as error:
+                raise self.rejected(error) from error
+        return given
 
     def rejected(self, error: RejectedAnchorError) -> InputError:
         """The error for users, which spells the rejected anchor word."""
@@ -126,7 +109,8 @@ class Requirements:
                 f"lower {option.n_topics}"
             )
         if isinstance(self.settings, InferSettings):
-            self._require_candidates(self.anchor_rules.min_document_frequency)
+            self._require_candidates(self.settings.anchor_floor(self.n_documents))
+            self.given_anchors()
             if self.settings.needs_whole_c and not self.exact:
                 raise InputError(
                     f"{self.source}: {option.rectify(self.settings.rectify)} needs the whole co-occurrences; scan with "

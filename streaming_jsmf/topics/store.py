@@ -26,8 +26,8 @@ from streaming_jsmf.storage.arrays import (
     read_panels,
     read_sealed,
     write_arrays,
+    zarr_store,
 )
-from streaming_jsmf.storage.chunks import zarr_store
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import (
     ROOT,
@@ -43,9 +43,9 @@ from streaming_jsmf.storage.paths import (
     store_path,
     write_bytes,
 )
-from streaming_jsmf.storage.provenance import utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.storage.results import Found, Wanted
+from streaming_jsmf.storage.results import Found, Wanted, utc_now
+from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
     # Importing xarray takes a fifth of the start-up time, and only two functions need it.
@@ -61,75 +61,6 @@ COMPARISON = "choose-k.json"
 
 #: A model as passed by users: its path or URL, the result of ``open_model`` or ``fit``, or a fitted estimator.
 AnyModel: TypeAlias = "AnyPath | UPath | xr.Dataset"
-
-
-def _variable(dimensions: str, symbol: str, meaning: str) -> Variable:
-    return Variable(tuple(dimensions.split()), meaning, symbol)
-
-
-#: Arrays of every engine; ``alpha`` of LR-JSMF and ``topic_topic_of_documents`` exist only after polish.
-_COMMON = {
-    "word": _variable("word", "", "vocabulary"),
-    "topic_": _variable("topic_", "", "topic number, second axis of topic_topic"),
-    "rank": _variable("rank", "", "place in a word list, from 0"),
-    "topic_probability": _variable("topic", "", "share of each topic in the corpus; sums to 1"),
-    "alpha": _variable("topic", "alpha", "Dirichlet prior of the topic shares of documents"),
-    "term_count": _variable("word", "", "tokens in the corpus"),
-    "document_frequency": _variable("word", "", "documents that hold the word"),
-    "label_words": _variable(
-        "topic label", "", "word ids both prominent and characteristic, of one topic only; -1 for none"
-    ),
-    "topic_topic_of_documents": _variable(
-        "topic topic_", "A", "joint topic probabilities, by the topic shares of the documents"
-    ),
-}
-
-#: Arrays of LR-JSMF models.
-MODEL_VARIABLES: dict[str, Variable] = {
-    **_COMMON,
-    "topic": _variable("topic", "", "topic number, in the order in which anchors were chosen"),
-    "anchors": _variable("topic", "S", "word id of the anchor of each topic"),
-    "pivots": _variable("topic", "", "distance of each anchor from the span of those before it"),
-    "cliques": _variable("clique topic_", "", "word ids of all cliques found, the lightest first"),
-    "clique_weight": _variable("clique", "", "total co-occurrence of the words of each clique"),
-    "word_topic": _variable("word topic", "B", "p(word | topic); columns sum to 1"),
-    "topic_given_word": _variable("word topic", "B-breve", "p(topic | word); rows sum to 1, or 0"),
-    "topic_topic": _variable("topic topic_", "A", "joint topic probabilities, as recovered"),
-    "eigenvalues": _variable("topic", "D", "leading algebraic eigenvalues of C"),
-    "rectified": _variable("word component", "Y", "rectified co-occurrence is Y Y'"),
-    "row_sum": _variable("word", "u", "row sums of C before rectification, exact"),
-    "rectified_row_sum": _variable("word", "d", "row sums of Y Y'"),
-    "prominent_words": _variable("topic rank", "", "most probable word ids of each topic"),
-    "characteristic_words": _variable(
-        "topic rank", "", "word ids that co-occur most with the anchor of each topic"
-    ),
-}
-
-#: Arrays of models of the tensor engine.
-STOD_VARIABLES: dict[str, Variable] = {
-    **_COMMON,
-    "topic": _variable("topic", "", "topic number, by falling probability"),
-    "component": _variable("component", "", "number of an eigenpair of M2, by falling eigenvalue"),
-    "word_topic": _variable("word topic", "phi", "p(word | topic); columns sum to 1"),
-    "lambda": _variable(
-        "topic", "lambda*", "strength of the topic's component; 1 / lambda*^2 is its share in exact moments"
-    ),
-    "duplicate_of": _variable("topic", "", "a larger topic with nearly the same words, or -1"),
-    "eigenvalues": _variable("component", "sigma", "leading algebraic eigenvalues of M2"),
-    "eigengap": _variable(
-        "component", "", "each eigenvalue over the next; infinite where that is not positive"
-    ),
-    "ritz_residual": _variable(
-        "component", "", "||M2 v - sigma v|| / sigma: how far the basis is from holding v"
-    ),
-    "word_mean": _variable("word", "M1", "mean share of the word in documents of three tokens or more"),
-    "prominent_words": _variable(
-        "topic rank", "", "word ids of each topic, by what of p(word | topic) is above the noise"
-    ),
-    "characteristic_words": _variable(
-        "topic rank", "", "word ids that co-occur most with the first prominent word of each topic"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -241,19 +172,19 @@ def models_at(path: AnyModel) -> tuple[StorePath, ...]:
     return below or (root,)
 
 
-def model_targets(root: StorePath, topics: Sequence[int]) -> dict[int, StorePath]:
+def model_targets(root: StorePath, n_topics: Sequence[int]) -> dict[int, StorePath]:
     """The path of the model of each K: ``root`` itself, or ``root/k=5``, ``root/k=10``, ... for several.
 
-    Raises ``InputError`` if ``topics`` is empty, or something other than a model is at a path.
+    Raises ``InputError`` if ``n_topics`` is empty, or something other than a model is at a path.
     """
-    if not topics:
-        raise InputError("topics is empty; give at least one number")
-    several = len(topics) > 1
+    if not n_topics:
+        raise InputError("n_topics is empty; give at least one number")
+    several = len(n_topics) > 1
     if several and (node_exists(root) or exists(root / MANIFEST_NAME)):
         raise InputError(
             f"{root}: this is a store or a corpus; models of several K need a directory of their own"
         )
-    targets = {k: root / f"k={k}" if several else root for k in topics}
+    targets = {k: root / f"k={k}" if several else root for k in n_topics}
     for path in targets.values():
         require_model_or_free(path)
     return targets

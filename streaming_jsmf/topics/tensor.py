@@ -24,8 +24,7 @@ from streaming_jsmf.inference.stod import (
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
-from streaming_jsmf.topics.anchor_words import anchored_topics, rectify, word_lists
-from streaming_jsmf.topics.requirements import Requirements
+from streaming_jsmf.topics.anchor_words import anchor_rules, anchored_topics, rectify, word_lists
 
 #: Number of eigenpairs beyond the first K with which the rectification for alpha0 starts.
 EXTRA_PAIRS = 10
@@ -86,8 +85,8 @@ def estimate_alpha0(moments: Moments, settings: InferSettings, threads: int, lis
     settings = replace(settings, n_topics=min(settings.n_topics, pairs.positive))
     rectification = rectify(moments, pairs, settings, threads, listener)
     try:
-        requirements = Requirements.of_moments(settings, moments)
-        topics = anchored_topics(moments, rectification, settings, requirements, threads)
+        rules = anchor_rules(settings, moments.n_documents)
+        topics = anchored_topics(moments, rectification, settings, rules, threads)
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(
