@@ -108,8 +108,8 @@ class Requirements:
                 f"lower {option.n_topics}"
             )
         if isinstance(self.settings, InferSettings):
-            self._require_candidates(self.settings.anchor_floor(self.n_documents))
             self.given_anchors()
+            self._require_candidates(self.settings.anchor_floor(self.n_documents))
             if self.settings.needs_whole_c and not self.exact:
                 raise InputError(
                     f"{self.source}: {option.rectify(self.settings.rectify)} needs the whole co-occurrences; scan with "
