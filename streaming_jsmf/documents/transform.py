@@ -98,8 +98,6 @@ def transform(
     """
     execution = settings_of("execution", Execution, execution, options)
     top = ShareSettings.of(options).top
-    target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
-    wanted = ShareSettings.of(options)
     target = local_path(normalize(out, "a file of topic shares"), "a file of topic shares")
     require_suffix(target, "topic shares", SUFFIXES)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)

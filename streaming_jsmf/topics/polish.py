@@ -37,7 +37,7 @@ from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
-from streaming_jsmf.topics.parameters import Floats, TopicParameters
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
     ALGORITHM_VERSION,
     Counts,
