@@ -16,12 +16,13 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import store as moments_store
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.lock import is_left, lock_path, recover, sole_writer, work_place
-from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
+from streaming_jsmf.storage.replace import put_in_place, store_written
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
@@ -87,7 +88,7 @@ def test_temporary_files_are_removed_and_others_stay(tmp_path: Path) -> None:
 
 def test_files_of_a_running_process_are_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "t"
-    with sole_writer(target), directory_written_beside(target) as beside:
+    with sole_writer(target), store_written(target) as beside:
         recover(target)
         assert beside.exists()
     assert names(tmp_path) == {"t"}
@@ -116,7 +117,7 @@ def commit_killed(work: Workspace, part: str = WHOLE) -> None:
 
 def leave_work(work: Workspace) -> None:
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
 
 
 def test_the_work_for_a_result_is_removed_only_once_the_result_exists(
@@ -148,7 +149,7 @@ def test_the_work_for_another_result_stays(work: Workspace, tmp_path: Path) -> N
 
 def run_out_of_room(work: Workspace) -> None:
     with work.acquire(wanted_of(work), resumable=False):
-        work.checkpoints().commit_metadata("00000", {})
+        work.checkpoints().commit_part("00000", PartialResult({}), {})
         raise OSError("no room")
 
 
@@ -157,7 +158,7 @@ def test_work_that_cannot_be_resumed_is_removed_under_the_lock_alone(work: Works
         run_out_of_room(work)
     assert names(tmp_path) == set()
     with work.acquire(wanted_of(work)):
-        work.checkpoints().commit_metadata("00000", {})
+        work.checkpoints().commit_part("00000", PartialResult({}), {})
         with pytest.raises(InputError, match="has been writing it"):
             work.acquire(wanted_of(work), resumable=False).__enter__()
         assert work.steps_done
@@ -287,11 +288,6 @@ def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path
     expected = {"kind": "nothing yet", "complete": False, "leftovers": [str(old)]}
     assert info(folder / "model") == expected
     assert names(folder) == {"corpus", "m", ".model.old"}
-
-
-def test_info_of_a_store_without_records_is_one_line(folder: Path) -> None:
-    shutil.rmtree(folder / "m" / "records")
-    refused(invoked("info", folder / "m"), 3, str(folder / "m"), f"scan CORPUS {folder / 'm'}")
 
 
 @pytest.mark.slow
