@@ -38,7 +38,7 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
-from streaming_jsmf.simulation.truth import read_truth, read_truth_words
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import missing_parameter
@@ -324,7 +324,7 @@ def truth_of(corpus: Any, model: Model) -> Floats:
     if corpus is None:
         raise Unavailable(f"no truth was given; name a simulated corpus with {option.truth('CORPUS')}")
     truth = read_truth(str(corpus))
-    found = word_ids(model.arrays["word"], read_truth_words(str(corpus)))
+    found = word_ids(model.arrays["word"], truth.words)
     topics = np.where((found >= 0)[:, None], truth.word_topic[found], 0.0)
     mass = topics.sum(axis=0)
     if not (mass > 0).all():
