@@ -112,11 +112,11 @@ def share_job(topics: TopicParameters, corpus: Corpus, about: About, wanted: Wan
         "transform",
         work_place(wanted.target),
         corpus,
-        PARTITION_NONZEROS,
-        len(topics.words),
-        {"ids": ids, "word_topic": topics.word_topic, "prior": topics.prior},
-        wanted.request,
-        2 * topics.word_topic.nbytes + about.row_group_rows * about.n_topics * BYTES_PER_SHARE,
+        budget=PARTITION_NONZEROS,
+        n_words=len(topics.words),
+        arrays={"ids": ids, "word_topic": topics.word_topic, "prior": topics.prior},
+        fields=wanted.request,
+        task_bytes=2 * topics.word_topic.nbytes + about.row_group_rows * about.n_topics * BYTES_PER_SHARE,
         result=fingerprint(wanted.request),
     )
 
