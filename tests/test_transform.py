@@ -85,7 +85,7 @@ def save_model(path: Path, word_topic: NDArray[np.float64], vocabulary: list[str
 
 def shares_of(path: Path) -> NDArray[np.float64]:
     found = open_shares(path)
-    return np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
+    return np.concatenate([theta for theta, _ in found.dense()])
 
 
 def expected(drawn: Planted) -> NDArray[np.float64]:
