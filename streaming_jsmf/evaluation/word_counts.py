@@ -206,8 +206,16 @@ def count_job(
         "document_weights": settings.document_weights,
         "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
     }
-    budget = settings.partition_budget(corpus.nonzeros, corpus.n_words)
-    return DocumentJob("count of documents", root, corpus, budget, n_words, arrays, fields, needed)
+    return DocumentJob(
+        "count of documents",
+        root,
+        corpus,
+        budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=n_words,
+        arrays=arrays,
+        fields=fields,
+        task_bytes=needed,
+    )
 
 
 def count_documents(
