@@ -15,9 +15,8 @@ import click
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LAST, LogError
-from streaming_jsmf.jobs.events import Listener, combine
-from streaming_jsmf.jobs.progress import progress_listener
-from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.jobs.events import Listener, combine, progress_listener
+from streaming_jsmf.storage.results import package_versions
 
 if TYPE_CHECKING:
     from streaming_jsmf.cli.log_json import JsonLog
