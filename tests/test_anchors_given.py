@@ -15,7 +15,6 @@ from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anc
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model
 from tests import reference_anchors as oracle
 from tests.outcomes import Command, refused
@@ -130,18 +129,6 @@ def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> 
     with pytest.raises(InputError, match=line):
         fit(tmp_path / "corpus", tmp_path / "model", 3, infer_settings=settings)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-
-
-@pytest.mark.parametrize(
-    ("words", "floor", "line"),
-    [(["nothing"], None, "lacks the anchor word 'nothing'"), (["word0003"], 1e5, "'word0003' occurs in")],
-)
-def test_a_wrong_word_is_found_before_the_rectification(
-    words: list[str], floor: float | None, line: str, moments: Moments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming_jsmf.topics.anchor_words.rectify", lambda *_: pytest.fail("rectified"))
-    with pytest.raises(InputError, match=line):
-        fit_moments(moments, InferSettings(3, anchor_words=words, anchor_min_df=floor))
 
 
 def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Path, invoke: Command) -> None:
