@@ -18,7 +18,7 @@ from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.topics.store import Model, read_model
 from tests import reference_anchors as oracle
 from tests.outcomes import Command, refused
-from tests.reference import row_normalised
+from tests.reference import row_normalized
 from tests.test_anchors import EVERYWHERE, factor
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ def test_all_anchors_given_are_the_anchors_in_their_order() -> None:
     given = [40, 3, 22, 9]
     found = low_rank_anchor_words(y, d, EVERYWHERE, AnchorRules(given=[[word] for word in given]))
     np.testing.assert_array_equal(found.anchors.words, given)
-    slow = oracle.topics_of_anchors(row_normalised(c, d), d, c, given)
+    slow = oracle.topics_of_anchors(row_normalized(c, d), d, c, given)
     np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
     np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
 
@@ -45,7 +45,7 @@ def test_all_anchors_given_are_the_anchors_in_their_order() -> None:
 def test_the_others_are_farthest_from_the_span_of_those_given() -> None:
     y = factor(1, np.ones(5))
     c = y @ y.T
-    rows = row_normalised(c, c.sum(axis=1))
+    rows = row_normalized(c, c.sum(axis=1))
     found = low_rank_anchor_words(y, c.sum(axis=1), EVERYWHERE, AnchorRules(given=[[12], [50]])).anchors.words
     np.testing.assert_array_equal(found[:2], [12, 50])
     for count in range(2, 5):
