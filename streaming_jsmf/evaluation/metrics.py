@@ -20,7 +20,7 @@ from streaming_jsmf.evaluation.factorization import (
     estimated_errors,
     factorization_errors,
 )
-from streaming_jsmf.evaluation.inputs import Estimate, Floats, Integers, SelectedCounts, TopicArrays, lookup
+from streaming_jsmf.evaluation.inputs import Estimate, SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.matching import recovery_error, stability
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 from streaming_jsmf.inference.perplexity import Completion
