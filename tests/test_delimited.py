@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.delimited import DELIMITED, layout_of
 from streaming_jsmf.ingestion.readers.sources import guess_source
-from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
+from streaming_jsmf.ingestion.readers.tables import DELIMITED, SPREADSHEET, layout_of
 from tests.sources import put, small
 
 DEFAULTS = {

@@ -32,7 +32,6 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, StoreError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.readers.arrow_files import PARQUET, parquet_batches
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -44,7 +43,6 @@ from streaming_jsmf.ingestion.readers.base import (
 )
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
-    compressed,
     is_archive,
     of_first_readable,
     open_parquet_source,
@@ -53,6 +51,7 @@ from streaming_jsmf.ingestion.readers.formats import line_records, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles, TextReader
+from streaming_jsmf.ingestion.readers.tables import PARQUET, parquet_batches
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
     invalid_rows,
@@ -234,7 +233,7 @@ class BasketSource(RecordFiles, TextReader):
 
     reader = "baskets"
     options_type = BasketOptions
-    patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
+    patterns = (*TABLE_PATTERNS, "*.baskets")
     stop_words = NO_STOP_WORDS
 
     @property

@@ -222,7 +222,12 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 class Format(Protocol):
-    """A file format of records. It knows nothing of texts, ids and metadata, except names such as ``content.body``."""
+    """A file format of records. It knows nothing of texts, ids and metadata, except names such as ``content.body``.
+
+    ``counted`` is what messages count in a file.
+    """
+
+    counted: ClassVar[str] = "row"
 
     def names(self, path: str, options: Any) -> list[str]:
         """Return the names of the columns of a file. Raises UnreadableError."""
@@ -244,7 +249,7 @@ class Format(Protocol):
 
     def place(self, unit: Unit, row: int) -> str:
         """Return the location of a record of a unit, for messages."""
-        return f"{unit.path}, row {row + 1}"
+        return f"{unit.path}, {self.counted} {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         """Return the row or line of the unit's first record in its file, from 0. May read the file; for messages."""
@@ -262,7 +267,8 @@ class Reader(ABC):
     options : Options of the type ``options_type``.
     tokenizer : Tokenizer of readers of texts.
     reader : Name in specs and on the command line.
-    patterns : Globs of the files it reads in a directory; empty if it takes the directory itself.
+    patterns : Globs of the files it reads in a directory, without the suffixes of compression; empty if it takes the
+        directory itself.
     stop_words : Default list of stop words; none unless its words are English.
     rereads : Whether reading again is as cheap as reading a copy.
     refuses_documents : Whether a bad record is a whole document, which is counted, rather than a part of one.

@@ -230,6 +230,8 @@ def gathered(
 class LineFormat(Format):
     """Lines of text. The column ``text`` has those that are not blank, without white space around them."""
 
+    counted = "line"
+
     def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
         return ["text"]
 
@@ -245,9 +247,6 @@ class LineFormat(Format):
             return text_of(line, encoding, hint=encoding_hint).strip() or None
 
         return line_records(unit, text, bad)
-
-    def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)

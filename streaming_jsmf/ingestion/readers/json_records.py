@@ -20,7 +20,7 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, open_stream
+from streaming_jsmf.ingestion.readers.files import open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import (
     BYTE_ORDER_MARK,
     EMPTY,
@@ -39,7 +39,7 @@ from streaming_jsmf.ingestion.readers.json_layout import (
     LINE,
     OBJECT,
     TOKEN,
-    Layout,
+    JsonLayout,
     is_records,
     layout_of,
     whole,
@@ -60,7 +60,7 @@ _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 class JsonUnit(Unit):
     """A range of lines, or a file with its layout."""
 
-    layout: Layout = LINE
+    layout: JsonLayout = LINE
 
 
 class JsonFormat(Format):
@@ -239,12 +239,10 @@ class _Cursor:
     Undecodable bytes become lone surrogates; ``doubtful`` says whether the text has any.
     """
 
-    def __init__(self, stream: Any, encoding: str, layout: Layout) -> None:
-        # A decompressor returns the data before the damage only if it is read piece by piece.
-        self._read_piece = getattr(stream, "read1", stream.read)
-        self._encoding, self._codec, self.layout = encoding, encoding.split(",")[0], layout
+    def __init__(self, stream: Any, encoding: str, layout: JsonLayout) -> None:
+        self._stream, self._damage, self.layout = stream, "", layout
+        self._encoding, self._codec = encoding, encoding.split(",")[0]
         self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
-        self._damage: Exception | None = None
         self._text, self._at, self._doubtful = "", 0, False
         self.whole = "array" if layout.what == "element" else "object"
 
@@ -290,19 +288,14 @@ class _Cursor:
                 raise UnreadableError(f"the JSON {self.whole} is incomplete")
 
     def _read(self) -> bool:
-        """Drop what is before the cursor, and read as much as is left; False at the end. Raises ``STREAM_ERRORS``."""
-        size, pieces = max(_BLOCK, len(self._text) - self._at), [b""]
-        try:
-            while size > 0 and self._damage is None and (piece := self._read_piece(size)):
-                pieces.append(piece)
-                size -= len(piece)
-        except STREAM_ERRORS as error:
-            self._damage = error
-        data = b"".join(pieces)
+        """Drop what is before the cursor, and read as much as is left; False at the end. Raises UnreadableError."""
+        data = b""
+        if not self._damage:
+            data, self._damage = read_pieces(self._stream, max(_BLOCK, len(self._text) - self._at))
         added = self._decoder.decode(data, not data)
         if not added:
-            if self._damage is not None:
-                raise self._damage
+            if self._damage:
+                raise UnreadableError(self._damage)
             return False
         self._text, self._at = self._text[self._at :] + added, 0
         self._doubtful = not is_utf8(self._text)

@@ -122,6 +122,15 @@ def _stable_order(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return order
 
 
+#: Why a count cannot be used.
+NO_COUNT = f"is not in (0, {LARGEST_COUNT}], as every count must be"
+
+
+def are_counts(numbers: NDArray[Any], whole: bool) -> NDArray[np.bool_]:
+    """Return which numbers can be counts; NaN cannot, because comparisons with it are false."""
+    return (numbers >= (1 if whole else SMALLEST_COUNT)) & (numbers <= LARGEST_COUNT)
+
+
 def too_large(total: float, word: object) -> str:
     return f"the counts of word {word} add up to {total:.0f}, above {LARGEST_COUNT}"
 
@@ -164,12 +173,11 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
             record = " ".join(f"{w}:{c}" for w, c in zip(words[inside], stored[inside], strict=True))
             bad.refuse(first + int(row), explain(int(positions[i])), record)
 
-    # Comparisons with NaN are false, so NaN is refused as well.
-    good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
+    good = (counts == 0) | are_counts(counts, whole)
     known = (words >= 0) & (words < n_words)
     reasons = {
         False: f"word {{word}} (from 0) is outside 0..{n_words - 1}",
-        True: f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be",
+        True: f"count {{count}} {NO_COUNT}",
     }
     refuse(
         document, ~(good & known), lambda i: reasons[bool(known[i])].format(word=words[i], count=stored[i])
