@@ -231,15 +231,6 @@ def test_a_file_without_the_text_or_the_id_is_refused(tmp_path, kind, column):
     assert read.words == ["a"]
 
 
-def test_parquet_files_with_other_columns_or_no_rows(tmp_path):
-    first = put_parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
-    more = {"n": pa.array([2.5]), "text": pa.array(["b"]).dictionary_encode(), "x": [1]}
-    read = Read(texts(first, put_parquet(tmp_path / "c.parquet", more)))
-    assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2.5], "x": [1]})
-    empty = put_parquet(tmp_path / "d.parquet", pa.table({"text": ["a"], "n": [1]}).slice(1))
-    assert Read(texts(first, empty)).words == ["a"]
-
-
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])
 def test_missing_columns(tmp_path, kind):
     row, path = {"text": "a", "ids": 1, "a\nb": 2, "id": "x"}, tmp_path / f"a.{kind}"

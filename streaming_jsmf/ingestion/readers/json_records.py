@@ -26,7 +26,7 @@ from streaming_jsmf.ingestion.readers.formats import (
     EMPTY,
     Gathered,
     Parsed,
-    Source,
+    RecordBytes,
     encoding_of,
     first_line_of,
     gathered,
@@ -123,7 +123,7 @@ def _with_layout(unit: Unit) -> JsonUnit:
 # Parsing
 
 
-def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
+def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, RecordBytes]]:
     """Yield the records of a unit, None for a blank line."""
     layout, encoding = unit.layout, encoding_of(unit.path, encoding)
     what = layout.what
@@ -187,7 +187,7 @@ def _rows(stream: Any, encoding: str) -> Iterator[dict[str, Any]]:
         yield dict(zip(columns, values, strict=True))
 
 
-def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
     """Yield the records at a cursor with their names. UnreadableError if they break off, or more is there."""
     if cursor.layout == OBJECT:
         while cursor.peek():
@@ -202,7 +202,7 @@ def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source,
         )
 
 
-def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
     in_object = bool(path or cursor.layout.key)
     mark = cursor.peek()
     if path and mark == "[":
@@ -219,7 +219,7 @@ def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source,
         yield from _members(cursor, path)
 
 
-def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
     done = False
     for name in cursor.members():
         if not path:
@@ -273,7 +273,7 @@ class _Cursor:
             self._at += 1
             yield name
 
-    def take(self) -> tuple[Any, Source]:
+    def take(self) -> tuple[Any, RecordBytes]:
         """Return the value at the cursor, or BadValue, and its source; go to its end."""
         self.peek()
         while True:

@@ -244,7 +244,7 @@ class CsrMatrix(ABC):
 class NpzSource(CountFiles):
     """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
-    A compressed file is one unit, because it can only be read from its start.
+    A file is one unit, because an archive is read from its start.
     """
 
     reader = "npz"
@@ -254,15 +254,10 @@ class NpzSource(CountFiles):
     def usual_word_lists(self, path: str) -> Sequence[str]:
         return (PurePosixPath(first_link(path)).stem + ".vocab.txt", *super().usual_word_lists(path))
 
-    def parts(self, path: str) -> Sequence[Unit]:
-        """Split a file by rows if it is not compressed. Reads its ``indptr``, 16 bytes per document."""
-        with _open_matrix(path) as matrix:
-            return row_units(path, matrix.indptr()) if matrix.stored else super().parts(path)
-
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
             self.require_words(unit.path, matrix.n_columns)
-            for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
+            for rows in matrix.rows(0, matrix.n_rows):
                 yield bags_of_rows(rows, matrix.n_columns, bad)
 
 
@@ -270,14 +265,14 @@ class NpzSource(CountFiles):
 def _open_matrix(path: str) -> Iterator[_NpzMatrix]:
     """Open the matrix of a file. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("a matrix of scipy.sparse.save_npz"), ExitStack() as stack:
-        yield _NpzMatrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
+        yield _NpzMatrix(path, stack.enter_context(zipfile.ZipFile(stream)), stack)
 
 
 class _NpzMatrix(CsrMatrix):
     """CSR matrix in an open archive."""
 
-    def __init__(self, path: str, stream: Any, archive: zipfile.ZipFile, stack: ExitStack) -> None:
-        self._path, self._stream, self._archive, self._stack = path, stream, archive, stack
+    def __init__(self, path: str, archive: zipfile.ZipFile, stack: ExitStack) -> None:
+        self._path, self._archive, self._stack = path, archive, stack
         kind = bytes(self._small("format").astype("S"))
         if kind != b"csr":
             raise InputError(
@@ -289,31 +284,13 @@ class _NpzMatrix(CsrMatrix):
         shape = [int(size) for size in self._small("shape").ravel()]
         super().__init__(path, shape, {name: array[1:] for name, array in self._arrays.items()})
 
-    @property
-    def stored(self) -> bool:
-        """Whether the arrays are uncompressed, so that reading can start anywhere."""
-        return all(self._member(name).compress_type == zipfile.ZIP_STORED for name in self._arrays)
-
     def array(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
         start, _, dtype = self._arrays[name]
         opened = self._stack.enter_context(self._archive.open(self._member(name)))
-        # zipfile has just read the member's header, so the stream is at its first byte; seeking would read all before.
-        position = self._stream.tell() + start + first * dtype.itemsize
-
-        def read_on(n: int, /) -> bytes:
-            nonlocal position
-            self._stream.seek(position)  # the arrays share one stream
-            data: bytes = self._stream.read(n)
-            position += len(data)
-            return data
-
-        jump = first and self.stored
-        if not jump:
-            opened.read(start)
-        read = read_on if jump else opened.read
+        opened.seek(start + first * dtype.itemsize)
 
         def take(n: int) -> NDArray[Any]:
-            data = read(n * dtype.itemsize)
+            data = opened.read(n * dtype.itemsize)
             if len(data) < n * dtype.itemsize:
                 raise EOFError(f"{name} ends early")
             return np.frombuffer(data, dtype)
