@@ -198,7 +198,9 @@ def test_empty_documents_are_kept_in_order(tmp_path):
 
 
 def test_empty_documents_are_read_in_batches(tmp_path):
-    source = docword_file(tmp_path, ["2500000", "5", "1", "2500000 2 1"])
+    # Enough lines for a file of its size to declare that many empty documents.
+    lines = [f"{number} 1 1" for number in range(1, 5001)]
+    source = docword_file(tmp_path, ["2500000", "5", "5001", *lines, "2500000 2 1"])
     [unit] = source.units()
     sizes = [len(b.rows) for b in source.read(unit, BadRecords("fail", unit, source.place))]
     assert sum(sizes) == 2_500_000

@@ -53,6 +53,7 @@ class Limits:
     #: Empty documents in a file of counts, so that a wrong digit in its header does not create billions. The largest
     #: known file has 6.8 million, about 600 per line of counts; the largest UCI data set has 8.2 million documents.
     EMPTY_DOCUMENTS: int = 10_000_000
+    EMPTY_DOCUMENTS_PER_BYTE: int = 100
 
 
 #: Looked up at use, so that tests can change them in one place.

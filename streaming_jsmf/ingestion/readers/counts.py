@@ -25,6 +25,7 @@ from streaming_jsmf.ingestion.readers.base import (
 )
 from streaming_jsmf.ingestion.readers.files import (
     first_link,
+    is_compressed,
     open_stream,
     read_pieces,
 )
@@ -88,7 +89,7 @@ class NumberFiles(CountFiles):
             header = self.header(stream)
             self.require_words(unit.path, header.n_words, header.hint)
             blocks = _entries(stream, header, bad)
-            for start, stop, entries in _documents(blocks, header.n_words):
+            for start, stop, entries in _documents(blocks, header.n_words, _most_empty(unit)):
                 yield from _bags(entries, range(start, stop), header.whole, bad, self.first_number)
 
 
@@ -169,6 +170,12 @@ def _next_header_line(stream: Any, first: bool, missing: str) -> bytes:
     if not line:
         raise UnreadableError(f"{'it is empty' if first else 'it ends in its header'}; {missing}")
     return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _most_empty(unit: Unit) -> int:
+    size = unit.size * (limits.LARGEST_PACKING if is_compressed(unit.path) else 1)
+    by_size = limits.EMPTY_DOCUMENTS_PER_BYTE * size
+    return min(limits.EMPTY_DOCUMENTS, by_size) if size else limits.EMPTY_DOCUMENTS
 
 
 def _entries(stream: Any, header: Header, bad: BadRecords) -> Iterator[tuple[Entries, int]]:
@@ -321,10 +328,12 @@ def shown(text: bytes) -> str:
     return repr(text[:60].decode("ascii", "backslashreplace"))
 
 
-def _documents(blocks: Iterable[tuple[Entries, int]], n_words: int) -> Iterator[tuple[int, int, Entries]]:
+def _documents(
+    blocks: Iterable[tuple[Entries, int]], n_words: int, most_empty: int
+) -> Iterator[tuple[int, int, Entries]]:
     """Yield ranges of documents with their entries, in which words are distinct and ascending.
 
-    Raises UnreadableError if more than ``EMPTY_DOCUMENTS`` have no entries.
+    Raises UnreadableError if more than ``most_empty`` documents have no entries.
     """
     held = _NOTHING  # of documents that may continue in the next block
     start = empty = 0
@@ -335,10 +344,10 @@ def _documents(blocks: Iterable[tuple[Entries, int]], n_words: int) -> Iterator[
         merged = (document[at], word[at], totals, line[at])
         complete, held = tuple(values[:cut] for values in merged), tuple(values[cut:] for values in merged)
         empty += stop - start - int(np.count_nonzero(np.diff(complete[0], prepend=-1)))
-        if empty > limits.EMPTY_DOCUMENTS:
+        if empty > most_empty:
             raise UnreadableError(
-                f"the number of documents without counts up to number {stop} is {empty}, more than "
-                f"{limits.EMPTY_DOCUMENTS}; correct the numbers or leave such documents out"
+                f"the number of documents without counts up to number {stop} is {empty}, more than {most_empty} for "
+                "its size; correct the numbers or leave such documents out"
             )
         yield start, stop, complete
         start = stop
