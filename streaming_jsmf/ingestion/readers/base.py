@@ -270,7 +270,6 @@ class Reader(ABC):
     patterns : Globs of the files it reads in a directory, without the suffixes of compression; empty if it takes the
         directory itself.
     stop_words : Default list of stop words; none unless its words are English.
-    rereads : Whether reading again is as cheap as reading a copy.
     refuses_documents : Whether a bad record is a whole document, which is counted, rather than a part of one.
     """
 
@@ -283,7 +282,6 @@ class Reader(ABC):
     options_type: ClassVar[type[ReadOptions]]
     patterns: ClassVar[tuple[str, ...]] = ()
     stop_words: ClassVar[str] = NONE
-    rereads: ClassVar[bool] = False
     refuses_documents: ClassVar[bool] = True
 
     @classmethod
