@@ -155,11 +155,9 @@ class BagSource(RecordFiles, Source):
         invalid = [] if ids is None else invalid_rows(batch.column(ids))
         reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
         reasons |= dict(_bad_rows(batch, n_words, ids, 0))
-        rows, good = np.arange(first, first + batch.num_rows), np.ones(batch.num_rows, bool)
-        for row in sorted(reasons):
-            bad.refuse(first + row, reasons[row], as_json(batch, row))
-            good[row] = False
+        rows = np.arange(first, first + batch.num_rows)
         if reasons:
+            good = bad.refuse_rows(rows, reasons, partial(as_json, batch))
             batch, rows = batch.filter(pa.array(good)), rows[good]
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
         names = [name for name in batch.schema.names if name not in ("ids", "counts", ids)]

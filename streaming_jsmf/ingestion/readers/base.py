@@ -196,6 +196,16 @@ class BadRecords:
         # In order of rows, because a reader checks a batch after its format has read it; last, a fault of the file.
         insort(self.records, BadRecord(self._unit.path, row, reason, data), key=lambda bad: _order(bad.row))
 
+    def refuse_rows(
+        self, rows: NDArray[Any], faults: Mapping[int, str], original: Callable[[int], bytes | None]
+    ) -> NDArray[np.bool_]:
+        """Register what is wrong with some of m ``rows``, by index; return which rows can be used (m,)."""
+        kept = np.ones(len(rows), bool)
+        for i in sorted(faults):
+            self.refuse(int(rows[i]), faults[i], original(i))
+            kept[i] = False
+        return kept
+
     @contextmanager
     def unreadable_file(self) -> Iterator[None]:
         """Register an UnreadableError from the block as a fault of the whole file, or of where it ends."""

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -115,16 +115,14 @@ class TextReader(Source):
         records = replace(records, columns={**records.columns, **columns})
         if not faults:
             return records, notes
-        for i in sorted(faults):
-            batch = pa.record_batch(dict(records.columns))
-            original = as_json(batch, i) if records.original is None else records.original(i)
-            given = "" if records.original is None else original.decode("utf-8", "surrogateescape")
-            hint = "" if is_utf8(given) else encoding_hint()
-            bad.refuse(int(records.rows[i]), f"{faults[i]}{hint}", original)
-        good = np.ones(len(records.rows), bool)
-        good[list(faults)] = False
-        kept = pa.array(good)
-        of_good = {name: each.filter(kept) for name, each in records.columns.items()}
+        original = records.original
+        if original is None:
+            original = partial(as_json, pa.record_batch(dict(records.columns)))
+        else:
+            texts = {i: original(i).decode("utf-8", "surrogateescape") for i in faults}
+            faults = {i: f"{why}{encoding_hint() * (not is_utf8(texts[i]))}" for i, why in faults.items()}
+        good = bad.refuse_rows(records.rows, faults, original)
+        of_good = {name: each.filter(pa.array(good)) for name, each in records.columns.items()}
         return Records(records.rows[good], of_good), notes
 
     def _batch(self, records: Records, repaired: Mapping[str, str]) -> Batch:

@@ -128,13 +128,10 @@ class TriplesSource(RecordFiles):
                     codes, values, wrong = coded(records.columns[name], name, convert, numbers=i == 2)
                     columns.append((codes, values))
                     reasons = wrong | reasons
-                for row in sorted(reasons):
-                    assert records.original is not None
-                    bad.refuse(int(records.rows[row]), reasons[row], records.original(row))
+                assert records.original is not None
                 kept: Any = slice(None)
                 if reasons:
-                    kept = np.ones(len(records.rows), bool)
-                    kept[list(reasons)] = False
+                    kept = bad.refuse_rows(records.rows, reasons, records.original)
                 keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in columns[:2]]
                 counts = np.ones(len(keys[0]), np.int32)
                 for codes, values in columns[2:]:
@@ -277,8 +274,7 @@ def _add_names(found: dict[str, str], records: Records, bad: BadRecords) -> None
     for i, (item, name) in enumerate(zip(*(texts.to_pylist() for texts, _ in columns.values()), strict=True)):
         if i not in faults and found.setdefault(item, name) != name:
             faults[i] = f"item {item!r} has another name above"
-    for i in sorted(faults):
-        bad.refuse(int(records.rows[i]), faults[i])
+    bad.refuse_rows(records.rows, faults, lambda _: None)
 
 
 def _rows_of_parquet(unit: Unit, names: Sequence[str]) -> Iterator[Records]:
