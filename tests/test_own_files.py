@@ -287,3 +287,10 @@ def test_a_verb_that_wants_a_corpus_names_those_that_make_one(
     where = tmp_path / source
     verbs = (f"ingest {where} CORPUS", f"fit {where} MODEL --topics 20") if name != "infer" else ()
     refused(invoke(name, where, *(tmp_path / part if part == "out" else part for part in rest)), 2, *verbs)
+
+
+def test_fit_can_be_quiet(invoke: Command, tmp_path: Path) -> None:
+    source, quick = write_csv(tmp_path / "t.csv"), ("--quiet", "--no-polish", "--scheduler", "synchronous")
+    done = invoke("fit", source, tmp_path / "m", "--topics", "6", *quick)
+    assert (done.code, done.err) == (0, "")
+    assert "model: " in done.out

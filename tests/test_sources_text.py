@@ -204,6 +204,8 @@ def test_unreadable_parquet_files(tmp_path):
     page = put(tmp_path / "e.parquet", data[:44] + noise_of(60) + data[104:])
     read = refused_by(texts(good, page), str(page))
     assert (rows_of(read.bad), read.words[:1000]) == ([None], ["a", "b"] * 500)
+    empty = put_parquet(tmp_path / "d.parquet", {"text": pa.array([], pa.string())})
+    assert Read(texts(good, empty)).words == ["a", "b"] * 500
     cut, other = put(tmp_path / "b.parquet", data[:-20]), put(tmp_path / "c.parquet", b"no parquet at all")
     assert str(cut) in message(lambda: texts(cut, other))
 
