@@ -33,7 +33,6 @@ from streaming_jsmf.evaluation.counts import (
 from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.evaluation.word_counts import (
     CooccurrenceAccumulator,
-    WordSelection,
 )
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Event, StageStarted
@@ -139,12 +138,12 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
     rng = np.random.default_rng(seed)
     counts = rng.poisson(0.4, size=(40, 12))
     columns = rng.permutation(np.concatenate([np.arange(9), [-1, -1, -1]]))
-    selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), 9)
+    chosen, rows = np.array([0, 2, 3, 8]), np.array([2, 7])
 
     def tally(parts: Sequence[NDArray[np.int64]]) -> PartialResult:
         folded = None
         for part in parts:
-            one = CooccurrenceAccumulator(selection, "capped", sketch_probes(9, 3))
+            one = CooccurrenceAccumulator(chosen, rows, "capped", sketch_probes(9, 3))
             one.append(over_vocabulary(csr_array(part), columns, 9))
             folded = added(folded, one.partial())
         assert folded is not None
@@ -153,7 +152,7 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
     whole, split = tally([counts]), tally(np.split(counts, sorted(cuts)))
     known = np.zeros((40, 9), dtype=np.int64)
     known[:, columns[columns >= 0]] = counts[:, columns >= 0]
-    np.testing.assert_array_equal(whole.arrays["pairs"], dense_pairs(known, selection.words))
+    np.testing.assert_array_equal(whole.arrays["pairs"], dense_pairs(known, chosen))
     assert whole.scalars["n_documents"] == (known.sum(axis=1) >= 2).sum()
     for name, values in whole.arrays.items():
         # The sketch is made of products in float32.
@@ -166,7 +165,7 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
 def array_digests(model_path: Path) -> list[Any]:
     [group] = [path.parent for path in (model_path / "evaluation").glob("*/zarr.json")]
     attributes = json.loads((group / "zarr.json").read_text())["attributes"]
-    return [attributes["digests"], attributes["n_documents"]]
+    return [attributes[name] for name in ("digests", "n_documents", "completion")]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_stored_counts_need_no_scan_and_no_corpus(
         np.testing.assert_array_equal(found.pairs, first.pairs)
 
 
-def test_the_other_verbs_are_undisturbed_by_counts_in_a_model(
+def test_info_lists_counted_corpora(
     model_path: Path, corpus_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(open_model(model_path).variables)
@@ -211,7 +210,6 @@ def test_the_other_verbs_are_undisturbed_by_counts_in_a_model(
     assert sorted(open_model(model_path).variables) == before
     [corpus] = described(model_path, capsys)["counted_corpora"]
     assert corpus["path"] == str(corpus_path)
-    assert [path.name for path in model_path.parent.iterdir() if path.name.startswith(".")] == []
     kept = {path.name for path in (model_path / "evaluation").iterdir()}
     assert kept == {"zarr.json", counts_path(model_path, corpus["fingerprint"]).name}
 

@@ -8,17 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.inputs import (
-    Cooccurrence,
-    Estimate,
-    Floats,
-    Integers,
-    RowSketch,
-    TopicArrays,
-)
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Entries of the rows of a counted C that are compared at a time.
 BLOCK_ENTRIES = 2**24

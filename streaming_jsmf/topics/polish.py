@@ -31,12 +31,13 @@ from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
-from streaming_jsmf.topics.parameters import Floats, TopicParameters
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
     ALGORITHM_VERSION,
     Counts,
