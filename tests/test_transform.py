@@ -24,7 +24,7 @@ from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.transform_job import PartContext, write_part
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import Planted, as_lists, file_bytes, planted, words

@@ -31,7 +31,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
+from streaming_jsmf.storage.paths import local_path, normalize, require_suffix
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -97,7 +97,7 @@ def transform(
     """
     execution = settings_of("execution", Execution, execution, options)
     top = ShareSettings.of(options).top
-    target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
+    target = local_path(normalize(out, "a file of topic shares"), "a file of topic shares")
     require_suffix(target, "topic shares", SUFFIXES)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
