@@ -186,9 +186,9 @@ def test_a_server_that_refuses_connections_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("url", "parts"),
     [
-        *((url, (f" {url} ",)) for url in ("ftp://127.0.0.1/none/a", "http://", "http://[::1/a")),
-        ("s3://bucket/a", ("s3://bucket/a", "http, https and ftp")),
-        ("file://{folder}/private", ("http, https and ftp", "(files)")),
+        *((url, (f" {url} ",)) for url in ("http://", "http://[::1/a")),
+        ("s3://bucket/a", ("s3://bucket/a", "http and https")),
+        ("file://{folder}/private", ("http and https", "(files)")),
     ],
 )
 def test_urls_that_cannot_be_fetched_are_named(tmp_path, url, parts):
@@ -238,15 +238,15 @@ def test_nothing_is_printed_but_the_bar(site, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
     fetch(tmp_path, RemoteFile("b", f"{site.url}/a"), progress=True)
     printed = capfd.readouterr()
-    assert (printed.out, "100%" in printed.err) == ("", True)
+    assert printed.out == ""
+    assert "100%" in printed.err
 
 
-@pytest.mark.parametrize("url", ["{site}/gone", "ftp://127.0.0.1/none/a"])
-def test_a_refused_request_leaves_no_connection_open(site, tmp_path, url):
+def test_a_refused_request_leaves_no_connection_open(site, tmp_path):
     gc.collect()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        refused(tmp_path, "cannot fetch a", files=[RemoteFile("a", url.format(site=site.url))])
+        refused(tmp_path, "cannot fetch a", files=[RemoteFile("a", f"{site.url}/gone")])
         gc.collect()
     assert found == []
 

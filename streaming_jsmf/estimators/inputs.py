@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.errors import InputError, StreamingJSMFError
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.changes import Changes

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from platformdirs import user_cache_dir
 
 from streaming_jsmf.config import (
     AUTO,
@@ -181,9 +182,7 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
 
 
 def _cache(name: str) -> Path:
-    import pooch
-
-    return Path(pooch.os_cache("streaming-jsmf")) / name
+    return Path(user_cache_dir("streaming-jsmf")) / name
 
 
 def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Curation, Origin]:
