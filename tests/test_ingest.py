@@ -683,20 +683,6 @@ def test_guessed_ids_that_repeat_are_metadata(
     assert corpus.n_documents == 3, "of equal documents the first of the source stays"
 
 
-@pytest.mark.parametrize(
-    ("values", "reason", "number"),
-    [
-        (pa.array([1.0, 2.0]), "neither texts nor whole numbers", 2),
-        (pa.array([1, 2**63 + 1], pa.uint64()), "above 2^63 - 1", 1),
-        (pa.array(["a", "", None]), "missing", 2),
-        (pa.array([1, None]), "missing", 1),
-    ],
-)
-def test_what_ids_cannot_be(values: Any, reason: str, number: int) -> None:
-    assert repeats.id_faults(values) == {reason: number}
-    assert not repeats.id_faults(values.drop_null()[:0])
-
-
 # -- losses -----------------------------------------------------------------------------------------------------------
 
 

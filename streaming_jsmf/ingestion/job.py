@@ -3,7 +3,7 @@
 zarr.json                   the arguments
 records/STEP-part-00000/    task 0 of a step is done
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
-neighbours/00000/           counts of words and neighbouring pairs of a group
+neighbors/00000/           counts of words and neighboring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
 write.words                 the chosen words, or new word ids indexed by old ones
 repeats/00000.arrow         documents of piece 0 that repeat another

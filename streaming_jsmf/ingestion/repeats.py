@@ -99,7 +99,7 @@ def _bags(indptr: Any, codes: Any, counts: Any, words: Any) -> Any:
 
 @compiled(nogil=True, forceinline=True)
 def _mix(x: Any) -> Any:
-    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
+    """Finalizer of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
     x = x + _STEP
     x = (x ^ (x >> _30)) * _FIRST
     x = (x ^ (x >> _27)) * _SECOND
