@@ -117,17 +117,10 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
 
 def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]:
     """Return the counts of all words over all pieces, one table at a time."""
-    words = ingest.words
     tables = [ingest.place(piece, "words") for piece in pieces]
-    if words is None:
+    if ingest.words is None:
         return found_word_counts(tables)
-    counts = WordCounts(pa.array(words, pa.string()), np.zeros(len(words), np.int64), np.zeros(len(words)))
-    for path in tables:
-        table = read_table(path)
-        codes = np.asarray(table.column("code"))
-        counts.document_frequency[codes] += np.asarray(table.column("document_frequency"))
-        counts.term_count[codes] += np.asarray(table.column("term_count"))
-    return [counts]
+    return [WordCounts.summed(pa.array(ingest.words, pa.string()), map(read_table, tables))]
 
 
 def found_word_counts(tables: Sequence[Path]) -> Iterator[WordCounts]:
