@@ -126,7 +126,7 @@ class Trial:
     def topics(self, pairs: Eigenpairs) -> tuple[Floats, Floats]:
         """Word topics and anchors of ENN and LAW from eigenpairs."""
         moments, k = self.setup.moments(), self.n_topics
-        rules = anchor_rules(moments, self.setup.settings(METHODS["ENN"], k))
+        rules = anchor_rules(self.setup.settings(METHODS["ENN"], k), moments.n_documents)
         found = epsilon_nonnegative(pairs, k)
         law = low_rank_anchor_words(found.rectified, moments.row_sum, moments.document_frequency, rules)
         return law.word_topic, law.anchors.words

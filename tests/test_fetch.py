@@ -225,14 +225,6 @@ def test_a_directory_in_place_of_a_file_and_a_file_in_place_of_the_directory(sit
     refused(tmp_path, str(tmp_path / "file"), "directory", files=files, into=tmp_path / "file")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_the_right_to_write(site, tmp_path):
-    site.answers["/a"] = Answer()
-    tmp_path.chmod(0o500)
-    refused(tmp_path, str(tmp_path), "cannot be written to", files=[RemoteFile("a", f"{site.url}/a")])
-    tmp_path.chmod(0o700)
-
-
 def test_a_stored_gz_is_not_unpacked_though_the_server_calls_it_an_encoding(site, tmp_path):
     packed = gzip.compress(BODY, mtime=0)
     site.answers["/a.txt.gz?v=1"] = Answer(packed, headers={"Content-Encoding": "gzip"})

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from streaming_jsmf import fit
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.inference.words import label_words
-from streaming_jsmf.topics import labels
-from streaming_jsmf.topics.labels import topic_labels
+from streaming_jsmf.inference import words
+from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.topics.store import read_model
 from tests.damage import rewritten
 
@@ -119,4 +118,4 @@ def test_phrases_of_the_corpus_label_its_topics() -> None:
 
 
 def test_examples_hold() -> None:
-    assert doctest.testmod(labels).failed == 0
+    assert doctest.testmod(words).failed == 0

@@ -22,7 +22,7 @@ from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import store as moments_store
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.lock import is_left, lock_path, recover, sole_writer, work_place
-from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
+from streaming_jsmf.storage.replace import put_in_place, store_written
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
@@ -88,7 +88,7 @@ def test_temporary_files_are_removed_and_others_stay(tmp_path: Path) -> None:
 
 def test_files_of_a_running_process_are_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "t"
-    with sole_writer(target), directory_written_beside(target) as beside:
+    with sole_writer(target), store_written(target) as beside:
         recover(target)
         assert beside.exists()
     assert names(tmp_path) == {"t"}
@@ -288,11 +288,6 @@ def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path
     expected = {"kind": "nothing yet", "complete": False, "leftovers": [str(old)]}
     assert info(folder / "model") == expected
     assert names(folder) == {"corpus", "m", ".model.old"}
-
-
-def test_info_of_a_store_without_records_is_one_line(folder: Path) -> None:
-    shutil.rmtree(folder / "m" / "records")
-    refused(invoked("info", folder / "m"), 3, str(folder / "m"), f"scan CORPUS {folder / 'm'}")
 
 
 @pytest.mark.slow

@@ -220,3 +220,9 @@ def test_topics_that_cannot_be_compared_are_refused(refused, arguments):
 def test_arrays_that_do_not_fit_are_refused(field, value):
     with pytest.raises(ValueError, match=field):
         replace(make_case(1).topics, **{field: value})
+
+
+@pytest.mark.parametrize("field", ["factor", "diagonal", "row_sum"])
+def test_cooccurrences_that_do_not_fit_are_refused(field):
+    with pytest.raises(ValueError, match="has the shape"):
+        replace(make_case(1).cooccurrence, **{field: np.zeros((2, 2))})

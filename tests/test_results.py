@@ -18,7 +18,6 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion.in_memory import Location
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files, write_alone
@@ -344,11 +343,6 @@ def test_unfinished_work_of_another_request_goes_with_overwrite(folder: Path) ->
         sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers")
     sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers", overwrite=True)
     assert not work.directory.exists()
-
-
-def test_a_location_is_not_spooled_again(tmp_path: Path) -> None:
-    location = Location(str(tmp_path / "x"), "0" * 64)
-    assert replace(location).path == str(tmp_path / "x")
 
 
 # -- what is not replaced, deleted or left behind ---------------------------------------------------------------------

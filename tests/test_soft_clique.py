@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 
 from streaming_jsmf import InferSettings, ScanSettings, open_model, scan
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError
-from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, low_rank_similarity, soft_cliques
+from streaming_jsmf.inference.anchors import (
+    Clique,
+    DegenerateAnchorsError,
+    dense_similarity,
+    low_rank_similarity,
+    soft_cliques,
+)
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.store import read_model

@@ -234,7 +234,7 @@ def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) ->
     ("options", "said"),
     [
         (("--stod-restarts", "0"), "restarts is 0"),
-        (("--topics", "1000"), "1000"),
+        (("--topics", "1000"), "1,000"),
         (("--rectify", "none"), "rectify belongs to engine lr-jsmf"),
         (("--engine", "lr-jsmf", "--stod-refine", "als"), "refine belongs to engine stod"),
         (("--partitions", "1990"), "--partition-by"),

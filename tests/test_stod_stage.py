@@ -17,7 +17,7 @@ from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import open_moments, read_store
-from streaming_jsmf.topics.infer import model_fingerprint
+from streaming_jsmf.topics.infer import InferPlan
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
 from tests.stores import SMALL, digests, require_moments, scanned
@@ -59,7 +59,8 @@ def test_a_store_holds_the_moments_of_its_documents(tmp_path: Path) -> None:
 def test_models_of_lr_jsmf_do_not_depend_on_it(folder: Path) -> None:
     with_it, without = open_moments(folder / "with"), open_moments(folder / "without")
     for settings, same in ((InferSettings(4), True), (StodSettings(4), False)):
-        assert (model_fingerprint(with_it, settings) == model_fingerprint(without, settings)) is same
+        one, other = (InferPlan(store, settings, 1).fingerprint for store in (with_it, without))
+        assert (one == other) is same
 
 
 def test_models_depend_on_the_version_of_the_rectification(
@@ -72,10 +73,10 @@ def test_models_depend_on_the_version_of_the_rectification(
         (StodSettings(4), True),
         (StodSettings(4, alpha0=1.0), False),
     ]
-    before = [model_fingerprint(store, settings) for settings, _ in cases]
+    before = [InferPlan(store, settings, 1).fingerprint for settings, _ in cases]
     monkeypatch.setattr("streaming_jsmf.topics.infer.ENN_ALGORITHM", 100)
     for (settings, depends), old in zip(cases, before, strict=True):
-        assert (model_fingerprint(store, settings) != old) is depends
+        assert (InferPlan(store, settings, 1).fingerprint != old) is depends
 
 
 def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[[str], Path]) -> None:

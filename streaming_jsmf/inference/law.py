@@ -17,22 +17,20 @@ from streaming_jsmf.config import ANCHOR_ROW_SUM, AnchorMethod, CorrelationMetho
 from streaming_jsmf.errors import option
 from streaming_jsmf.inference.anchors import (
     Anchors,
+    Clique,
     DegenerateAnchorsError,
     Groups,
+    Similarity,
     anchor_candidates,
+    dense_similarity,
     group_means,
+    low_rank_similarity,
     pivoted_anchors,
     require_candidates,
     shrunken_rows,
-)
-from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
-from streaming_jsmf.inference.soft_clique import (
-    Clique,
-    Similarity,
-    dense_similarity,
-    low_rank_similarity,
     soft_cliques,
 )
+from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
 from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats, Integers

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 

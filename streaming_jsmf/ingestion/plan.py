@@ -65,7 +65,7 @@ from streaming_jsmf.storage.paths import (
     is_url,
     join,
     node_exists,
-    normalise,
+    normalize,
     sha256_of,
     store_path,
 )
@@ -240,7 +240,7 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
         ):
             raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
         return GivenWords(words, tuple(filter(is_phrase, words)))
-    root = normalise(given)
+    root = normalize(given)
     if not exists(root):
         raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
     if is_file(root):

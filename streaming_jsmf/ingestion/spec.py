@@ -27,7 +27,7 @@ from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.paths import AnyPath, inside, normalise, sha256_of
+from streaming_jsmf.storage.paths import AnyPath, inside, normalize, sha256_of
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
 
 TIMEOUT = 30  # seconds without data
@@ -112,7 +112,7 @@ class CorpusSpec(Strict):
 
 def read_spec(path: AnyPath) -> bytes:
     """Read the file of a spec; ``InputError`` if it cannot be read."""
-    where = Path(normalise(path))
+    where = Path(normalize(path))
     try:
         return require_regular(where).read_bytes()
     except FileNotFoundError as error:
@@ -126,7 +126,7 @@ def load_spec(path: AnyPath) -> CorpusSpec:
 
     Raises ``InputError`` if the spec is invalid; the message names the key and the allowed values.
     """
-    where = Path(normalise(path))
+    where = Path(normalize(path))
     try:
         raw = tomllib.loads(read_spec(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming_jsmf.inference.stod.power import Components
+from streaming_jsmf.inference.tensor_power import Components
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Topics whose word distributions have a cosine above this are duplicates.
