@@ -34,7 +34,7 @@ DAMAGED = f"it is truncated or damaged: {AGAIN}"
 
 
 @dataclass(frozen=True)
-class Totals:
+class ShareTotals:
     """Counts over documents.
 
     ``unknown_tokens`` are tokens whose words are not in the model, ``without_known_words`` documents that get the mean
@@ -47,8 +47,8 @@ class Totals:
     without_known_words: int = 0
     unconverged: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+    def __add__(self, other: ShareTotals) -> ShareTotals:
+        return ShareTotals(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class About:
     request: str
     n_topics: int
     top: int | None
-    totals: Totals | None = None
+    totals: ShareTotals | None = None
 
     def fields(self, **others: Any) -> dict[str, Any]:
         """Return the metadata as stored, with ``others`` of a format and their fingerprint."""
@@ -79,12 +79,12 @@ class About:
         try:
             values = unsealed(fields)
             known = {name: values[name] for name in cls.__dataclass_fields__}
-            return cls(**{**known, "totals": Totals(**known["totals"])})
+            return cls(**{**known, "totals": ShareTotals(**known["totals"])})
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
 
     @property
-    def all_totals(self) -> Totals:
+    def all_totals(self) -> ShareTotals:
         """The totals, which shares have unless they are a part of a directory."""
         assert self.totals is not None, "shares are written at the end"
         return self.totals

@@ -219,12 +219,8 @@ class _Run:
 
     def result(self) -> PartialResult:
         sampled, given = self.plan.sampled_steps, self.topics
-        drawn = self.job.fold(
-            self.executor,
-            DrawReduction(self._documents, sampled[0].share if sampled else 0.0),
-            "draw",
-            "draw",
-        )
+        draw = DrawReduction(self._documents, sampled[0].share if sampled else 0.0)
+        drawn = self.job.fold(self.executor, draw, "draw")
         held_out, longest = self._held_out(drawn)
         state = self.job.work.checkpoints("topics")
         # The sampled steps are one move together; each full step is a move.
