@@ -46,10 +46,9 @@ from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
 from streaming_jsmf.jobs.run import Job
 from streaming_jsmf.jobs.tasks import Part, Reduction, TaskGraph
-from streaming_jsmf.moments.stages.projection import ProductReduction
-from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
-from streaming_jsmf.moments.stages.sample import VALUES, VARIABLES
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
+from streaming_jsmf.moments.stages.range import BYTES_PER_NONZERO as SAMPLED_BYTES
+from streaming_jsmf.moments.stages.range import VALUES, VARIABLES, RangeReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
 from streaming_jsmf.storage.objects import FILE_THREADS

@@ -39,8 +39,8 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.document_tensor import Documents, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.timing import stopwatch
 

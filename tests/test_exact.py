@@ -12,9 +12,9 @@ import pytest
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import dense as dense_module
-from streaming_jsmf.moments.reader import open_moments
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
+from streaming_jsmf.moments.store import open_moments
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
 from tests.stores import SMALL, dense, digests, partial_names, scanned

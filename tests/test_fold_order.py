@@ -20,8 +20,8 @@ from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, run_job
 from streaming_jsmf.jobs.tasks import Part
-from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.arrays import create_group
 from tests.corpora import planted, write_corpus
 from tests.stores import SYNCHRONOUS, changed, digests, scanned

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.store import Moments, open_moments
 from tests import reference
 from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, changed, dense, digests, half, scanned

@@ -137,7 +137,7 @@ def test_the_store_is_zarr_that_xarray_reads_and_keeps_parts_and_last_folds(
         "range-fold",
         "range-part",
     ]
-    assert kept[1].startswith(f"range-fold-{moments.total}")
+    assert kept[1].startswith(f"range-fold-{moments.order.total}")
 
 
 def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints
-from streaming_jsmf.moments.reader import read_store
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import (
     child_names,
     exists,

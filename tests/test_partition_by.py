@@ -20,8 +20,8 @@ from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import Labels, select_partitions
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
 from tests.stores import SMALL, changed, digests, half, scanned

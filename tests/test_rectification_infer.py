@@ -15,7 +15,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, Rectifier, ScanSettings
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics import rectify as module
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model

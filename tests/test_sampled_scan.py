@@ -39,11 +39,11 @@ from streaming_jsmf.linalg.sampled import (
 )
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.integrity import require_intact
-from streaming_jsmf.moments.reader import Moments, open_moments, read_store
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.moments.stages import directions, eigenpairs
-from streaming_jsmf.moments.stages.projection import ProductReduction
+from streaming_jsmf.moments.stages import eigenpairs
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
+from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from tests import reference
 from tests.corpora import planted, words, write_corpus
 from tests.processes import PATIENCE
@@ -239,7 +239,7 @@ def test_a_third_pass_is_made_where_it_pays(tmp_path: Path, monkeypatch: pytest.
     three = scanned(corpus, tmp_path / "three", settings)
     assert set(read) == set(three.manifest.contents)
     read.clear()
-    monkeypatch.setattr(directions, "SMALL_ERROR", three.scalars("directions")["estimated_error"])
+    monkeypatch.setattr(eigenpairs, "SMALL_ERROR", three.scalars("directions")["estimated_error"])
     two = scanned(corpus, tmp_path / "two", settings)
     assert (read, two.read("directions").shape, two.read("refinement").shape) == ([], (150, 0), (150, 0))
     require_intact(two)
@@ -453,7 +453,7 @@ def test_the_estimated_error_is_a_bound_in_any_order(
     shards: int, passes: int, largest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if passes == 2:
-        monkeypatch.setattr(directions, "SMALL_ERROR", 1.0)
+        monkeypatch.setattr(eigenpairs, "SMALL_ERROR", 1.0)
     counts = by_topic(RICH)
     corpus = write_corpus(tmp_path / "c", counts, shards=shards, row_group_rows=100)
     error, told = error_and_estimate(counts, corpus, tmp_path / "m", max_topics=10, sample_share=0.15)

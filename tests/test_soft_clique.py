@@ -15,7 +15,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, low_rank_similarity, soft_cliques
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.store import read_model
 from tests import reference_anchors as oracle
 from tests.corpora import planted, write_corpus

@@ -13,7 +13,7 @@ from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import open_moments, read_store
+from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.topics.infer import fit_moments
 from tests.corpora import write_corpus
 from tests.outcomes import Command, refused

@@ -16,7 +16,7 @@ from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import open_moments, read_store
+from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.topics.infer import model_fingerprint
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused

@@ -14,8 +14,8 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalise
 from streaming_jsmf.storage.replace import remove_store
 

@@ -16,10 +16,9 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest, write_word_ids
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import Moments, read_store
-from streaming_jsmf.moments.run import run_stages
+from streaming_jsmf.moments.run import replace_manifest, run_stages, write_empty_store
 from streaming_jsmf.moments.stages.range import reindex
-from streaming_jsmf.moments.store import write_empty_store
+from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.replace import store_written
 
@@ -70,7 +69,7 @@ def merge_stores(
     if union.same:
         write_word_ids(path, word_ids)
         _copy_parts(store, second, manifest)
-        merged = store.replace_manifest(manifest)
+        merged = replace_manifest(store, manifest)
     else:
         merged = _rebuilt(store, second, manifest, union, word_ids)
     run_stages(merged, executor)

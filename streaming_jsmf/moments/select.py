@@ -18,10 +18,16 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
-from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
-from streaming_jsmf.moments.stages.sample import joined, sample_probes, scaled
+from streaming_jsmf.moments.stages.range import (
+    RangeReduction,
+    joined,
+    normalized,
+    repeated,
+    sample_probes,
+    scaled,
+)
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
+from streaming_jsmf.moments.store import Moments
 
 Label = str | int | None
 
@@ -107,7 +113,7 @@ class SelectedMoments(Moments):
         return self.folded.scalars if stage == "range" else super().scalars(stage)
 
     def read(self, name: str) -> NDArray[Any]:
-        folded = normalised(self.folded)
+        folded = normalized(self.folded)
         return folded[name] if name in folded else super().read(name)
 
     def cooccurrence(self) -> NDArray[np.float64]:
@@ -147,7 +153,8 @@ class SelectedMoments(Moments):
         with single_blas_thread():
             return self._projected
 
-    def _eigenpairs(self) -> Eigenpairs:
+    @cached_property
+    def _all_eigenpairs(self) -> Eigenpairs:
         count = block_width(self.settings.max_topics + GUARD_VECTORS)
         with single_blas_thread():
             return corrected_eigenpairs(self.sample(), self.diagonal, *self._projected, count).pairs

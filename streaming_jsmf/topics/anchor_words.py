@@ -19,8 +19,8 @@ from streaming_jsmf.inference.words import characteristic_words, label_words, pr
 from streaming_jsmf.jobs.events import Listener
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.rectification.result import Rectification, change_of_grams, omitted_mass
 from streaming_jsmf.topics.rectify import rectify
 

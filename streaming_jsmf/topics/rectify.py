@@ -15,9 +15,9 @@ from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.process_limits import shortage
 from streaming_jsmf.rectification.alternating import alternating_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion

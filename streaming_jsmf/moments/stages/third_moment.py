@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,11 @@ from streaming_jsmf.linalg.document_tensor import (
 )
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
-from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -78,10 +80,14 @@ class ThirdMomentStage(SumStage):
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.third_moment
 
-    def reduction(self, store: Store) -> ThirdMomentReduction:
+    def reads_corpora(self, store: Moments) -> bool:
+        del store
+        return True
+
+    def reduction(self, store: Moments) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
@@ -125,7 +131,7 @@ class TensorMoments:
     moments: BasisMoments
 
 
-def adding_command(store: Store) -> str:
+def adding_command(store: Moments) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, settings = ScanSettings().fields(), {**store.settings.fields(), "third_moment": True}
     given = [Option(name)(value) for name, value in settings.items() if value != usual.get(name)]
