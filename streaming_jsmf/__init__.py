@@ -27,7 +27,7 @@ _NAMES = {
     "interface.fit": "fit",
     "interface.topic_model": "TopicModel",
     "jobs.execution": "Execution",
-    "moments.reader": "open_moments",
+    "moments.store": "open_moments",
     "moments.scan": "scan",
     "reporting.plots": "plot_correlations plot_map plot_over_time plot_topics",
     "reporting.report": "report show view",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, fold_keys
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, run_job
@@ -70,15 +70,6 @@ def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -
     assert [step.last for step in order.steps if step.of_part] == list(range(len(keys)))
     for step in order.steps:
         assert made[step.fold].replace("(", "").replace(")", "") == "".join(keys[step.first : step.last + 1])
-
-
-def test_few_parts_and_all_of_old_stores_are_folded_one_by_one() -> None:
-    for number, fan_in in ((FAN_IN, FAN_IN), (20, None)):
-        keys = letters(number)
-        order = FoldOrder(keys, "salt", fan_in=fan_in)
-        assert tuple(step.fold for step in order.steps) == fold_keys(keys, "salt")
-    # Whatever their sections.
-    assert FoldOrder(keys, "salt", (3, 17), None).steps == order.steps
 
 
 @pytest.mark.parametrize("first", [1, 5, 10])

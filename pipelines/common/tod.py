@@ -20,7 +20,7 @@ from streaming_jsmf.inference.stod.engine import Whitening, core_moments, whiten
 from streaming_jsmf.inference.stod.power import Components, decompose
 from streaming_jsmf.inference.stod.recovery import Recovered, recover
 from streaming_jsmf.linalg.document_tensor import (
-    SHORTEST_DOCUMENT,
+    FEWEST_TOKENS,
     Documents,
     basis_moments,
     tensor_sums,
@@ -42,7 +42,7 @@ class DocumentMoments:
     def __init__(self, counts: sparse.csr_array, alpha0: float, weights: str = "capped") -> None:
         lengths = np.asarray(counts.sum(axis=1), dtype=np.float64)
         counted = tensor_weights(lengths, weights)  # type: ignore[arg-type]
-        n, w = np.maximum(lengths, SHORTEST_DOCUMENT), counted / counted.sum()
+        n, w = np.maximum(lengths, FEWEST_TOKENS), counted / counted.sum()
         shares = sparse.diags_array(1.0 / np.maximum(lengths, 1.0)) @ counts.astype(np.float64)
         self.documents = Documents(shares.tocsr(), lengths, counted)
         self.alpha0, self._x, self._n = alpha0, self.documents.shares, n[:, None]

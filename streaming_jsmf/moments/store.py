@@ -26,7 +26,7 @@ from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, op
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import FOLD, Checkpoints, Held, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.linalg.document_tensor import SHORTEST_DOCUMENT, BasisMoments
+from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, read_manifest
@@ -355,7 +355,7 @@ class Moments:
             )
         if not self.scalars("third_moment")["total_weight"] > 0:
             raise InputError(
-                f"{self.path}: no document has {SHORTEST_DOCUMENT} tokens or more, so there is no third moment; use "
+                f"{self.path}: no document has {FEWEST_TOKENS} tokens or more, so there is no third moment; use "
                 f"{option.engine('lr-jsmf')}, or ingest longer documents"
             )
         arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))

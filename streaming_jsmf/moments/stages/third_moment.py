@@ -17,7 +17,7 @@ from streaming_jsmf.errors import Option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
-    SHORTEST_DOCUMENT,
+    FEWEST_TOKENS,
     BasisMoments,
     Documents,
     TensorSums,
@@ -103,7 +103,7 @@ class ThirdMomentStage(SumStage):
             logger.warning(
                 "%s: no document has %d tokens or more, so there is no third moment to infer topics from",
                 store.path,
-                SHORTEST_DOCUMENT,
+                FEWEST_TOKENS,
             )
             found = BasisMoments(sums.shares, sums.pairs, sums.third)
         names = ("word_mean", "pair_projection", "third_moment")
