@@ -255,6 +255,8 @@ def _eigenpairs_memory(n_words: int, settings: ScanSettings, width: int) -> int:
 
 def hardly_seen(store: Moments) -> Integers:
     """Ids of the words in ``FEW_DOCUMENTS`` of the corpus but in fewer of the sample, by falling document frequency."""
+    if store.sample_share == 1:
+        return np.zeros(0, np.int64)
     frequency = store.read("document_frequency")
     in_sample = np.bincount(read_sample(store).indices, minlength=store.n_words)
     few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))
