@@ -24,7 +24,6 @@ from streaming_jsmf.jobs.checkpoints import (
     PARTIALS,
     RECORDS,
     Checkpoints,
-    Held,
     PartialResult,
     forget_record,
     read_record,
@@ -44,7 +43,7 @@ from streaming_jsmf.moments.integrity import (
 )
 from streaming_jsmf.moments.manifest import Manifest, root_attributes, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.stages.base import Stage
+from streaming_jsmf.moments.stages.base import Held, Stage
 from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
 from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
 from streaming_jsmf.storage.paths import StorePath, write_json
@@ -120,7 +119,7 @@ def _run_stage(store: Moments, number: int, executor: Executor, load: Partitions
             checkpoints = replace(checkpoints, protected=None if earlier is None else str(earlier["covers"]))
         for reduction, order in scans:
             # The workers need the memory.
-            store.forget(store.stages[number:], fold=True)
+            store.forget(store.stages[number:])
             parts = _parts(store, stage, order, checkpoints, load)
             run_job(Job(checkpoints, reduction, parts, order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):

@@ -24,14 +24,14 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import FOLD, Checkpoints, Held, key_of, read_record
+from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, read_manifest
 from streaming_jsmf.moments.stages import stages_of
-from streaming_jsmf.moments.stages.base import Stage
+from streaming_jsmf.moments.stages.base import Held, Stage
 from streaming_jsmf.moments.stages.range import read_sample
 from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
@@ -114,9 +114,7 @@ class Moments:
     def checkpoints(self, stage: str) -> Checkpoints:
         made = self._named(stage)
         keep = bool(made.unfolded) and self.manifest.sample_share is not None
-        return Checkpoints(
-            self.path, stage, self.hint, keep, made.part_axes, unfolded=made.unfolded, held=self.recent
-        )
+        return Checkpoints(self.path, stage, self.hint, keep, made.part_axes, made.unfolded)
 
     @property
     def record_names(self) -> tuple[str, ...]:
@@ -201,10 +199,9 @@ class Moments:
         """The value of ``compute``, or the one that is ``recent`` under this name."""
         return compute() if self.recent is None else self.recent.once(name, compute)
 
-    def forget(self, stages: Sequence[Stage], *, fold: bool = False) -> None:
-        """Keep of what is ``recent`` only arrays that these stages read again and, on request, the fold."""
-        wanted = {FOLD} if fold else set()
-        wanted.update(*(stage.inputs + stage.reads for stage in stages))
+    def forget(self, stages: Sequence[Stage]) -> None:
+        """Keep of what is ``recent`` only arrays that these stages read again."""
+        wanted = {name for stage in stages for name in stage.inputs + stage.reads}
         if self.recent is not None:
             for name in self.recent.keys() - wanted:
                 del self.recent[name]
