@@ -114,6 +114,15 @@ def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
     assert digests(store) == digests(folder / "of-ab")
 
 
+def test_words_that_begin_with_those_of_the_store(folder: Path, store: Path, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "more", ALL[400:], names=words(60))
+    scanned(tmp_path / "more", tmp_path / "of-more")
+    moments = changed(folder / "a", store, merge=[tmp_path / "of-more"])
+    wide = np.zeros((400, 60), np.int64)
+    wide[:, :40] = counts_of("a")
+    require_moments_of(moments, np.vstack([wide, ALL[400:]]), bound=1e-4)
+
+
 def test_a_merged_store_can_grow(folder: Path, merged: Path, tmp_path: Path) -> None:
     before = open_moments(merged)
     more = np.random.default_rng(3).poisson(0.4, size=(200, 50))

@@ -20,7 +20,7 @@ from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.select import Labels, select_partitions
+from streaming_jsmf.moments.select import labels_named, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
@@ -182,7 +182,7 @@ def test_strings_are_selected_by_name(folder: Path) -> None:
 @pytest.mark.parametrize("expression", ["", " , ", "1990..", "a..b", "1990..1995..2000", ["1990"]])
 def test_an_expression_that_names_nothing(expression: Any) -> None:
     with pytest.raises(InputError, match="partitions"):
-        Labels(expression)
+        labels_named(expression)
 
 
 def infer_line(store: Path, model: Path, *more: str) -> list[str]:
