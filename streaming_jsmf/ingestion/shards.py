@@ -13,15 +13,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.assemble import (
+from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.shards import (
+    ShardLimits,
+    ShardWriter,
     attempt,
+    renumber_shard,
     shards_of,
     shards_record,
     task_directory,
     write_task_shards,
 )
-from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, StoreError
