@@ -44,8 +44,7 @@ from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
-from streaming_jsmf.jobs.run import Job
-from streaming_jsmf.jobs.tasks import Part, Reduction, TaskGraph
+from streaming_jsmf.jobs.run import Job, Part, Reduction, TaskGraph
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.range import DOCUMENTS, VALUES, RangeReduction, held_bytes
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction

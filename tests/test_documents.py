@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.reporting.read_documents import groups_of
+from streaming_jsmf.reporting.contents import groups_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
 from tests.test_transform import K, N, save_model, shares_of, write_named

@@ -15,8 +15,7 @@ from click.shell_completion import ShellComplete
 
 from streaming_jsmf.cli.main import COMMANDS, cli
 from streaming_jsmf.cli.verb import Verb
-from streaming_jsmf.jobs.events import StageStarted
-from streaming_jsmf.jobs.progress import Bars
+from streaming_jsmf.jobs.events import Bars, StageStarted
 from tests.outcomes import Command, refused
 from tests.processes import ended, wait_until
 

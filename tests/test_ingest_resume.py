@@ -50,14 +50,14 @@ from streaming_jsmf.ingestion import job
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 
 step, tasks = os.environ.get("HOLD", "none 0").split()
-commit = Checkpoints.commit_metadata
+commit = Checkpoints.commit_part
 
 def commit_and_hold(records, *arguments):
     commit(records, *arguments)
     if records.stage == step and len(records.parts()) >= int(tasks):
         threading.Event().wait()
 
-Checkpoints.commit_metadata = commit_and_hold
+Checkpoints.commit_part = commit_and_hold
 job.GROUP_BYTES = (1, 1)
 main()
 """

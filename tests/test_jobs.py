@@ -21,8 +21,7 @@ from streaming_jsmf.jobs.checkpoints import (
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, map_job, run_job, run_steps
-from streaming_jsmf.jobs.tasks import Part, commit_fold, commit_part
+from streaming_jsmf.jobs.run import Job, Part, commit_fold, commit_part, map_job, run_job, run_steps
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import sha256_of
 from tests.damage import ALL, Damage

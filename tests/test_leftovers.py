@@ -16,6 +16,7 @@ import pytest
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import run as moments_run
@@ -117,7 +118,7 @@ def commit_killed(work: Workspace, part: str = WHOLE) -> None:
 
 def leave_work(work: Workspace) -> None:
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
 
 
 def test_the_work_for_a_result_is_removed_only_once_the_result_exists(
@@ -149,7 +150,7 @@ def test_the_work_for_another_result_stays(work: Workspace, tmp_path: Path) -> N
 
 def run_out_of_room(work: Workspace) -> None:
     with work.acquire(wanted_of(work), resumable=False):
-        work.checkpoints().commit_metadata("00000", {})
+        work.checkpoints().commit_part("00000", PartialResult({}), {})
         raise OSError("no room")
 
 
@@ -158,7 +159,7 @@ def test_work_that_cannot_be_resumed_is_removed_under_the_lock_alone(work: Works
         run_out_of_room(work)
     assert names(tmp_path) == set()
     with work.acquire(wanted_of(work)):
-        work.checkpoints().commit_metadata("00000", {})
+        work.checkpoints().commit_part("00000", PartialResult({}), {})
         with pytest.raises(InputError, match="has been writing it"):
             work.acquire(wanted_of(work), resumable=False).__enter__()
         assert work.steps_done

@@ -34,6 +34,8 @@ from streaming_jsmf.jobs.events import (
     Cost,
     Event,
     Iteration,
+    Lines,
+    Meter,
     PartitionCommitted,
     StageFinished,
     StageStarted,
@@ -41,9 +43,8 @@ from streaming_jsmf.jobs.events import (
     silent,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.progress import Lines, Meter
 from streaming_jsmf.jobs.run import watched
-from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.storage.results import package_versions
 from tests.corpora import file_bytes, planted, write_corpus, write_texts
 from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, finished, killed, started, wait_for

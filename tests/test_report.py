@@ -16,8 +16,8 @@ import zarr
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
 from streaming_jsmf.evaluation.metrics import LINES
 from streaming_jsmf.evaluation.topic_shape import dominancy
+from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.reporting.page import FIRST_LINES
-from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted, write_corpus

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 import streaming_jsmf as sj
-from streaming_jsmf.reporting.contents import percent
+from streaming_jsmf.display import percent
 from streaming_jsmf.reporting.layout import conditional
 from streaming_jsmf.reporting.page import render
 from streaming_jsmf.reporting.report import ShownReport

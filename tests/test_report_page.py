@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.evaluation.metrics import Row
-from streaming_jsmf.reporting.contents import Contents, Fact, Section, Stage
+from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
 from streaming_jsmf.reporting.topics import Topic, Word
 from tests.html_pages import Element, parse, probabilities_of, values_of
@@ -49,7 +49,7 @@ def contents() -> Contents:
         Topic(0, 0.75, words, HOSTILE, HOSTILE, HOSTILE[0], npmi=0.25),
         Topic(1, 0.25, words[::-1], HOSTILE[::-1], (), HOSTILE[3], npmi=-0.5),
     )
-    facts = tuple(Fact(text, text) for text in HOSTILE)
+    facts = dict(zip(HOSTILE, HOSTILE, strict=True))
     return Contents(
         HOSTILE[0],
         1234567,
@@ -62,8 +62,8 @@ def contents() -> Contents:
         (Row(*HOSTILE[:4]),),
         HOSTILE[2],
         facts,
-        (Section(HOSTILE[5], facts),),
-        (Stage(HOSTILE[0], 1.5, 2**21),),
+        {HOSTILE[5]: facts},
+        {HOSTILE[0]: {"seconds": 1.5, "peak_memory": 2**21}},
     )
 
 

@@ -19,6 +19,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.ingestion.in_memory import Location
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files, write_alone
 from tests.campaigns.kills import states
@@ -315,7 +316,7 @@ def test_shares_of_files_that_cannot_be_identified_are_not_stale(
 def test_unfinished_work_on_unidentified_files_is_not_resumed(tmp_path: Path) -> None:
     work = Workspace(tmp_path / "w", "test", {"a": 1, UNIDENTIFIED: ["http://x"]})
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
     work.start()
     assert not work.steps_done
 
@@ -338,7 +339,7 @@ def test_data_in_memory_are_identified_by_their_contents(folder: Path) -> None:
 def test_unfinished_work_of_another_request_goes_with_overwrite(folder: Path) -> None:
     work = Workspace.beside(folder / "out", "ingest", {"a": 1})
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
     with pytest.raises(SettingsMismatchError, match=r"out\.partial holds an unfinished ingest"):
         sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers")
     sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers", overwrite=True)
@@ -387,7 +388,7 @@ def test_a_file_of_the_user_in_a_replaced_directory_is_not_deleted(folder: Path,
 def test_a_call_that_fails_leaves_the_work_of_another_process(folder: Path, curation: Any) -> None:
     work = Workspace.beside(folder / "out", "ingest", {"of": "another process"})
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
     before = states(folder)
     with pytest.raises(InputError) as caught:
         sj.ingest(["some text"] * 9, folder / "out", sj.IngestRequest(curation=curation))

@@ -24,7 +24,7 @@ from streaming_jsmf.corpus.manifest import (
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage.names import CHECK_OR_LIST
+from streaming_jsmf.storage.local import CHECK_OR_LIST
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     AnyPath,

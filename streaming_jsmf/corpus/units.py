@@ -18,8 +18,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import Part, Reduction
+from streaming_jsmf.jobs.run import Job, Part, Reduction, run_job
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,10 @@ from streaming_jsmf.inference.document_topics import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import Job, map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import sha256_of
 from streaming_jsmf.storage.results import Wanted, same_contents

@@ -31,12 +31,13 @@ from streaming_jsmf.estimators.inputs import (
     EstimatorError,
     Shares,
     as_value_errors,
+    begin_rows,
     is_dask_array,
     map_documents,
     n_columns,
     seed_of,
+    temporary_directory,
 )
-from streaming_jsmf.estimators.kept_rows import begin_rows, temporary_directory
 from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.interface.fit import DEFAULT_TOPICS

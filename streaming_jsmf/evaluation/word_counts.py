@@ -29,9 +29,9 @@ from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.csr import apply_gram, diagonal_excess, document_weights, pair_scales, pair_totals
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, BYTES_PER_SHARE, TopicParameters

@@ -36,8 +36,8 @@ from streaming_jsmf.ingestion.shards import RENUMBER, WRITE, renumber_shards, wr
 from streaming_jsmf.ingestion.words import choose_words, with_found_phrases, with_language, word_counts
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.workspace import Commit
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.paths import is_url, normalise
 
 logger = logging.getLogger(__name__)

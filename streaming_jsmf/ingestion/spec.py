@@ -27,8 +27,8 @@ from streaming_jsmf.errors import InputError, first_line, option, options_named
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
+from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import AnyPath, inside, normalise, sha256_of
-from streaming_jsmf.storage.regular import require_regular
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
 
 TIMEOUT = 30  # seconds without data; pooch's default for http, missing for ftp

@@ -31,9 +31,8 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.jobs.events import Listener, combine, silent
+from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.progress import progress_shown
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path

@@ -31,8 +31,7 @@ from streaming_jsmf.jobs.checkpoints import (
 )
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.run import Job, Part, run_job
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import (
     damage_of_groups,
@@ -47,7 +46,7 @@ from streaming_jsmf.moments.stages.base import Held, Stage
 from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
 from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
 from streaming_jsmf.storage.paths import StorePath, write_json
-from streaming_jsmf.storage.provenance import package_versions, utc_now
+from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)

@@ -40,9 +40,9 @@ from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.simulation.documents import (
     batch_documents,
     forget_sampler,

@@ -26,7 +26,7 @@ from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
-from streaming_jsmf.storage.names import LOCAL_SCHEMES, local_name, possible
+from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
     asked,
     in_threads,
@@ -38,7 +38,6 @@ from streaming_jsmf.storage.objects import (
     state_of_object,
     url_file_system,
 )
-from streaming_jsmf.storage.regular import is_no_directory, require_regular
 from streaming_jsmf.validation import stays_inside
 
 #: User-supplied path: a local path, or a URL as a string.

@@ -21,13 +21,12 @@ from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
+from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.rectification.enn import ALGORITHM_VERSION as ENN_ALGORITHM
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.storage.results import Found
+from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.anchor_words import fit_anchor_words
 from streaming_jsmf.topics.rectify import announce_cost
 from streaming_jsmf.topics.store import (

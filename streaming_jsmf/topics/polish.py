@@ -30,15 +30,13 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, run_job, run_steps
-from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
 from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.storage.results import Found
+from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.parameters import Floats, TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
     Counts,

@@ -33,7 +33,7 @@ from streaming_jsmf.inference.polish import (
     step_sums,
 )
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.parameters import (

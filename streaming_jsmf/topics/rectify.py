@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import InferSettings, Rectifier, StodSettings
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.events import Iteration, Listener
-from streaming_jsmf.jobs.memory import machine_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.select import SelectedMoments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
 from streaming_jsmf.moments.store import Moments
-from streaming_jsmf.process_limits import shortage
+from streaming_jsmf.process_limits import machine_memory, shortage
 from streaming_jsmf.rectification.alternating import alternating_projection
 from streaming_jsmf.rectification.diagonal import diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative, papers_rows

@@ -26,8 +26,8 @@ from streaming_jsmf.storage.arrays import (
     read_panels,
     read_sealed,
     write_arrays,
+    zarr_store,
 )
-from streaming_jsmf.storage.chunks import zarr_store
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import (
     ROOT,
@@ -43,9 +43,8 @@ from streaming_jsmf.storage.paths import (
     store_path,
     write_bytes,
 )
-from streaming_jsmf.storage.provenance import utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.storage.results import Found, Wanted
+from streaming_jsmf.storage.results import Found, Wanted, utc_now
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.values import START, marked_encoding
-from streaming_jsmf.storage.names import local_name
+from streaming_jsmf.storage.local import local_name, require_regular
 from streaming_jsmf.storage.paths import (
     file_size,
     is_chain,
@@ -35,7 +35,6 @@ from streaming_jsmf.storage.paths import (
     open_file,
     state_of,
 )
-from streaming_jsmf.storage.regular import require_regular
 
 T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)

@@ -37,6 +37,7 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
+from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_system,
@@ -46,7 +47,6 @@ from streaming_jsmf.storage.paths import (
     join,
     normalise,
 )
-from streaming_jsmf.storage.regular import require_regular
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import numpy as np
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.tasks import Reduction
+from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.linalg.typing import Single
 from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
 from streaming_jsmf.storage.paths import StorePath
