@@ -16,8 +16,8 @@ from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
-from streaming_jsmf.simulation.documents import batch_documents, make_sampler, simulate_batch
-from streaming_jsmf.simulation.truth import truth_of, with_prior
+from streaming_jsmf.simulation.simulate import batch_documents, make_sampler, simulate_batch
+from streaming_jsmf.simulation.truth import truth_of
 from tests import reference
 from tests.corpora import planted, write_corpus
 
@@ -27,8 +27,7 @@ WORDS, TOPICS = 300, 6
 
 def drawn_counts(n_documents: int, seed: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
     """Documents, word_topic and anchors of narrow separable topics: few words each, many nearly anchors."""
-    sizes = SimulationSettings(n_documents, WORDS, TOPICS, seed, beta=0.03, mean_length=60, separable=True)
-    settings = with_prior(sizes, None)
+    settings = SimulationSettings(n_documents, WORDS, TOPICS, seed, beta=0.03, mean_length=60, separable=True)
     truth, sampler = truth_of(settings), make_sampler(settings)
     counts = np.zeros((n_documents, WORDS), dtype=np.int64)
     start = 0

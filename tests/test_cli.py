@@ -29,7 +29,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import run as jobs_run
-from streaming_jsmf.jobs import tasks
+from streaming_jsmf.jobs import run as tasks
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store

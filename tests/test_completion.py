@@ -22,9 +22,9 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.evaluate import EvaluationRequest, evaluate
 from streaming_jsmf.evaluation.word_counts import (
     CountReduction,
-    CountRequest,
     WordSelection,
     count_documents,
+    count_job,
 )
 from streaming_jsmf.inference.perplexity import SMOOTHING, Completion, observed_half
 from streaming_jsmf.ingestion.repeats import hash_values
@@ -130,9 +130,9 @@ def completed(
 ) -> Completion:
     """The completion alone; the pass also counts the first word."""
     opened, first = open_corpus(corpus), np.zeros(1, np.int64)
-    selection = WordSelection(first, first, topics.ids_of_corpus(opened), len(topics.words))
+    selection, ids = WordSelection(first, first, len(topics.words)), topics.ids_of_corpus(opened)
     settings = ScanSettings(partition_nonzeros=budget)
-    _, found = count_documents(CountRequest(opened, selection, settings, topics), work, execution)
+    _, found = count_documents(count_job(opened, selection, ids, settings, topics, work), execution)
     assert found is not None
     return found
 

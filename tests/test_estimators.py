@@ -45,7 +45,7 @@ from streaming_jsmf import (
     to_dask_array,
 )
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus import CorpusWriter, matrices
+from streaming_jsmf.corpus import CorpusWriter, write
 from streaming_jsmf.corpus.shards import ShardLimits
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
@@ -205,7 +205,7 @@ def test_whatever_the_counts_come_as_the_bits_are_those_of_the_corpus(
 ) -> None:
     # The corpus has row groups of 5,000 nonzeros; temporary ones would have larger.
     monkeypatch.setattr(
-        matrices, "CorpusWriter", lambda *a: CorpusWriter(*a, ShardLimits(nonzeros_per_row_group=5000))
+        write, "CorpusWriter", lambda *a: CorpusWriter(*a, ShardLimits(nonzeros_per_row_group=5000))
     )
     X = KINDS[kind](corpus)
     before = X.copy() if isinstance(X, csr_matrix) else None

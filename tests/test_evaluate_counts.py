@@ -33,10 +33,9 @@ from streaming_jsmf.evaluation.counts import (
 from streaming_jsmf.evaluation.inputs import sketch_probes
 from streaming_jsmf.evaluation.word_counts import (
     CooccurrenceAccumulator,
-    CountReduction,
     WordSelection,
 )
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
@@ -140,15 +139,14 @@ def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[i
     rng = np.random.default_rng(seed)
     counts = rng.poisson(0.4, size=(40, 12))
     columns = rng.permutation(np.concatenate([np.arange(9), [-1, -1, -1]]))
-    selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), columns, 9)
+    selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), 9)
 
     def tally(parts: Sequence[NDArray[np.int64]]) -> PartialResult:
-        stage = CountReduction(Path("unused"), {}, 9, "capped", "")
         folded = None
         for part in parts:
             one = CooccurrenceAccumulator(selection, "capped", sketch_probes(9, 3))
             one.append(over_vocabulary(csr_array(part), columns, 9))
-            folded = stage.fold(folded, one.partial())
+            folded = added(folded, one.partial())
         assert folded is not None
         return folded
 

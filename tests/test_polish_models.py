@@ -182,7 +182,7 @@ def test_an_interrupted_run_resumes(tmp_path, monkeypatch, starts, corpus, fails
             raise KeyboardInterrupt
         return read(unit, n_words)
 
-    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.read_block", failing)
+    monkeypatch.setattr("streaming_jsmf.topics.document_job.read_block", failing)
     with pytest.raises(KeyboardInterrupt):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
     with pytest.raises(SettingsMismatchError, match="unfinished polish that differs in"):
@@ -229,21 +229,8 @@ def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
     request = ("start", open_corpus(corpus), ALL)
     now = polished_fingerprint(*request)
     assert now == polished_fingerprint(*request)
-    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.ALGORITHM_VERSION", 3)
+    monkeypatch.setattr("streaming_jsmf.topics.polish.ALGORITHM_VERSION", 3)
     assert now != polished_fingerprint(*request)
-
-
-def test_a_model_with_drawn_topics_is_another_model_than_before(monkeypatch, corpus):
-    monkeypatch.setattr(polish_step, "DRAWN_DOCUMENTS", 100)
-    known = []
-    for steps in (2, 3):
-        request = ("start", open_corpus(corpus), PolishSettings(steps=steps))
-        with monkeypatch.context() as patch:
-            patch.setattr("streaming_jsmf.topics.polish_tasks.DRAWN_VERSION", 4)
-            before = polished_fingerprint(*request)
-        known.append(before == polished_fingerprint(*request))
-    # The last two steps draw nothing.
-    assert known == [True, False]
 
 
 def test_the_verb_and_fit_agree(tmp_path, corpus):

@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
-from streaming_jsmf.evaluation.metrics import LINES
+from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.evaluation.topic_shape import dominancy
 from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.reporting.page import FIRST_LINES
@@ -191,7 +191,7 @@ def test_counts_of_evaluate_add_the_metrics_of_documents(
     }
     assert {(name, value.split()[0]) for name, value in metrics.items()} <= told
     needed = {"npmi", "u_mass", "coherence.jsmf_2015", "distinct_share", "effective_topics"}
-    assert needed <= metrics.keys() <= {line.path for line in LINES}
+    assert needed <= metrics.keys() <= {line.path for line in SHOWN}
     correlations = read_model(model_path).arrays.get("topic_topic")
     expected = None if correlations is None else f"{dominancy(correlations):.4g}"
     assert metrics.get("dominancy") == expected

@@ -19,9 +19,6 @@ from streaming_jsmf.storage.paths import AnyPath
 
 register_sizeof(sizeof)
 
-#: Additional bytes of a nonzero of the row group being read: Arrow's values, and copies in float64.
-BYTES_PER_NONZERO_READ = 48
-
 
 def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     """Read one row group as CSR counts, (rows, ``n_words``), with the count type of the file and int32 indices.

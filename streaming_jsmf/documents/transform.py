@@ -111,9 +111,7 @@ def transform(
             documents.remove()
             return open_shares(target)
         opened, left_out = documents.corpus
-        request = TransformRequest(
-            topics, opened, wanted.top, left_out, columns=columns, documents=documents.identity
-        )
+        request = TransformRequest(topics, opened, wanted.top, left_out, columns, documents.identity)
         with single_blas_thread():
             totals = transform_documents(request, target, execution, listener, overwrite=overwrite)
         documents.remove()

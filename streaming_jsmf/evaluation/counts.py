@@ -17,7 +17,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError, option
 from streaming_jsmf.evaluation.inputs import Integers, RowSketch, SelectedCounts
-from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_documents
+from streaming_jsmf.evaluation.word_counts import WordSelection, count_documents, count_job
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
@@ -38,6 +38,7 @@ from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists
 from streaming_jsmf.storage.replace import remove_store, store_written
 from streaming_jsmf.storage.results import Found, Wanted, package_versions, utc_now
+from streaming_jsmf.topics.document_job import DocumentJob
 from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, missing_parameter
 from streaming_jsmf.topics.store import Model
 
@@ -106,12 +107,15 @@ def counts_of(
     wanted, work = _wanted_counts(path, model, corpus), work_place(target)
     if wanted.find() is not Found.MADE:
         topics = None if missing_parameter(model) else TopicParameters.of(model)
-        request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model), topics)
+        selection, ids = _selection(model), ids_of_corpus(corpus, model.arrays["word"])
+        job = count_job(corpus, selection, ids, _scan_settings(model), topics, work)
         _create_evaluation_group(path)
         with wanted.writing() as found:
             if found is not Found.MADE:
-                sums, completion = count_documents(request, work, execution, listener)
-                _write_counts(target, replace(_divided(model, request, sums), completion=completion), model)
+                sums, completion = count_documents(job, execution, listener)
+                _write_counts(
+                    target, replace(_divided(model, job, selection, sums), completion=completion), model
+                )
     if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
@@ -148,13 +152,12 @@ def _wanted_counts(path: StorePath, model: Model, corpus: Corpus) -> Wanted:
     return Wanted(target, request, stored, is_intact, overwrite=True)
 
 
-def _selection(model: Model, corpus: Corpus) -> WordSelection:
-    columns, n_words = ids_of_corpus(corpus, model.arrays["word"]), len(model.arrays["word"])
+def _selection(model: Model) -> WordSelection:
     lists = [model.arrays["prominent_words"][:, :COUNTED_PROMINENT], representatives(model)]
     if "characteristic_words" in model.arrays:
         lists.append(model.arrays["characteristic_words"][:, :COUNTED_CHARACTERISTIC])
     words = np.unique(np.concatenate([np.ravel(listed) for listed in lists])).astype(np.int64)
-    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, n_words)
+    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), len(model.arrays["word"]))
 
 
 def _scan_settings(model: Model) -> ScanSettings:
@@ -164,8 +167,8 @@ def _scan_settings(model: Model) -> ScanSettings:
     return ScanSettings(**kept)
 
 
-def _divided(model: Model, request: CountRequest, total: PartialResult) -> StoredCounts:
-    corpus, selection, weight = request.corpus, request.selection, total.scalars["total_weight"]
+def _divided(model: Model, job: DocumentJob, selection: WordSelection, total: PartialResult) -> StoredCounts:
+    corpus, weight = job.corpus, total.scalars["total_weight"]
     if not weight > 0:
         raise InputError(
             f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
@@ -185,7 +188,7 @@ def _divided(model: Model, request: CountRequest, total: PartialResult) -> Store
             "path": corpus.location,
             "fingerprint": corpus.fingerprint,
             "n_documents": corpus.n_documents,
-            "words_found": int(np.count_nonzero(selection.columns >= 0)),
+            "words_found": int(np.count_nonzero(job.arrays["ids"] >= 0)),
         },
     )
 

@@ -26,8 +26,9 @@ from streaming_jsmf.evaluation.gather import (
     replicas_of,
     topic_arrays,
     truth_of,
+    without_sketch_of,
 )
-from streaming_jsmf.evaluation.metrics import MetricInputs, Unavailable, evaluate_topics
+from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
     Frequency,
     doubt,
@@ -108,8 +109,12 @@ def _gather(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
-    given = MetricInputs(found, reasons)
     threads = execution.threads_here
+
+    def given(name: str) -> Any:
+        if name in reasons:
+            raise Unavailable(reasons[name])
+        return found[name]
 
     def counts() -> StoredCounts:
         if request.corpus is not None:
@@ -125,10 +130,10 @@ def _gather(
         "truth": lambda: truth_of(request.truth, model),
         "moments": lambda: moments_of(model, request.moments),
         "counts": counts,
-        "completion": lambda: completion_of(model, given.counts),
-        "cooccurrence": lambda: cooccurrence_of(given.moments),
+        "completion": lambda: completion_of(model, given("counts")),
+        "cooccurrence": lambda: cooccurrence_of(given("moments")),
         "replicas": lambda: replicas_of(
-            model, given.moments, request.replicas, request.seed, threads, listener
+            model, given("moments"), request.replicas, request.seed, threads, listener
         ),
     }
     for name, find in steps.items():
@@ -136,6 +141,8 @@ def _gather(
             found[name] = find()
         except Unavailable as reason:
             reasons[name] = str(reason)
+    if {"counts", "cooccurrence"} <= found.keys():
+        found["counts"] = without_sketch_of(found["moments"], found["counts"])
     return found, reasons
 
 

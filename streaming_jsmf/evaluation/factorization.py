@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,9 @@ from streaming_jsmf.evaluation.inputs import (
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
+
+#: Entries of the rows of a counted C that are compared at a time.
+BLOCK_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,12 @@ class EstimatedErrors:
 
 
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
-    """Recovery and Approximation, absolute and relative, in O(N L^2) time without a pass over the documents.
+    """Recovery and Approximation, absolute and relative, without a pass over the documents.
 
-    C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns would otherwise
-    make the diagonal negative. Truncation also removes off-diagonal noise of rare words, so Recovery is
-    underestimated; the other errors are exact up to rounding. Words that never occur (u = 0) are omitted. Raises
-    ``ValueError`` if the vocabularies differ.
+    Exact if C was counted. Otherwise C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the
+    factor to L columns would otherwise make the diagonal negative, in O(N L^2) time. Truncation also removes
+    off-diagonal noise of rare words, so Recovery is underestimated; the other errors are exact up to rounding. Words
+    that never occur (u = 0) are omitted. Raises ``ValueError`` if the vocabularies differ.
 
     Examples
     --------
@@ -71,9 +74,14 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     """
     if len(cooccurrence.factor) != len(topics.word_topic):
         raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
-    squared_norm, squared_row_norm, recovery = _recovery(topics, cooccurrence)
+    if cooccurrence.counted is None:
+        squared_norm, squared_row_norm, recovery = _recovery(topics, cooccurrence)
+        approximation = _approximation(topics, cooccurrence, squared_norm)
+    else:
+        squared_norm, squared_row_norm, recovery, approximation = _of_counted(
+            topics, cooccurrence.counted, cooccurrence.row_sum
+        )
     norm, row_norm = float(np.sqrt(squared_norm)), float(np.sqrt(squared_row_norm))
-    approximation = _approximation(topics, cooccurrence, squared_norm)
     return FactorizationErrors(
         recovery,
         recovery / row_norm if row_norm > 0 else 0.0,
@@ -90,13 +98,39 @@ def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
 
 
 def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
-    """Rows of C = F F' - D' for word ids (n,), as (n, N) float64; truncation can make entries negative."""
+    """Rows of C for word ids (n,), as (n, N) float64; truncation of F F' - D' can make entries negative."""
+    if cooccurrence.counted is not None:
+        return np.asarray(cooccurrence.counted[words])
     chosen = cooccurrence.factor[words].astype(np.float64)
     rows = np.empty((len(words), len(cooccurrence.factor)))
     for panel in panels(len(cooccurrence.factor)):
         np.matmul(chosen, cooccurrence.factor[panel].astype(np.float64).T, out=rows[:, panel])
     rows[np.arange(len(words)), words] -= kept_diagonal(chosen, cooccurrence.diagonal[words])
     return rows
+
+
+def cooccurrence_among(cooccurrence: Cooccurrence, words: Integers) -> Floats:
+    """C restricted to distinct word ids (n,), as (n, n)."""
+    if cooccurrence.counted is not None:
+        return cooccurrence.counted[np.ix_(words, words)]
+    chosen = cooccurrence.factor[words].astype(np.float64)
+    return chosen @ chosen.T - np.diag(kept_diagonal(chosen, cooccurrence.diagonal[words]))
+
+
+def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> tuple[float, float, float, float | None]:
+    """||C||_F^2, ||C-bar||_F^2, Recovery and Approximation by their definitions, from blocks of rows of C."""
+    A, B, scale = topics.topic_topic, topics.word_topic, _inverse(row_sum)
+    anchors = C[topics.representatives] * scale[topics.representatives, None]
+    explained = None if A is None else A @ B.T
+    squares, distance = np.zeros(3), 0.0
+    for rows in panels(len(C), max(1, BLOCK_ENTRIES // len(C))):
+        normalized = C[rows] * scale[rows, None]
+        residual = normalized - topic_given_word(topics, rows) @ anchors
+        distance += float(np.linalg.norm(residual[scale[rows] > 0], axis=1).sum())
+        rest = np.zeros(0) if explained is None else C[rows] - B[rows] @ explained
+        squares += [np.vdot(part, part) for part in (C[rows], normalized, rest)]
+    recovery = distance / max(int((scale > 0).sum()), 1)
+    return float(squares[0]), float(squares[1]), recovery, None if A is None else float(np.sqrt(squares[2]))
 
 
 class _Rows(NamedTuple):
@@ -195,15 +229,15 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     if len(sketch.products) != len(topics.word_topic):
         raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
     recovery, exact, near = _products(topics, cooccurrence, sketch)
-    known = factorization_errors(topics, cooccurrence)
+    known = factorization_errors(topics, replace(cooccurrence, counted=None))
     squares = np.array([known.row_norm, known.norm, known.approximation or 0.0]) ** 2
     samples = np.vstack([recovery, *map(_control_variate, exact, near, squares)])
     width = samples.shape[1]
     # Column j: means over all probes except the j-th.
     without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)
     values, replicates = _errors(samples.mean(axis=1)), _errors(without)
-    centred = replicates - replicates.mean(axis=1, keepdims=True)
-    deviations = np.sqrt((width - 1) / width * (centred**2).sum(axis=1))
+    centered = replicates - replicates.mean(axis=1, keepdims=True)
+    deviations = np.sqrt((width - 1) / width * (centered**2).sum(axis=1))
     estimates = [Estimate(float(v), float(e)) for v, e in zip(values, deviations, strict=True)]
     return EstimatedErrors(*estimates[: 2 if topics.topic_topic is None else 4])
 
@@ -223,10 +257,10 @@ def _products(
         near = factor @ inner - kept_diagonal(factor, cooccurrence.diagonal[rows])[:, None] * probes[rows]
         exact = sketch.products[rows].astype(np.float64)
         model = topics.word_topic[rows] @ explained
-        normalised = exact * scale[rows, None]
-        residual = normalised - topic_given_word(topics, rows) @ anchors
+        normalized = exact * scale[rows, None]
+        residual = normalized - topic_given_word(topics, rows) @ anchors
         recovery += np.abs(residual[scale[rows] > 0]).sum(axis=0)
-        squares[0] += [_column_squares(x) for x in (normalised, exact, exact - model)]
+        squares[0] += [_column_squares(x) for x in (normalized, exact, exact - model)]
         squares[1] += [_column_squares(x) for x in (near * near_scale[rows, None], near, near - model)]
     # E |r'g| = sqrt(2 / pi) ||r||.
     recovery *= np.sqrt(np.pi / 2) / max(int((scale > 0).sum()), 1)
@@ -235,9 +269,9 @@ def _products(
 
 def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
     """Samples (s,) with those of the factor as control variate; ``known`` is the exact mean of the latter."""
-    centred = near - near.mean()
-    variance = float(centred @ centred)
-    slope = float(centred @ exact) / variance if variance > 0 else 0.0
+    centered = near - near.mean()
+    variance = float(centered @ centered)
+    slope = float(centered @ exact) / variance if variance > 0 else 0.0
     return exact - slope * (near - known)
 
 

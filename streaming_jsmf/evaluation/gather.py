@@ -5,6 +5,7 @@ Functions raise ``Unavailable``, with the reason, if an input that the user did 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
 from streaming_jsmf.moments.store import Moments, open_moments
-from streaming_jsmf.simulation.truth import read_truth, read_truth_words
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.parameters import missing_parameter
@@ -108,13 +109,20 @@ def _require_same_contents(model: Model, moments: Moments) -> None:
 
 @single_blas_thread()
 def cooccurrence_of(moments: Moments) -> Cooccurrence:
-    """C from the factor of scan 1, or after ``halko`` from the eigenpairs, which need no diagonal."""
-    factor = moments.factor()
+    """C as counted, or its factor in the basis; after ``halko`` its eigenpairs, which need no diagonal."""
+    factor, counted = moments.factor(), moments.cooccurrence() if moments.settings.exact else None
     if factor is not None:
-        return Cooccurrence(factor, moments.diagonal, moments.row_sum)
+        return Cooccurrence(factor, moments.diagonal, moments.row_sum, counted)
     pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
     half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
     return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
+
+
+def without_sketch_of(moments: Moments, counts: StoredCounts) -> StoredCounts:
+    """The counts without a sketch of C if the moments have the whole C of the same corpus: nothing is estimated."""
+    corpora = [entry.fingerprint for entry in moments.manifest.corpora]
+    exact = moments.settings.exact and corpora == [counts.corpus["fingerprint"]]
+    return replace(counts, sketch=None) if exact else counts
 
 
 def completion_of(model: Model, counts: StoredCounts) -> Completion:
@@ -146,7 +154,7 @@ def truth_of(corpus: Any, model: Model) -> Floats:
     if corpus is None:
         raise Unavailable(f"no truth was given; name a simulated corpus with {option.truth('CORPUS')}")
     truth = read_truth(str(corpus))
-    found = word_ids(model.arrays["word"], read_truth_words(str(corpus)))
+    found = word_ids(model.arrays["word"], truth.words)
     topics = np.where((found >= 0)[:, None], truth.word_topic[found], 0.0)
     mass = topics.sum(axis=0)
     if not (mass > 0).all():

@@ -72,14 +72,16 @@ class TopicArrays:
 
 @dataclass(frozen=True)
 class Cooccurrence:
-    """C of a corpus (LR-JSMF, Eq. 1, with document weights) as stored in a moments store, never N x N.
+    """C of a corpus (LR-JSMF, Eq. 1, with document weights) as a moments store holds it.
 
     ``factor`` is F (N, L) float32 with F F' ~ C + diag(D); ``diagonal`` D and ``row_sum`` u = C e, (N,), are exact.
+    ``counted`` is C itself, (N, N), if all pairs of words were counted.
     """
 
     factor: NDArray[np.float32]
     diagonal: Floats
     row_sum: Floats
+    counted: Floats | None = None
 
     def __post_init__(self) -> None:
         n_words = len(self.factor)
@@ -130,7 +132,7 @@ class SelectedCounts:
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
     n_documents : number of all documents
     anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
-    sketch : sketch of C; if given, Recovery and Approximation refer to the documents instead of the factor
+    sketch : sketch of C; if given, Recovery and Approximation refer to its documents and are estimated
     """
 
     words: Integers

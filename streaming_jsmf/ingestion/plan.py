@@ -30,7 +30,7 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.columns import kind_of_type
 from streaming_jsmf.ingestion.in_memory import Location
-from streaming_jsmf.ingestion.job import Ingest, IngestFolder
+from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
 from streaming_jsmf.ingestion.readers.listing import list_files
@@ -53,6 +53,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     with_languages,
 )
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of, is_phrase, require_words, suited_tokenizer
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -110,7 +111,7 @@ def plan_ingest(
     ingest = Ingest(
         opened,
         curation,
-        IngestFolder.beside(target),
+        Workspace.beside(target, "ingest"),
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
         None if given is None else given.words,

@@ -8,7 +8,6 @@ from math import floor
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import default_sample
-from streaming_jsmf.corpus.csr import BYTES_PER_NONZERO_READ
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.errors import option
@@ -25,6 +24,9 @@ from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes of a nonzero of a partition in memory: a float32 value and an int32 index.
 BYTES_PER_NONZERO = 8
+
+#: Additional bytes of a nonzero of the row group being read: Arrow's values, float64 copies.
+BYTES_PER_NONZERO_READ = 32
 
 #: Partition sizes that are chosen to fit a memory budget are multiples of this.
 PARTITION_STEP = 1_000_000

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.csr import BYTES_PER_NONZERO_READ as BYTES_PER_NONZERO_READ
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.errors import InputError
@@ -19,9 +18,6 @@ from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.topics.store import Model
 
 Floats = NDArray[np.float64]
-
-#: Bytes per topic share of a document while the shares of a row group are computed.
-BYTES_PER_SHARE = 24
 
 #: Arrays of a model from which its parameters are made: those of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "topic_probability", "term_count")

@@ -87,7 +87,6 @@ class BagSource(RecordFiles, Source):
     reader = "bag-of-words-parquet"
     options_type = BagOptions
     stop_words = ENGLISH
-    rereads = True
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Tokenizer) -> Self:
