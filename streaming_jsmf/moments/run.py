@@ -43,6 +43,7 @@ from streaming_jsmf.moments.integrity import (
 from streaming_jsmf.moments.manifest import Manifest, root_attributes, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages.base import Held, Stage
+from streaming_jsmf.moments.stages.range import SAMPLE
 from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
 from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
 from streaming_jsmf.storage.paths import StorePath, write_json
@@ -206,12 +207,14 @@ def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
 
 
 def _discard_damaged_parts(store: Moments, stage: Stage) -> None:
-    """Discard the damaged parts of an unfinished store, whose later stages read all parts."""
+    """Discard the damaged parts of an unfinished store, whose later stages read all parts; hold the intact ones."""
     checkpoints = store.checkpoints(stage.name)
     known = checkpoints.parts()
     for _, order in stage.scans(store):
         for key in known.intersection(order.keys):
-            if error := checkpoints.damage("part", key):
+            try:
+                store.once(f"{SAMPLE} {key}", partial(checkpoints.read_part, key))
+            except StoreError as error:
                 _warn_each([error], "the part is discarded")
                 checkpoints.drop("part", key)
 

@@ -203,7 +203,7 @@ class Moments:
         """Keep of what is ``recent`` only arrays that these stages read again."""
         wanted = {name for stage in stages for name in stage.inputs + stage.reads}
         if self.recent is not None:
-            for name in self.recent.keys() - wanted:
+            for name in [name for name in self.recent if name.partition(" ")[0] not in wanted]:
                 del self.recent[name]
 
     def scalars(self, stage: str) -> Mapping[str, float]:

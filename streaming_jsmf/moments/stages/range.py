@@ -25,7 +25,7 @@ from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_pr
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.linalg.typing import Integers, Mask, Single
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.stages.base import Scan, Stage
+from streaming_jsmf.moments.stages.base import Held, Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
@@ -41,7 +41,7 @@ LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
 #: Arrays of the documents of a part, with their axes.
 DOCUMENTS = {LENGTHS: ("sampled_document",), WORDS: ("sampled_nonzero",), VALUES: ("sampled_nonzero",)}
 
-#: Name in ``Moments.recent`` of the documents.
+#: Name in ``Moments.recent`` of the documents; with the key of a part, of those that were verified before.
 SAMPLE = "sample"
 
 #: Arrays of N numbers in the sums of a part.
@@ -188,8 +188,10 @@ def read_sample(store: Moments) -> csr_array[Any]:
     """H_s (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), equal if the store holds all documents."""
 
     def read() -> csr_array[Any]:
-        checkpoints = store.checkpoints("range")
-        return scaled(store, joined(checkpoints.read_part(key) for key in store.manifest.part_keys))
+        checkpoints, recent = store.checkpoints("range"), store.recent or Held()
+        keys = store.manifest.part_keys
+        parts = (recent.pop(f"{SAMPLE} {key}", None) or checkpoints.read_part(key) for key in keys)
+        return scaled(store, joined(parts))
 
     return store.once(SAMPLE, read)
 
