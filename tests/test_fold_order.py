@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,7 +22,7 @@ from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.arrays import create_group
 from tests.corpora import planted, write_corpus
-from tests.stores import SYNCHRONOUS, changed, digests, scanned
+from tests.stores import SYNCHRONOUS, digests, scanned
 
 Fold = Callable[[Any, Any], Any]
 
@@ -203,15 +202,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scanned(root / name, root / f"of-{name}", SETTINGS)
         assert len(read_store(root / f"of-{name}").manifest.partitions) > FAN_IN + 1
     return root
-
-
-@pytest.mark.slow
-def test_adding_leaves_the_bits_of_merging(folder: Path, tmp_path: Path) -> None:
-    for name in ("added", "merged"):
-        shutil.copytree(folder / "of-a", tmp_path / name)
-    changed(folder / "a", tmp_path / "added", add=[folder / "b"], execution=Execution("threads", 3))
-    changed(folder / "a", tmp_path / "merged", merge=[folder / "of-b"])
-    assert digests(tmp_path / "added") == digests(tmp_path / "merged")
 
 
 def scan_until_the_disk_is_full(corpus: Path, store: Path) -> None:

@@ -92,15 +92,6 @@ def test_what_cannot_be_added_leaves_the_store_complete(
         ("third-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
         ("plain-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
         ("third-of-a", (*SETTINGS, "--add", "b"), "third-of-both"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                ("plain-of-a", GROWN, "third-of-both"),
-                ("third-of-a", GROWN, "third-of-both"),
-                ("plain-of-a", ("--add", "b"), "plain-of-both"),
-                ("third-of-a", ("--add", "b"), "third-of-both"),
-            )
-        ),
     ],
 )
 def test_a_change_and_the_third_moment_in_any_order(

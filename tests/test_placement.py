@@ -1,4 +1,4 @@
-"""Where arrays lie in memory changes no bit: of a compiled function, of a library's, of a whole fit."""
+"""Where arrays lie in memory changes no bit: of a compiled function, of a whole fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -67,18 +66,8 @@ def outcomes(function: Callable[..., Any], arguments: tuple[Any, ...], placement
     return found
 
 
-def _single(*shape: int) -> Array:
-    return np.random.default_rng(5).random(shape, np.float32)
-
-
 def _double(*shape: int) -> Array:
     return np.random.default_rng(6).random(shape)
-
-
-def _counts() -> tuple[Array, Array, Array]:
-    """CSR buffers of documents x words."""
-    counts = csr_array(planted(N_DOCUMENTS, N_WORDS, 5, seed=3).counts.astype(np.float64))
-    return counts.indptr, counts.indices, counts.data
 
 
 def write_texts(path: Path, counts: NDArray[np.int64]) -> Path:
@@ -173,40 +162,6 @@ def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(
 def test_fastmath_is_refused() -> None:
     with pytest.raises(ValueError, match="memory addresses"):
         compiled(nogil=True, fastmath={"reassoc"})
-
-
-#: Of libraries, what a fit calls.
-LIBRARY: dict[str, Callable[[], Call]] = {
-    "product": lambda: (np.matmul, (_double(300, 61), _double(61, 60))),
-    "product, single": lambda: (np.matmul, (_single(300, 61), _single(61, 60))),
-    "Gram matrix": lambda: (lambda a: a.T @ a, (_double(300, 61),)),
-    "Gram matrix, single": lambda: (lambda a: a.T @ a, (_single(300, 61),)),
-    "product of another's transpose": lambda: (lambda a, b: a @ b.T, (_single(37, 61), _single(300, 61))),
-    "matrix and vector": lambda: (np.matmul, (_double(61, 37), _double(37))),
-    "vector and matrix": lambda: (np.matmul, (_double(61), _double(61, 37))),
-    "inner product": lambda: (np.matmul, (_double(61), _double(61))),
-    "sums of rows": lambda: (lambda a: a.sum(axis=1), (_double(61, 37),)),
-    "sums of columns": lambda: (lambda a: a.sum(axis=0), (_single(61, 37),)),
-    "sum": lambda: (np.sum, (_single(999),)),
-    "squares of rows": lambda: (lambda a: np.einsum("ij,ij->i", a, a), (_double(61, 37),)),
-    "eigenvectors": lambda: (lambda a: tuple(np.linalg.eigh(a.T @ a)), (_double(61, 37),)),
-    "QR": lambda: (lambda a: tuple(np.linalg.qr(a)), (_double(300, 37),)),
-    "R": lambda: (lambda a: scipy.linalg.qr(a, mode="r")[0], (_double(300, 37),)),
-    "SVD": lambda: (lambda a: tuple(np.linalg.svd(a, full_matrices=False)), (_double(300, 37),)),
-    "exp and log": lambda: (lambda a: np.log(np.exp(a) + a), (_double(61),)),
-    "sparse product": lambda: (
-        lambda starts, words, values, dense: (
-            csr_array((values, words, starts), (N_DOCUMENTS, N_WORDS)) @ dense
-        ),
-        (*_counts(), _double(N_WORDS, 29)),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LIBRARY)
-def test_no_placement_changes_what_a_library_computes(name: str) -> None:
-    function, arguments = LIBRARY[name]()
-    assert len(outcomes(function, arguments, PLACEMENTS)) == 1
 
 
 # Whole fits

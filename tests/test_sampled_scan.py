@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -25,7 +24,6 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.interface.describe import describe
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg import sampled
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import each, panel_threads
@@ -333,19 +331,6 @@ def test_adding_reads_only_new_documents_and_keeps_the_basis(
     assert yy_error(half(moments, K), exact_half(COUNTS)) < 0.01
 
 
-@pytest.mark.slow
-def test_growing_in_steps_is_growing_at_once(halves: Path, tmp_path: Path) -> None:
-    parts = [write_corpus(tmp_path / str(i), COUNTS[500 + 200 * i : 700 + 200 * i]) for i in range(2)]
-    for name in ("once", "steps", "other"):
-        shutil.copytree(halves / "of-a", tmp_path / name)
-    changed(halves / "a", tmp_path / "once", add=parts)
-    for part in parts:
-        changed(halves / "a", tmp_path / "steps", add=[part])
-    changed(halves / "a", tmp_path / "other", add=parts, execution=Execution("threads", 3))
-    assert digests(tmp_path / "once") == digests(tmp_path / "steps") == digests(tmp_path / "other")
-    assert len(list((tmp_path / "once" / "records").glob("projection-fold-*"))) == 1
-
-
 @pytest.mark.parametrize("change", ["rebase", "add", "merge", "third moment"])
 def test_a_change_of_a_damaged_store_repairs_it(change: str, halves: Path, tmp_path: Path) -> None:
     store, whole = (shutil.copytree(halves / "of-a", tmp_path / name) for name in ("m", "whole"))
@@ -409,11 +394,6 @@ def test_samples_of_other_shares_are_not_merged(corpus: Path, tmp_path: Path) ->
     with pytest.raises(InputError, match="the same sample_share"):
         changed(corpus, tmp_path / "sampled", merge=[tmp_path / "of-b"])
     assert not read_store(tmp_path / "sampled").missing_stages
-
-
-def test_arrays_have_named_dimensions(undisturbed: Path) -> None:
-    with xr.open_zarr(undisturbed, consolidated=False) as opened:
-        assert opened["eigenvectors"].dims == ("word", "eigenpair")
 
 
 def error_and_estimate(

@@ -11,9 +11,7 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.moments.memory import scan_memory
-from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.store import open_moments, read_store
+from streaming_jsmf.moments.store import open_moments
 from streaming_jsmf.topics.infer import fit_moments
 from tests.corpora import write_corpus
 from tests.outcomes import Command, refused
@@ -64,17 +62,3 @@ def test_the_error_names_a_command_that_adds_it(
     assert {name: value for name, value in digests(store).items() if name in before} == before
     assert not settings.exact or digests(store) == digests(folder / "exact")
     assert invoke(*infer).code == 0
-
-
-def test_the_memory_is_that_of_the_largest_stage(folder: Path) -> None:
-    partitions = load_partitions(read_store(folder / "exact").manifest, folder / "exact")
-
-    def needed(n_words: int, **changes: bool) -> int:
-        return scan_memory(n_words, ScanSettings(max_topics=100, **changes), partitions, len(partitions))
-
-    few, many = 2_000, 200_000
-    assert needed(many, third_moment=True) > needed(many)
-    assert needed(many, exact=True, third_moment=True) == max(
-        needed(many, exact=True), needed(many, third_moment=True)
-    )
-    assert needed(few, exact=True, third_moment=True) == needed(few, exact=True) > needed(few)

@@ -21,7 +21,7 @@ from streaming_jsmf.inference.stod.power import Components, decompose
 from streaming_jsmf.inference.stod.recovery import Recovered, recover
 from streaming_jsmf.linalg.document_tensor import (
     FEWEST_TOKENS,
-    Documents,
+    WeightedShares,
     basis_moments,
     tensor_sums,
     tensor_weights,
@@ -44,7 +44,7 @@ class DocumentMoments:
         counted = tensor_weights(lengths, weights)  # type: ignore[arg-type]
         n, w = np.maximum(lengths, FEWEST_TOKENS), counted / counted.sum()
         shares = sparse.diags_array(1.0 / np.maximum(lengths, 1.0)) @ counts.astype(np.float64)
-        self.documents = Documents(shares.tocsr(), lengths, counted)
+        self.documents = WeightedShares(shares.tocsr(), lengths, counted)
         self.alpha0, self._x, self._n = alpha0, self.documents.shares, n[:, None]
         pair = w * n / (n - 1)
         triple = pair * n / (n - 2)

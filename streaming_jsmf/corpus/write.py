@@ -25,11 +25,11 @@ from streaming_jsmf.corpus.format import (
 )
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
+    CorpusTotals,
     Dropped,
     Json,
     Manifest,
     ShardEntry,
-    Totals,
     VocabularyEntry,
     as_number,
     dump_manifest,
@@ -141,7 +141,7 @@ def finish_directory(
     manifest = Manifest(
         shards=tuple(entries),
         vocabulary=VocabularyEntry(words=n_words, sha256=sha256_of(vocabulary)),
-        totals=Totals(
+        totals=CorpusTotals(
             documents=documents,
             words=n_words,
             nonzeros=sum(shard.nonzeros for shard in shards),

@@ -64,7 +64,7 @@ def tensor_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
 
 
 @dataclass(frozen=True)
-class Documents:
+class WeightedShares:
     """Documents for ``tensor_sums``: ``shares`` c / l (documents x words, CSR), lengths and ``tensor_weights``.
 
     Unlike counts, shares stay far from the limits of float32.
@@ -75,7 +75,7 @@ class Documents:
     weights: Floats
 
 
-def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
+def tensor_sums(batches: Iterable[WeightedShares], basis: FloatArray) -> TensorSums:
     """Sum the contributions of documents in order, in one pass over the batches; ``basis`` is Q, N x m.
 
     Products have the precision of the shares and the basis, which must have the same type; sums are float64.

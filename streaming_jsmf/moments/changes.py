@@ -21,8 +21,8 @@ from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.integrity import is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
-    Manifest,
     PartitionEntry,
+    StoreManifest,
     read_manifest,
     with_corpus,
     with_third_moment,
@@ -196,7 +196,7 @@ def add_third_moment(store: Moments, execution: Execution, executor: Executor, *
     return store
 
 
-def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
+def _without(manifest: StoreManifest, names: Sequence[str]) -> StoreManifest:
     """The manifest without the named corpora and shards (paths of corpora, names or hashes of shards).
 
     Raises ``InputError`` if a name is unknown, or a removed shard shares a partition with one that stays.
@@ -212,7 +212,7 @@ def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
     return _renumbered(manifest.with_new_basis().changed(partitions=kept))
 
 
-def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
+def _shards_named(manifest: StoreManifest, name: str) -> set[tuple[int, str]]:
     """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
     path = location(normalise(name))
     found, named = set(), []
@@ -242,7 +242,7 @@ def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -
     return bool(leaving)
 
 
-def _renumbered(manifest: Manifest) -> Manifest:
+def _renumbered(manifest: StoreManifest) -> StoreManifest:
     """Drop removed shards and empty corpora, and renumber the corpora."""
     shards: dict[int, set[str]] = {}
     for partition in manifest.partitions:

@@ -14,7 +14,7 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
-from streaming_jsmf.moments.manifest import Manifest
+from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.cooccurrence import require_matrix_memory
@@ -98,7 +98,7 @@ def fitting_settings(
 
 
 def require_scan_memory(
-    manifest: Manifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
+    manifest: StoreManifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
 ) -> None:
     """Raise ``InputError`` if a scan needs more memory than the budget; ``corpora`` as for ``load_partitions``."""
     settings = manifest.scan_settings

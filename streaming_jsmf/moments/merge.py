@@ -13,7 +13,7 @@ from streaming_jsmf.fingerprint import differences
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.linalg.typing import Integers
-from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest, write_word_ids
+from streaming_jsmf.moments.manifest import StoreManifest, WordIds, words_digest, write_word_ids
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.run import replace_manifest, run_stages, write_empty_store
@@ -77,8 +77,8 @@ def merge_stores(
 
 
 def _merged_manifest(
-    first: Manifest, second: Manifest, words: Sequence[str], word_ids: Sequence[Integers | None]
-) -> Manifest:
+    first: StoreManifest, second: StoreManifest, words: Sequence[str], word_ids: Sequence[Integers | None]
+) -> StoreManifest:
     """The manifest of the first store with corpora and partitions of the second appended."""
     shift = len(first.corpora)
     theirs = (

@@ -25,14 +25,14 @@ from streaming_jsmf.linalg.csr import (
     scale_rows,
 )
 from streaming_jsmf.linalg.typing import Floats, Mask
-from streaming_jsmf.moments.manifest import CorpusEntry, Manifest
+from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
 
 
 def load_partitions(
-    manifest: Manifest, store: StorePath, corpora: Sequence[Corpus] = ()
+    manifest: StoreManifest, store: StorePath, corpora: Sequence[Corpus] = ()
 ) -> tuple[Partition, ...]:
     """The partitions of a manifest with their units, as tasks read them.
 

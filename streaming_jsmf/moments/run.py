@@ -40,7 +40,7 @@ from streaming_jsmf.moments.integrity import (
     damage_of_word_ids,
     remove_leftovers,
 )
-from streaming_jsmf.moments.manifest import Manifest, root_attributes, words_digest, write_word_ids
+from streaming_jsmf.moments.manifest import StoreManifest, root_attributes, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages.base import Held, Stage
 from streaming_jsmf.moments.stages.range import SAMPLE
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 Partitions: TypeAlias = Callable[[], tuple[Partition, ...]]
 
 
-def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> None:
+def write_empty_store(path: StorePath, manifest: StoreManifest, words: Sequence[str]) -> None:
     """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
     for part in (PARTIALS, RECORDS):
         create_group(path / part, {})
@@ -65,13 +65,13 @@ def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str])
     create_group(path, root_attributes(manifest))
 
 
-def replace_manifest(store: Moments, manifest: Manifest) -> Moments:
+def replace_manifest(store: Moments, manifest: StoreManifest) -> Moments:
     """Replace the manifest of a store atomically. Stages that cover another state become missing."""
     replace_attributes(store.path, root_attributes(manifest))
     return replace(store, manifest=manifest)
 
 
-def switch(store: Moments, after: Manifest, corpora: Sequence[Corpus] = ()) -> Moments:
+def switch(store: Moments, after: StoreManifest, corpora: Sequence[Corpus] = ()) -> Moments:
     """Replace the manifest of a store, and return the store; ``corpora`` as in ``run_stages``.
 
     If a stage will read all corpora, they are located first: a moved corpus is refused before anything changes.

@@ -21,7 +21,7 @@ from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.changes import Changes, opened, require_changeable, steps_begun
 from streaming_jsmf.moments.integrity import damage, is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
-    Manifest,
+    StoreManifest,
     new_manifest,
     refuse_lost_root,
     relocate,
@@ -139,7 +139,9 @@ def _planned(
     return partial(_scanned, corpus, path, asked, found is Found.OTHER)
 
 
-def _scanned(corpus: Corpus, path: StorePath, asked: Manifest, replaces: bool, executor: Executor) -> Moments:
+def _scanned(
+    corpus: Corpus, path: StorePath, asked: StoreManifest, replaces: bool, executor: Executor
+) -> Moments:
     """Create, complete or repair the store."""
     if replaces:
         remove_store(path)
@@ -156,7 +158,7 @@ def _scanned(corpus: Corpus, path: StorePath, asked: Manifest, replaces: bool, e
     return store
 
 
-def _new(corpus: Corpus, settings: ScanSettings, execution: Execution) -> Manifest:
+def _new(corpus: Corpus, settings: ScanSettings, execution: Execution) -> StoreManifest:
     """The manifest of a new store, with settings that fit the memory budget."""
     fitting = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
     return new_manifest(corpus, fitting, _words_of(corpus))
@@ -166,16 +168,16 @@ def _words_of(corpus: Corpus) -> str:
     return words_digest(corpus.vocabulary().words)
 
 
-def _completed(store: Moments, corpus: Corpus, asked: Manifest) -> Manifest:
+def _completed(store: Moments, corpus: Corpus, asked: StoreManifest) -> StoreManifest:
     """The manifest of a store with the current location of a corpus, and with the third moment if requested."""
     manifest = relocate(store.manifest, corpus)
     return with_third_moment(manifest) if asked.scan_settings.third_moment else manifest
 
 
-def _wanted_store(corpus: Corpus, path: StorePath, asked: Manifest, overwrite: bool = False) -> Wanted:
+def _wanted_store(corpus: Corpus, path: StorePath, asked: StoreManifest, overwrite: bool = False) -> Wanted:
     """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
 
-    def identity(manifest: Manifest) -> dict[str, Any]:
+    def identity(manifest: StoreManifest) -> dict[str, Any]:
         # Stores of the same request may differ in the third moment, which can be added later.
         fingerprint = asked.corpora[0].fingerprint
         entry = next((e for e in manifest.corpora if e.fingerprint == fingerprint), manifest.corpora[0])

@@ -29,7 +29,7 @@ from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
 from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
-from streaming_jsmf.moments.manifest import CorpusEntry, Manifest, read_manifest
+from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest, read_manifest
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.base import Held, Stage
 from streaming_jsmf.moments.stages.range import read_sample
@@ -53,7 +53,7 @@ class Moments:
     """
 
     path: StorePath
-    manifest: Manifest
+    manifest: StoreManifest
     #: What stages have read, committed or computed, by name, see ``forget``; None outside ``run_stages``.
     recent: Held | None = field(default=None, compare=False, repr=False, kw_only=True)
 

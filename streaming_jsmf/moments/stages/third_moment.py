@@ -19,8 +19,8 @@ from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
     FEWEST_TOKENS,
     BasisMoments,
-    Documents,
     TensorSums,
+    WeightedShares,
     basis_moments,
     tensor_sums,
     tensor_weights,
@@ -53,9 +53,9 @@ class ThirdMomentReduction(BasisReduction):
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
 
-    def _documents(self, partition: Partition) -> Iterator[Documents]:
+    def _documents(self, partition: Partition) -> Iterator[WeightedShares]:
         for shares, lengths in iter_shares(partition, self.n_words):
-            yield Documents(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
+            yield WeightedShares(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         return added_in_place(folded, partial)
