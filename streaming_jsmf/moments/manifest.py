@@ -65,7 +65,7 @@ class CorpusEntry(Strict):
     """A corpus in the store.
 
     ``path`` is its ``Corpus.location``; ``shards`` maps the names of non-empty shards to their sha256; ``word_ids``
-    maps its words to ids in the store (None: the same ids); ``tokens`` describes the tokenisation of its texts, if
+    maps its words to ids in the store (None: the same ids); ``tokens`` describes the tokenization of its texts, if
     known.
     """
 
@@ -122,7 +122,7 @@ class StoreManifest(Strict):
 
     @property
     def tokens(self) -> dict[str, Json] | None:
-        """Tokenisation of the corpora, or None if it is unknown or differs between them."""
+        """Tokenization of the corpora, or None if it is unknown or differs between them."""
         first = self.corpora[0].tokens if self.corpora else None
         return first if all(entry.tokens == first for entry in self.corpora) else None
 
@@ -173,11 +173,8 @@ class StoreManifest(Strict):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> StoreManifest:
-    """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
-
-    ``vocabulary`` is the digest of the words.
-    """
+def new_manifest(corpus: Corpus, settings: ScanSettings) -> StoreManifest:
+    """Describe a scan before it starts. Reads the words, and the metadata column if partitions are made by one."""
     fields = settings.fields()
     empty = StoreManifest(
         format_version=FORMAT_VERSION,
@@ -187,7 +184,7 @@ def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> Sto
         partition_budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
         corpora=(),
         n_words=corpus.n_words,
-        vocabulary=vocabulary,
+        vocabulary=words_digest(corpus.vocabulary().words),
         probes={"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
         partitions=(),
         fan_in=FAN_IN,

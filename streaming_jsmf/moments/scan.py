@@ -26,7 +26,6 @@ from streaming_jsmf.moments.manifest import (
     refuse_lost_root,
     relocate,
     with_third_moment,
-    words_digest,
 )
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
 from streaming_jsmf.moments.run import repair_words, run_stages, switch, write_empty_store
@@ -61,8 +60,7 @@ def scan(
     keyword arguments.
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
-    With ``overwrite`` a store of another corpus or with other settings is removed and made
-    again.
+    With ``overwrite`` a store of another corpus or with other settings is removed and made again.
 
     Raises
     ------
@@ -88,21 +86,21 @@ def scan(
         changes = replace(changes, third_moment=changes.any)
     steps = changes.steps(corpus_root(corpus))
     begun = steps_begun(stored, list(steps), changes)
-    if stored is None or not changes.any:
+    of_corpus = stored is None or not changes.any
+    if of_corpus:
         assert settings is not None, "only a change keeps the settings of the store"
         planned = _planned(opened(corpus), path, settings, stored, execution, overwrite)
         if planned is None:
             return open_moments(path)
         start = planned
     else:
+        assert stored is not None
         if not begun:
             settings = None if settings is None else _as_stored(stored, settings, execution)
             require_changeable(stored, corpus, settings, changes)
         start = partial(_continued, path, begun, execution)
     with sole_writer(path):
-        is_new = (stored is None or not changes.any) and (
-            overwrite or not node_exists(path / RECORDS / "range")
-        )
+        is_new = of_corpus and (overwrite or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
         # Connect to the scheduler first: if it does not respond, no store is created or changed.
         with execution.executor(listener, on_bad_input=bad_input) as executor:
@@ -127,7 +125,7 @@ def _planned(
     if stored is None:
         asked = _new(corpus, settings, execution)
     else:
-        asked = new_manifest(corpus, _as_stored(stored, settings, execution), _words_of(corpus))
+        asked = new_manifest(corpus, _as_stored(stored, settings, execution))
     found = _wanted_store(corpus, path, asked, overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
@@ -161,11 +159,7 @@ def _scanned(
 def _new(corpus: Corpus, settings: ScanSettings, execution: Execution) -> StoreManifest:
     """The manifest of a new store, with settings that fit the memory budget."""
     fitting = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
-    return new_manifest(corpus, fitting, _words_of(corpus))
-
-
-def _words_of(corpus: Corpus) -> str:
-    return words_digest(corpus.vocabulary().words)
+    return new_manifest(corpus, fitting)
 
 
 def _completed(store: Moments, corpus: Corpus, asked: StoreManifest) -> StoreManifest:
