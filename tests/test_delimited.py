@@ -292,6 +292,8 @@ def test_names(tmp_path):
     assert Found(twice, wanted=["m (2)"]).values == [["c"]]
     with pytest.raises(UnreadableError, match="its header is not CSV: it opens a quote"):
         Found(put(tmp_path / "f.csv", '"text\na\n'))
+    titled = Found(put(tmp_path / "h.csv", "Report of 2020\n\nid;text\n1;a,b\n2;c\n"))
+    assert (titled.good, len(titled.notes)) == ([(3, "1", "a,b"), (4, "2", "c")], 2)
     for content in ("", "\n\r\n", b"\xef\xbb\xbf"):
         with pytest.raises(UnreadableError, match="the file is empty"):
             layout_of(str(put(tmp_path / "g.csv", content)), TextOptions())
