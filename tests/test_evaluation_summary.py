@@ -21,7 +21,7 @@ from streaming_jsmf.evaluation import (
     verdicts,
     volume,
 )
-from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.metrics import evaluate_topics
 from streaming_jsmf.inference.perplexity import Completion
 from tests import reference_metrics
@@ -64,7 +64,7 @@ def test_every_metric_has_a_value_and_a_line():
     )
     assert missing == {}
     assert {line.path.partition(".")[0] for line in metrics.SHOWN} == set(result)
-    assert all(metrics.number_of(metrics.lookup(result, line.path)) is not None for line in metrics.SHOWN)
+    assert all(metrics.number_of(lookup(result, line.path)) is not None for line in metrics.SHOWN)
 
 
 def test_a_metric_is_missing_for_the_reason_of_its_first_missing_input():
@@ -75,7 +75,7 @@ def test_a_metric_is_missing_for_the_reason_of_its_first_missing_input():
         result, missing = evaluate_topics(case.topics, reasons={absent: f"no {absent}"}, **rest)
         lost = {path for path, reason in missing.items() if reason == f"no {absent}"}
         assert lost == LOST[absent]
-        assert all(metrics.lookup(result, path) is None for path in missing)
+        assert all(lookup(result, path) is None for path in missing)
         assert missing["recovery_error"] == "the model has no truth"
 
 

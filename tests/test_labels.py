@@ -83,7 +83,7 @@ def test_a_label_has_no_two_words_of_one_stem_and_phrases_for_their_parts(
 ) -> None:
     rows = [[word.replace("_", " ") for word in text.split()] for text in (label, others)]
     words = [*rows[0], *rows[1], "other", "taken"]
-    # The second topic is labelled by the last word, which the first may not use.
+    # The second topic is labeled by the last word, which the first may not use.
     ids = [[words.index(word) for word in row] for row in rows]
     n = len(ids[0])
     arrays = {

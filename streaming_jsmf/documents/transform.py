@@ -19,9 +19,8 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
-from streaming_jsmf.documents.share_csv import csv_shares, is_csv
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import About, SharesFile
+from streaming_jsmf.documents.shares import About, SharesFile, csv_shares, is_csv
 from streaming_jsmf.documents.transform_job import (
     request_of_shares,
     share_job,
@@ -103,6 +102,8 @@ def transform(
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
     n_topics = topics.prior.size
+    if top is not None and top > n_topics:
+        raise InputError(f"{option.top} is {top}; the model has {n_topics} topics, give 1 to {n_topics}")
     reading = request_of(reading, options)
     columns = _csv_columns(model) if is_csv(target) else {}
     with _documents(corpus, topics, read, beside, reading, execution, listener) as documents:
@@ -112,8 +113,6 @@ def transform(
         if wanted.is_made():
             documents.remove()
             return open_shares(target)
-        if top is not None and top > n_topics:
-            raise InputError(f"{option.top} is {top}; the model has {n_topics} topics, give 1 to {n_topics}")
         opened, left_out = documents.corpus
         about = About(topics.topics_fingerprint, opened.fingerprint, request["request"], n_topics, top)
         with single_blas_thread():

@@ -22,7 +22,6 @@ from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit
-from streaming_jsmf.documents.share_csv import is_csv, require_csv, write_csv
 from streaming_jsmf.documents.share_files import (
     TOPIC,
     RowGroupWriter,
@@ -39,8 +38,11 @@ from streaming_jsmf.documents.shares import (
     SHARES,
     TOPICS,
     About,
-    Totals,
+    ShareTotals,
+    is_csv,
+    require_csv,
     to_lists,
+    write_csv,
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
@@ -112,11 +114,11 @@ def share_job(topics: TopicParameters, corpus: Corpus, about: About, wanted: Wan
         "transform",
         work_place(wanted.target),
         corpus,
-        PARTITION_NONZEROS,
-        len(topics.words),
-        {"ids": ids, "word_topic": topics.word_topic, "prior": topics.prior},
-        wanted.request,
-        2 * topics.word_topic.nbytes + about.row_group_rows * about.n_topics * BYTES_PER_SHARE,
+        budget=PARTITION_NONZEROS,
+        n_words=len(topics.words),
+        arrays={"ids": ids, "word_topic": topics.word_topic, "prior": topics.prior},
+        fields=wanted.request,
+        task_bytes=2 * topics.word_topic.nbytes + about.row_group_rows * about.n_topics * BYTES_PER_SHARE,
         result=fingerprint(wanted.request),
     )
 
@@ -129,7 +131,7 @@ def transform_documents(
     columns: Mapping[str, Sequence[int]],
     execution: Execution | None = None,
     listener: Listener = silent,
-) -> Totals:
+) -> ShareTotals:
     """Write the wanted shares, or complete an interrupted run.
 
     One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
@@ -145,8 +147,8 @@ def transform_documents(
             parts_job = _parts_job(PartContext(inputs, about, schema), job)
             run_job(parts_job, executor)
         records = parts_job.records()
-        parts = [Totals(**record["totals"]) for record in records]
-        totals = sum(parts, Totals(tokens=left_out, unknown_tokens=left_out))
+        parts = [ShareTotals(**record["totals"]) for record in records]
+        totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
         _log_totals(totals, left_out)
         hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
         result = _assemble(work, replace(about, totals=totals), schema, parts, hashes, columns)
@@ -205,19 +207,19 @@ def _parts_job(context: PartContext, job: DocumentJob) -> Job:
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
     partition, first = part
-    inputs, about, totals, path = context.inputs, context.about, Totals(), context.path(partition.index)
+    inputs, about, totals, path = context.inputs, context.about, ShareTotals(), context.path(partition.index)
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     with RowGroupWriter(path, context.schema, about.row_group_rows) as file:
         for unit, known, tokens in inputs.blocks(partition):
             metadata = _metadata(unit, first, context.schema)
             for rows in panels(known.shape[0], about.row_group_rows):
                 found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
-                totals += Totals(unconverged=found.unconverged)
+                totals += ShareTotals(unconverged=found.unconverged)
                 shown = metadata.slice(rows.start, rows.stop - rows.start)
                 file.write(_table(shown, found.shares, about.top))
             unknown = tokens - float(known.data.sum(dtype=np.float64))
             wordless = int((np.diff(known.indptr) == 0).sum())
-            totals += Totals(int(known.shape[0]), tokens, unknown, wordless)
+            totals += ShareTotals(int(known.shape[0]), tokens, unknown, wordless)
             first += unit.rows
     return {"totals": asdict(totals), FILES: {part_name(partition.index): sha256_of(path)}}
 
@@ -261,7 +263,7 @@ def _metadata_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
 
 
-def _log_totals(totals: Totals, left_out: float) -> None:
+def _log_totals(totals: ShareTotals, left_out: float) -> None:
     """Report what is unusual; ``left_out`` tokens of raw texts may be of words that the model dropped on purpose."""
     if totals.unknown_tokens > left_out:
         logger.info(
@@ -288,7 +290,7 @@ def _assemble(
     work: Workspace,
     about: About,
     schema: Any,
-    totals: Sequence[Totals],
+    totals: Sequence[ShareTotals],
     hashes: Mapping[str, str],
     columns: Mapping[str, Sequence[int]],
 ) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming_jsmf.errors import option
-from streaming_jsmf.evaluation.metrics import lookup
+from streaming_jsmf.evaluation.inputs import lookup
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.linalg.typing import Floats, Integers
 

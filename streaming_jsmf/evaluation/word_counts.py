@@ -23,7 +23,6 @@ from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
@@ -191,6 +190,9 @@ def count_job(
     chosen = 2 * max(unit.nonzeros for unit in units) * BYTES_PER_MATCHED_NONZERO
     needed = chosen + 3 * 8 * words["words"].size ** 2 + tall
     if topics is not None:
+        # A model is shown without what reads texts.
+        from streaming_jsmf.ingestion.repeats import hash_values
+
         arrays |= {
             "word_topic": topics.word_topic,
             "prior": topics.prior,
@@ -206,8 +208,16 @@ def count_job(
         "document_weights": settings.document_weights,
         "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
     }
-    budget = settings.partition_budget(corpus.nonzeros, corpus.n_words)
-    return DocumentJob("count of documents", root, corpus, budget, n_words, arrays, fields, needed)
+    return DocumentJob(
+        "count of documents",
+        root,
+        corpus,
+        budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=n_words,
+        arrays=arrays,
+        fields=fields,
+        task_bytes=needed,
+    )
 
 
 def count_documents(

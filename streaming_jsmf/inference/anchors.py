@@ -140,11 +140,11 @@ def shrunken_rows(
     total = float(weights.sum())
     if shrinkage == 0 or total == 0:
         return chosen
-    centre = weights @ rows / total
+    center = weights @ rows / total
     kept = document_frequency[ids] / (document_frequency[ids] + shrinkage)
-    chosen -= centre
+    chosen -= center
     chosen *= kept[:, None]
-    chosen += centre
+    chosen += center
     return chosen
 
 
@@ -158,7 +158,7 @@ def pivoted_anchors(
 
     Parameters
     ----------
-    rows, ids : X = Ybar R', n x K, rows of the normalised co-occurrence in an orthonormal basis (overwritten), and
+    rows, ids : X = Ybar R', n x K, rows of the normalized co-occurrence in an orthonormal basis (overwritten), and
         their word ids, ascending.
     given, mass : Anchors that come first, in this order, from ``ids``; d of the rows, (n,), for tandem anchors
         (``group_means``).

@@ -13,7 +13,7 @@ assumes within documents, and it is closer to the true shares of simulated docum
 than the maximum of the posterior.
 
 Rows are float32, with topics padded with zeros to full cache lines (``LANE``), so that loops over topics have no
-remainder. Shares g are stored unnormalised; the reciprocals of their sums are in ``scales``.
+remainder. Shares g are stored unnormalized; the reciprocals of their sums are in ``scales``.
 """
 
 from __future__ import annotations

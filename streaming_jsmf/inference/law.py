@@ -119,7 +119,7 @@ def low_rank_anchor_words(
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
-    # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
+    # X = diag(d)^-1 Y R': the rows of the normalized C* up to an orthonormal map (Lemma 2).
     turned = rectified @ stacked_qr(rectified).T
     rows = _divide_rows(turned, d, out=turned)
     anchors = _select_anchors(

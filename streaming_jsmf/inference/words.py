@@ -59,7 +59,7 @@ def longer_lists(listed: Integers, word_topic: Iterable[NDArray[np.floating[Any]
 def characteristic_words(anchor_rows: Floats, count: int) -> Integers:
     """The ``count`` words that co-occur most with each anchor (LR-JSMF, Table 1), (K, count) word ids.
 
-    ``anchor_rows`` (K, N) are the anchors' rows of C before rectification; rectified rows favour frequent words.
+    ``anchor_rows`` (K, N) are the anchors' rows of C before rectification; rectified rows favor frequent words.
     """
     return _leading(anchor_rows, count)
 

@@ -72,7 +72,7 @@ def alternating_projection(
     with panel_threads(threads):
         for number in range(1, max_iterations + 1):
             y = positive_half(pairs, n_topics)
-            shift = _normalising_shift(y)
+            shift = _normalizing_shift(y)
             if restored is None:
                 change = _replace(c, y, shift)
                 pairs = leading_pairs(c, pairs.vectors, n_topics)
@@ -92,7 +92,7 @@ def alternating_projection(
     )
 
 
-def _normalising_shift(y: Floats) -> float:
+def _normalizing_shift(y: Floats) -> float:
     """The constant to add to each entry of Y Y' to make the sum 1, which gives the nearest such matrix."""
     return (1.0 - float(np.sum(y.sum(axis=0) ** 2))) / len(y) ** 2
 

@@ -300,7 +300,7 @@ def _digests_of(path: StorePath, digests: Mapping[str, Any], wanted: Sequence[st
 
 
 def open_model(path: AnyModel) -> xr.Dataset:
-    """Open a model lazily as a labelled ``xarray.Dataset`` with the words as a coordinate.
+    """Open a model lazily as a labeled ``xarray.Dataset`` with the words as a coordinate.
 
     Words and lists of word ids are in memory, so that ``model.word[model.prominent_words]`` are words.
     Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises
