@@ -38,9 +38,8 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.evaluation.coherence import coherence, distinct_share
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.inference.anchors import pivoted_anchors
+from streaming_jsmf.inference.anchors import Clique, dense_similarity, pivoted_anchors, soft_cliques
 from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_words
-from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, soft_cliques
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.blas import single_blas_thread

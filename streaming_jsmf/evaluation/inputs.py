@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.typing import FloatArray
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
 SKETCH_PROBES = 64
