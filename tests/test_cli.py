@@ -238,6 +238,17 @@ def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_p
     assert fewer.code == 0, fewer.err
 
 
+def test_a_fit_to_a_corpus_imports_neither_clusters_nor_readers(corpus: Path, tmp_path: Path) -> None:
+    arguments = ["fit", str(corpus), str(tmp_path / "model"), "--topics", "3", *SCAN]
+    code = f"""
+import sys
+from streaming_jsmf.cli.main import run
+assert run({arguments}) == 0
+print("imported:", *{{"distributed", "xarray", "streaming_jsmf.ingestion"}} & sys.modules.keys())
+"""
+    assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
+
+
 def test_a_vocabulary_shorter_than_the_printed_lists(tmp_path: Path) -> None:
     path = write_corpus(tmp_path / "c", np.full((30, 1), 5))
     fitted = done("fit", path, tmp_path / "model", "--topics", "1", *SCAN)

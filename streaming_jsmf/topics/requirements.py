@@ -160,7 +160,7 @@ class Requirements:
                 f"{option.workers}, or raise the limit"
             )
         available = machine_memory()
-        if (self._matrices or self._is_wide) and available is not None and self.memory > available:
+        if (self._matrices or self._is_wide) and self.memory > available:
             advice = f"lower {option.n_topics}" if self._is_wide else f"use {option.rectify('enn')}"
             raise InputError(
                 f"{option.n_topics} is {n_topics}, which takes about {format_bytes(self.memory)} of memory for "
