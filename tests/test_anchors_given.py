@@ -142,7 +142,7 @@ KEPT: dict[str, Any] = {"min_df": 1, "max_df": 1.0, "duplicates": "keep"}
 
 @pytest.mark.parametrize("known", [False, True])
 def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> None:
-    texts = [f"apple pear plum {'fig' * (number < 2)}" for number in range(100)]
+    texts = [f"apple pear plum {'fig' * (number < 2)}" for number in range(400)]
     word, line = ("fig", "'fig' occurs in 2 documents") if known else ("nothing", "'nothing' is not in the")
     with pytest.raises(InputError, match=line) as error:
         fit(texts, tmp_path / "model", 2, anchor_words=[[word], "pear"], **KEPT)
