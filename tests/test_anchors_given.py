@@ -14,7 +14,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.store import Model, read_model
 from tests import reference_anchors as oracle
 from tests.outcomes import Command, refused
@@ -205,3 +205,11 @@ def test_every_method_makes_a_model_and_records_itself(
         assert model.metrics["reconstruction_error"] <= plain.metrics["reconstruction_error"] + 1e-9
     with pytest.raises(InputError, match="one of"):
         InferSettings(5, **dict.fromkeys(options, "else"))
+
+
+def test_a_whole_number_is_the_same_setting_as_an_integer(
+    moments: Moments, tmp_path: Path, invoke: Command
+) -> None:
+    first = infer(moments, tmp_path / "m", 5, anchor_min_df=2)
+    assert invoke("infer", moments.path, tmp_path / "m", "--topics", 5, "--anchor-min-df", 2).code == 0
+    assert read_model(tmp_path / "m").provenance["fingerprint"] == first.provenance["fingerprint"]
