@@ -94,35 +94,30 @@ def anchor_candidates(
     return np.asarray(kept & (document_frequency >= min_document_frequency))
 
 
-def require_candidates(
-    given: Groups,
-    candidates: Mask,
-    document_frequency: Integers,
-    min_document_frequency: float,
-    min_row_sum: float = ANCHOR_ROW_SUM,
-) -> None:
-    """Raise ``RejectedAnchorError`` for the first given word that is not among the ``anchor_candidates``."""
-    require_frequent(given, document_frequency, min_document_frequency)
-    rejected = next((word for group in given for word in group if not candidates[word]), None)
-    if rejected is not None:
-        reason = (
-            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; use another word, "
-            f"or lower {option.anchor_row_sum}"
-            if min_row_sum > 0
-            else "keeps none of its co-occurrences at this number of topics; use another word"
+def usable_groups(given: Groups, rectified_row_sum: Floats, row_sum: Floats, min_row_sum: float) -> Groups:
+    """The words of each given anchor that keep enough of their co-occurrences after rectification.
+
+    These need d > ``min_row_sum`` * u, as other anchors do, and any document frequency. Raises ``RejectedAnchorError``
+    if none of the words of an anchor does.
+    """
+    kept = anchor_candidates(
+        rectified_row_sum, row_sum, np.zeros(row_sum.size, dtype=np.int64), 0, min_row_sum
+    )
+    groups = [[word for word in group if kept[word]] for group in given]
+    for group, usable in zip(given, groups, strict=True):
+        if not usable:
+            raise RejectedAnchorError(group[0], too_little_mass(min_row_sum))
+    return groups
+
+
+def too_little_mass(min_row_sum: float) -> str:
+    """The reason to leave a word out of an anchor that ``usable_groups`` leaves out."""
+    if min_row_sum > 0:
+        return (
+            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; use another word, or "
+            f"lower {option.anchor_row_sum}"
         )
-        raise RejectedAnchorError(rejected, reason)
-
-
-def require_frequent(given: Groups, document_frequency: Integers, min_document_frequency: float) -> None:
-    """Raise ``RejectedAnchorError`` for the first given word in too few documents. Does not need rectified moments."""
-    for word in (word for group in given for word in group):
-        if document_frequency[word] < min_document_frequency:
-            raise RejectedAnchorError(
-                word,
-                f"occurs in {document_frequency[word]} documents, an anchor must occur in at least "
-                f"{min_document_frequency:.0f}; use another word, or lower {option.anchor_min_df}",
-            )
+    return "keeps none of its co-occurrences at this number of topics; use another word"
 
 
 def shrunken_rows(

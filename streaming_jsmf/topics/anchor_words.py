@@ -196,7 +196,10 @@ def _metrics(
     moments: Moments, rules: AnchorRules, rectification: Rectification, topics: AnchorWordTopics
 ) -> dict[str, Any]:
     rectified = rectification.rectified
+    given = topics.anchors.groups[: len(rules.given)]
+    named = [[moments.words[number] for number in group] for group in given]
     return {
+        **({"given_anchors": named} if named else {}),
         "n_documents": moments.n_documents,
         "anchor_min_df": rules.min_document_frequency,
         "anchor_shrinkage": rules.shrinkage,

@@ -89,7 +89,7 @@ class InferPlan:
             except DegenerateAnchorsError as error:
                 raise TooFewFactorsError(f"{self.moments.path}: {error}") from error
             except RejectedAnchorError as error:
-                raise self.requirements.rejected(error) from error
+                raise self.requirements.rejected(error) from None
         manifest = self.moments.manifest
         provenance = {
             "engine": self.settings.engine,
@@ -110,7 +110,11 @@ class InferPlan:
         if isinstance(self.settings, InferSettings):
             given = self.requirements.given_anchors()
             rules = anchor_rules(self.settings, self.moments.n_documents, given)
-            return fit_anchor_words(self.moments, self.settings, rules, self.threads, lap, listener)
+            arrays, metrics = fit_anchor_words(
+                self.moments, self.settings, rules, self.threads, lap, listener
+            )
+            self.requirements.warn_of_omitted(metrics.get("given_anchors", ()))
+            return arrays, metrics
         # Its kernels take a tenth of the start-up time, and the other engine does not need them.
         from streaming_jsmf.topics.tensor import fit_tensor
 
