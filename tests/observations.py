@@ -26,6 +26,8 @@ import pyarrow.parquet as pq
 import zarr
 from numpy.typing import NDArray
 
+from streaming_jsmf.moments.store import Moments, read_store
+
 Observed = dict[str, dict[str, Any]]
 
 #: Stages after the basis: the keys of their parts, what they cover and their scalars depend on its bits.
@@ -125,6 +127,27 @@ def arrays_of(group: zarr.Group) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, observed
 
 
+#: Axes of arrays of partial results; of others (word, rank).
+_AXES = {
+    "sample_lengths": ["sampled_document"],
+    "sample_words": ["sampled_nonzero"],
+    "sample_values": ["sampled_nonzero"],
+    "third": ["triple"],
+}
+
+
+def arrays_of_part(store: Moments, record: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Arrays of a committed part or fold, and their dimensions."""
+    stage, kind, key = record.split("-")
+    checkpoints = store.checkpoints(stage)
+    part = checkpoints.read_part(key) if kind == "part" else checkpoints.read_fold(key)
+    for name, values in sorted(part.arrays.items()):
+        observed = array(values)
+        [content] = observed.values()
+        content["dimensions"] = _AXES.get(name, ["word", "rank"][: values.ndim])
+        yield name, observed
+
+
 def moments_contents(store: Path) -> Observed:
     """Settings, partitions, record keys and all arrays of a moments store, including kept parts and folds."""
     root = zarr.open_group(store, mode="r")
@@ -138,6 +161,7 @@ def moments_contents(store: Path) -> Observed:
     records = dict(root["records"].groups())
     names = dict(zip(records, map(_portable, records), strict=True))
     found["records"] = exact(sorted(names.values()))
+    opened = read_store(store)
     for key, record in records.items():
         name, of_bits = names[key], key.startswith(AFTER_BASIS)
         scalars, kind = record.attrs["scalars"], bits if of_bits else exact
@@ -149,10 +173,8 @@ def moments_contents(store: Path) -> Observed:
             found[f"records/{name} key"] = bits(key)
         if "covers" in record.attrs:
             found[f"records/{name} covers"] = kind(record.attrs["covers"])
-    for name, part in root["partials"].groups():
-        # Committed parts have a record; their names end with a random number of the attempt.
-        key = re.sub(r"-[0-9a-f]{32}$", "", name)
-        found[f"partials/{names[key]}"] = together(dict(arrays_of(part)))
+        if (attempt := record.attrs.get("attempt")) and (store / "partials" / str(attempt)).exists():
+            found[f"partials/{name}"] = together(dict(arrays_of_part(opened, key)))
     return found
 
 

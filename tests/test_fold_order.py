@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
+from streaming_jsmf.jobs.checkpoints import PACKED, Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, Part, run_job
@@ -226,7 +226,7 @@ def test_a_damaged_group_is_detected_and_repaired(folder: Path, tmp_path: Path) 
     store = tmp_path / "m"
     scan_until_the_disk_is_full(folder / "a", store)
     [fold] = (store / "partials").glob("range-fold-*")
-    chunk = fold / "row_sum" / "c" / "0"
+    chunk = fold / PACKED
     chunk.write_bytes(chunk.read_bytes()[:-7])
     scanned(folder / "a", store, SETTINGS)
     assert digests(store) == digests(folder / "of-a")

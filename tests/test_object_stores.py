@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import signal
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,8 +21,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
+from streaming_jsmf import open_moments, scan
 from streaming_jsmf.corpus import footer, open_corpus
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.corpus.csr import read_block
+from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.moments.store import read_store
@@ -54,22 +57,21 @@ def memory() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """A bucket of a server that speaks S3, found through the environment, as users have it."""
-    moto = pytest.importorskip("moto.server")
+def counts() -> Iterator[Counter[str]]:
+    """What a server that speaks S3 was asked; it is found through the environment, as users have it."""
+    pytest.importorskip("moto.server")
     pytest.importorskip("s3fs")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        host, port = server.get_host_and_port()
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        fsspec.filesystem("s3", use_listings_cache=False).mkdir("bucket")
-        yield "s3://bucket"
-    server.stop()
+    from benchmarks.s3_requests import counting_server
+
+    with counting_server() as counts:
+        yield counts
+
+
+@pytest.fixture(scope="module")
+def s3(counts: Counter[str]) -> str:
+    """A bucket of this server."""
+    del counts
+    return "s3://bucket"
 
 
 @pytest.fixture
@@ -187,6 +189,60 @@ def test_a_scan_on_s3_is_killed_and_resumes(
     require_same_models(model, tmp_path / "f")
 
 
+def test_requests_for_a_partition(
+    s3: str, counts: Any, corpus_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming_jsmf.jobs.run.POLL_SECONDS", 1e6)  # progress depends on time
+    found = []
+    for nonzeros in (6000, 2000):
+        store = f"{s3}/{uuid.uuid4().hex}"
+        counts.clear()
+        scan(corpus_path, store, max_topics=5, partition_nonzeros=nonzeros, scheduler="synchronous")
+        found.append((len(open_moments(store).manifest.partitions), counts.requests, counts["LIST"]))
+    (few, before, listed), (many, after, listed_then) = found
+    assert many >= 2 * few
+    assert (after - before) / (many - few) <= 45
+    assert listed == listed_then, "tasks list nothing"
+
+
+@pytest.fixture
+def remote(s3: str, counts: Any, tmp_path: Path) -> tuple[str, Path]:
+    """A plain corpus of two shards with metadata, its bytes on the disk, and none of it known to this process."""
+    from benchmarks.s3_requests import write_corpus as written
+
+    place = f"{s3}/{uuid.uuid4().hex}"
+    written(tmp_path / "c", 2000, 5000)
+    (tmp_path / "c" / "manifest.json").unlink()
+    fsspec.filesystem("s3", use_listings_cache=False).put(str(tmp_path / "c"), place, recursive=True)
+    footer._hashes.clear()
+    counts.clear()
+    return place, tmp_path / "c"
+
+
+def test_a_plain_shard_is_opened_in_three_requests_and_hashed_once(
+    remote: tuple[str, Path], counts: Any
+) -> None:
+    place, local = remote
+    corpus = open_corpus(place)
+    paths = {shard.name: corpus.shard_path(shard).removeprefix("s3:/") for shard in corpus.shards}
+    assert all(1 <= counts.paths[path] <= 3 for path in paths.values())
+    shards = sum((local / name).stat().st_size for name in paths)
+    assert counts["read"] < 1.1 * shards
+    # Another process knows from the state of a shard that its hash was compared.
+    footer._hashes.clear()
+    for unit in list_units(corpus)[:2]:
+        counts.clear()
+        read_block(unit, corpus.n_words)
+        assert (counts["HEAD"], counts["LIST"], counts["GET"] <= 3) == (1, 0, True)
+        assert counts["read"] < shards / 5
+    # A shard that has changed since is hashed again.
+    first = corpus.shard_path(corpus.shards[0])
+    files = fsspec.filesystem("s3", use_listings_cache=False)
+    files.pipe_file(first, files.cat_file(corpus.shard_path(corpus.shards[1])))
+    with pytest.raises(StoreError, match="has sha256"):
+        read_block(list_units(corpus)[0], corpus.n_words)
+
+
 def test_a_listing_is_never_a_cached_one(s3: str) -> None:
     other = fsspec.filesystem("s3", use_listings_cache=False)
     other.pipe_file("bucket/seen/records/range-part-a/zarr.json", b"{}")
@@ -302,14 +358,14 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Dying:
 
         def call(self: Any, *arguments: Any, **options: Any) -> Any:
             nonlocal left
-            left -= cost
-            if left < 0:
+            left -= cost if options.get("mode", "wb") == "wb" else 0
+            if left < 0 and options.get("mode", "wb") == "wb":
                 raise ConnectionError("gone")
             return alive(self, *arguments, **options)
 
         return call
 
-    for name, cost in (("rm", 0), ("rm_file", 0), ("pipe_file", 1)):
+    for name, cost in (("rm", 0), ("rm_file", 0), ("_open", 1)):
         monkeypatch.setattr(MemoryFileSystem, name, failing(name, cost))
 
     def set_left(writes: float) -> None:
@@ -321,7 +377,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> Dying:
 
 #: In the marking, the words, the records, the root, and on through the stages.
 @pytest.mark.parametrize(
-    "writes", [4, 30, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 1, 6, 97))]
+    "writes", [4, 30, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 1, 6, 50))]
 )
 def test_a_scan_whose_object_store_stops_is_finished_by_the_same_command(
     writes: int, memory: str, dying: Dying, corpus_path: Path, local: Path

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.cli.main import run
+from streaming_jsmf.jobs.checkpoints import PACKED
 from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
@@ -164,8 +165,7 @@ def only(paths: Any) -> Path:
 
 
 PARTS = [
-    *(("chunk", damage) for damage in SOME),
-    ("metadata", truncated),
+    *(("arrays", damage) for damage in SOME),
     *(("record", damage) for damage in ALL),
 ]
 
@@ -174,10 +174,8 @@ PARTS = [
 def test_the_last_fold(part: tuple[str, Damage], stage: str, bench: Bench) -> None:
     (what, damage), store = part, bench.copy("plain")
     attempt = only((store / "partials").glob(f"{stage}-fold-*"))
-    array = attempt / ("row_sum" if stage == "range" else "projection")
     place, named = {
-        "chunk": (next(path for path in (array / "c").rglob("*") if path.is_file()), attempt),
-        "metadata": (array / "zarr.json", array),
+        "arrays": (attempt / PACKED, attempt),
         "record": (
             record := only((store / "records").glob(f"{stage}-fold-*/zarr.json")),
             store if damage is Path.unlink else record.parent,
@@ -198,7 +196,7 @@ def test_a_kept_part(what: str, damage: Damage, bench: Bench) -> None:
     record = records[sorted(records)[3]]
     before = {name: (path / "zarr.json").read_bytes() for name, path in records.items()}
     attempt = attempt_of(store, record)
-    damage(attempt / "sample_values" / "c" / "0" if what == "chunk" else record / "zarr.json")
+    damage(attempt / PACKED if what == "chunk" else record / "zarr.json")
     named = store if (what, damage) == ("record", Path.unlink) else attempt if what == "chunk" else record
     log = bench.mended(store, named, bench.made["plain"])
     assert computed(log) == NONE
@@ -230,7 +228,7 @@ def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, 
     if (kind, what) == ("folded part", "chunk"):
         assert not attempt_of(store, record).exists(), "of a part that is folded the record alone is left"
         return
-    damage(next(attempt_of(store, record).rglob("c/0/0")) if what == "chunk" else record / "zarr.json")
+    damage(attempt_of(store, record) / PACKED if what == "chunk" else record / "zarr.json")
     log = bench.mended(store, store, bench.made["plain"], told=False)
     lost = {"fold": COMPUTED - len(unfolded), "unfolded part": 1, "folded part": 0}[kind]
     assert computed(log)["projection"] == n_partitions(store) - COMPUTED + lost
@@ -240,16 +238,16 @@ def test_results_on_their_way_into_a_fold(kind: str, what: str, damage: Damage, 
 def test_documents_of_an_unfinished_scan(damage: Damage, bench: Bench) -> None:
     store = bench.copy("range")
     for attempt in sorted((store / "partials").glob("range-part-*"))[:2]:
-        damage(attempt / "sample_words" / "c" / "0")
+        damage(attempt / PACKED)
     bench.mended(store, store, bench.made["plain"], told=False)
 
 
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ("--add", "range-fold-*/row_sum"),
-        ("--remove", "range-part-*/row_sum"),
-        ("--merge", "range-part-*/sample_values"),
+        ("--add", "range-fold-*"),
+        ("--remove", "range-part-*"),
+        ("--merge", "range-part-*"),
     ],
 )
 def test_a_change_computes_again_what_it_needs(change: str, part: str, second: Path, bench: Bench) -> None:
@@ -259,7 +257,7 @@ def test_a_change_computes_again_what_it_needs(change: str, part: str, second: P
     if change == "--remove":
         for path in (store, whole):
             assert bench.scan(path, "--add", str(other)).code == 0
-    truncated(sorted((store / "partials").glob(part))[0] / "c" / "0")
+    truncated(sorted((store / "partials").glob(part))[0] / PACKED)
     for path in (store, whole):
         outcome = bench.scan(path, change, str(other))
         assert outcome.code == 0, outcome.err
@@ -322,5 +320,5 @@ def test_words_of_a_merged_store(merged: Path, bench: Bench) -> None:
 def test_a_part_of_a_merged_store_is_computed_again_from_its_corpus(merged: Path, bench: Bench) -> None:
     store = Path(shutil.copytree(merged, bench.place / "m"))
     attempt = sorted((store / "partials").glob("range-part-*"))[0]
-    truncated(attempt / "sample_values" / "c" / "0")
+    truncated(attempt / PACKED)
     assert computed(bench.mended(store, attempt, merged)) == NONE

@@ -21,7 +21,7 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition, list_units, plan_partitions
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.checkpoints import PACKED, PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments import stages
 from streaming_jsmf.moments.integrity import require_intact
@@ -298,7 +298,7 @@ DAMAGED = [
     *each_once(
         ["sample"],
         [
-            "partials/range-part-*/sample_words",
+            "partials/range-part-*",
             "basis",
             "projection",
             "directions",
@@ -318,7 +318,10 @@ def test_damaged_parts_are_named_and_recomputed(
     kind: str, part: str, damage: Damage, store: Path, folder: Path
 ) -> None:
     before = digests(store)
-    files = store.glob(f"{part}/zarr.json" if part.startswith("records") else f"{part}/c/**/*")
+    inside = (
+        "zarr.json" if part.startswith("records") else PACKED if part.startswith("partials") else "c/**/*"
+    )
+    files = store.glob(f"{part}/{inside}")
     damage(next(path for path in files if path.is_file()))
     if part != "records/third_moment":
         # A stage without a record is one that was not finished.

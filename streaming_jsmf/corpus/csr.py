@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 from dask.sizeof import sizeof
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.footer import hash_of_shard, open_parquet, require_hash
+from streaming_jsmf.corpus.footer import open_parquet, reading
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.corpus.records import Place, checked_bags
 from streaming_jsmf.corpus.sizeof import register_sizeof
@@ -27,9 +28,23 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
     record (see ``checked_bags``; checking takes about 2 % of the time of a product), and ``StoreError`` if the file is
     damaged or has changed since the corpus was opened; the first read of a shard in a process computes its hash.
     """
-    with open_parquet(unit.path, f"{unit.path}, row group {unit.row_group}") as file:
-        if unit.sha256 is not None:
-            require_hash(unit.path, hash_of_shard(unit.path), unit.sha256)
+    (block,) = iter_blocks([unit], n_words)
+    return block
+
+
+def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[Any]]:
+    """Yield the blocks of ``units`` in order, with one in memory at a time. Makes one pass over the data.
+
+    Opens each shard once for units that follow each other. Errors as in ``read_block``.
+    """
+    for (path, sha256, state), together in groupby(units, lambda unit: (unit.path, unit.sha256, unit.state)):
+        with open_parquet(path, path, sha256=sha256, known=state) as file:
+            for unit in together:
+                yield _block(file, unit, n_words)
+
+
+def _block(file: Any, unit: WorkUnit, n_words: int) -> csr_array[Any]:
+    with reading(f"{unit.path}, row group {unit.row_group}"):
         table = file.read_row_group(unit.row_group, columns=["ids", "counts"], use_threads=False)
     ids, counts = (_one_array(table.column(name)) for name in ("ids", "counts"))
     indptr, indices, values = checked_bags(ids, counts, n_words, Place(unit.path, unit.row_group))
@@ -42,12 +57,6 @@ def read_block(unit: WorkUnit, n_words: int) -> csr_array[Any]:
         return block
     labels = labels_of(unit, unit.only.column, block.shape[0])
     return block[[row for row, label in enumerate(labels) if label == unit.only.value]]
-
-
-def iter_blocks(units: Iterable[WorkUnit], n_words: int) -> Iterator[csr_array[Any]]:
-    """Yield the blocks of ``units`` in order, with one in memory at a time. Makes one pass over the data."""
-    for unit in units:
-        yield read_block(unit, n_words)
 
 
 def _one_array(column: Any) -> Any:

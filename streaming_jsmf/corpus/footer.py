@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
 from streaming_jsmf.storage.local import require_regular
-from streaming_jsmf.storage.paths import is_url, open_file, sha256_of, state_of
+from streaming_jsmf.storage.objects import state_in
+from streaming_jsmf.storage.paths import file_size, is_chain, is_url, open_file, sha256_of, state_of
+
+#: What ``state_of`` tells about a file; None if its file system has nothing that changes with the contents.
+State: TypeAlias = tuple[int | str | None, ...] | None
 
 #: What to do about a damaged or missing shard.
 RESTORE = "restore it or build the corpus again"
@@ -34,7 +40,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """Number of rows and (document, word) pairs of a file, in total and by row group.
+    """Number of rows and (document, word) pairs of a file, in total and by row group; its size and maybe its hash.
 
     ``nonzeros`` is exact if the writer stored null counts (as Arrow, Spark and DuckDB do). Otherwise it is an upper
     bound, because each empty list counts as one.
@@ -43,22 +49,63 @@ class Footer:
     rows: int
     nonzeros: int
     row_groups: tuple[RowGroup, ...]
+    bytes: int
+    sha256: str = ""
+    state: State = None
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """An open shard: a local path or a stream, its size, and what ``state_of`` tells about it."""
+
+    source: Any
+    size: int
+    state: State
+
+    @contextmanager
+    def parquet(self) -> Iterator[Any]:
+        """The file as a ``pyarrow.parquet.ParquetFile`` with verified page checksums."""
+        # Of a stream, the columns of a row group are read together, which takes one or two requests.
+        ahead = not isinstance(self.source, Path)
+        with pq.ParquetFile(self.source, page_checksum_verification=True, pre_buffer=ahead) as file:
+            yield file
 
 
 @contextmanager
-def open_parquet(path: str, name: str, advice: str = RESTORE) -> Iterator[Any]:
-    """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; messages have ``name`` and ``advice``.
-
-    Raises ``StoreError`` if the file is missing, damaged or not Parquet, also while the caller reads.
-    """
-    try:
+def open_shard(path: str, name: str, advice: str = RESTORE, **options: Any) -> Iterator[ShardFile]:
+    """Open a file behind a URL with ``options`` of fsspec, or a local one; errors as ``reading``."""
+    with reading(name, advice):
         if is_url(path):
-            with open_file(path) as stream:
-                yield pq.ParquetFile(stream, page_checksum_verification=True)
+            with open_file(path, **options) as stream:
+                size, details = getattr(stream, "size", None), getattr(stream, "details", None)
+                state = state_of(path) if details is None or is_chain(path) else state_in(details)
+                yield ShardFile(stream, file_size(path) if size is None else size, state)
         else:
             regular = require_regular(Path(path), StoreError)
-            with pq.ParquetFile(regular, page_checksum_verification=True) as file:
-                yield file
+            yield ShardFile(regular, regular.stat().st_size, state_of(regular))
+
+
+@contextmanager
+def open_parquet(
+    path: str, name: str, advice: str = RESTORE, sha256: str | None = None, known: State = None
+) -> Iterator[Any]:
+    """Open a ``pyarrow.parquet.ParquetFile`` with verified page checksums; errors as ``reading``.
+
+    A file of another ``sha256`` is refused; in the state ``known`` it has been compared before.
+    """
+    # Reading ahead would move 50 MB for a row group of kilobytes.
+    with open_shard(path, name, advice, cache_type="none") as shard:
+        if sha256 is not None and (known is None or known != shard.state):
+            require_hash(path, hash_of_shard(path, state=shard.state), sha256)
+        with shard.parquet() as file:
+            yield file
+
+
+@contextmanager
+def reading(name: str, advice: str = RESTORE) -> Iterator[None]:
+    """Raise ``StoreError`` with ``name`` and ``advice`` if a file is missing, damaged or not Parquet."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise StoreError(f"{name} is missing; {advice}") from error
     except (OSError, pa.ArrowException) as error:
@@ -68,14 +115,20 @@ def open_parquet(path: str, name: str, advice: str = RESTORE) -> Iterator[Any]:
         ) from error
 
 
-def read_footer(path: str, n_words: int) -> Footer:
-    """Read and check the footer of the shard at ``path``; ``StoreError`` if the file cannot be read.
+def read_footer(path: str, n_words: int, expected: int | None = None, *, hashing: bool = False) -> Footer:
+    """Read and check the footer of the shard at ``path``, and with ``hashing`` the whole file for its hash.
 
-    Raises ``InputError`` if the columns ``ids`` or ``counts`` are missing or have the wrong type, or the statistics
-    show ids outside ``0..n_words-1`` or counts that are not positive and finite.
+    Raises ``StoreError`` if the file cannot be read or its size is not ``expected``, and ``InputError`` if the columns
+    ``ids`` or ``counts`` are missing or have the wrong type, or the statistics show ids outside ``0..n_words-1`` or
+    counts that are not positive and finite.
     """
-    with open_parquet(path, path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+    options = {} if hashing else {"cache_type": "none"}
+    with open_shard(path, path, **options) as shard:
+        if expected not in (None, shard.size):
+            raise StoreError(f"{path} has {shard.size} bytes, its manifest says {expected}; {RESTORE}")
+        sha256 = hash_of_shard(path, partial(_hash_of_source, shard.source), shard.state) if hashing else ""
+        with shard.parquet() as file:
+            schema, metadata = file.schema_arrow, file.metadata
     check_columns(schema, path)
     leaves = leaf_columns(metadata)
     nonzeros, row_groups = 0, []
@@ -87,7 +140,15 @@ def read_footer(path: str, n_words: int) -> Footer:
         nulls = statistics.null_count if statistics is not None and statistics.has_null_count else 0
         nonzeros += int(ids.num_values) - int(nulls)
         row_groups.append(RowGroup(int(group.num_rows), int(ids.num_values)))
-    return Footer(int(metadata.num_rows), nonzeros, tuple(row_groups))
+    rows = int(metadata.num_rows)
+    return Footer(rows, nonzeros, tuple(row_groups), shard.size, sha256, shard.state)
+
+
+def _hash_of_source(source: Any, path: str) -> str:
+    """The hash of an open file. The end of a stream, with the footer, is then in its cache."""
+    if isinstance(source, Path):
+        return sha256_of(path)
+    return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def check_columns(schema: Any, name: str) -> None:
@@ -135,14 +196,14 @@ def _check_statistics(ids: Any, counts: Any, n_words: int, where: str) -> None:
 
 
 #: State of each hashed file before it was read, and its hash.
-_hashes: dict[str, tuple[tuple[int | str | None, ...], str]] = {}
+_hashes: dict[str, tuple[State, str]] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
-def hash_of_shard(path: str, compute: Callable[[str], str] = sha256_of) -> str:
+def hash_of_shard(path: str, compute: Callable[[str], str] = sha256_of, state: State = None) -> str:
     """Hex SHA-256 of a file, cached in this process until ``state_of`` the file changes; ``compute`` reads the file."""
     with _locks[path]:
-        state = state_of(path)
+        state = state or state_of(path)
         if state is None:
             return compute(path)
         if path not in _hashes or _hashes[path][0] != state:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streaming_jsmf.corpus.footer import Footer, RowGroup, hash_of_shard, read_footer, require_hash
+from streaming_jsmf.corpus.footer import Footer, RowGroup, State, read_footer, require_hash
 from streaming_jsmf.corpus.manifest import (
     MANIFEST_NAME,
     Json,
@@ -30,7 +30,6 @@ from streaming_jsmf.storage.paths import (
     AnyPath,
     exists,
     file_names,
-    file_size,
     is_file,
     is_url,
     join,
@@ -62,6 +61,7 @@ class Shard:
         ``footer.Footer``).
     bytes : File size.
     sha256 : Hex hash of the file.
+    state : ``state_of`` the file when it was hashed; None if it was not hashed, because a manifest has the hash.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Shard:
     bytes: int
     sha256: str
     row_groups: tuple[RowGroup, ...] = field(repr=False)
+    state: State = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -242,15 +243,7 @@ def require_no_other_shards(root: str, manifest: Manifest) -> None:
 
 def _checked_footer(root: str, entry: ShardEntry, n_words: int) -> Footer:
     path = join(root, entry.name)
-    try:
-        size = file_size(path)
-    except FileNotFoundError as error:
-        raise StoreError(f"{path} is missing; restore it or build the corpus again") from error
-    if size != entry.bytes:
-        raise StoreError(
-            f"{path} has {size} bytes, its manifest says {entry.bytes}; restore it or build the corpus again"
-        )
-    footer = read_footer(path, n_words)
+    footer = read_footer(path, n_words, entry.bytes)
     if footer.rows != entry.rows or footer.nonzeros < entry.nonzeros:
         raise StoreError(
             f"{path} has {footer.rows} documents and {footer.nonzeros} nonzeros, its manifest says "
@@ -267,15 +260,14 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
     words, vocabulary_sha256 = read_vocabulary(vocabulary_path)
     n_words = len(words.words)
     paths = [join(root, name) for name in names]
-    footers = in_threads(lambda path: read_footer(path, n_words), paths)
+    footers = in_threads(lambda path: read_footer(path, n_words, hashing=True), paths)
     if not sum(footer.rows for footer in footers):
         raise InputError(f"{root} is an empty corpus: its {len(footers)} Parquet files hold no documents")
     if not sum(footer.nonzeros for footer in footers):
         raise InputError(f"{root} is an empty corpus: none of its documents has a word")
-    sizes = in_threads(lambda path: (file_size(path), hash_of_shard(path)), paths)
     shards = tuple(
-        Shard(name, footer.rows, footer.nonzeros, size, digest, footer.row_groups)
-        for name, footer, (size, digest) in zip(names, footers, sizes, strict=True)
+        Shard(name, own.rows, own.nonzeros, own.bytes, own.sha256, own.row_groups, own.state)
+        for name, own in zip(names, footers, strict=True)
     )
     return Corpus(root, shards, n_words, vocabulary_sha256, vocabulary_path)
 

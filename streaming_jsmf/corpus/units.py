@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from streaming_jsmf.corpus.footer import open_parquet
+from streaming_jsmf.corpus.footer import State, open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.run import Part
@@ -28,6 +28,7 @@ class WorkUnit:
     content : sha256 of the shard hash, the row group number and the selection; independent of the file name.
     only : Documents to keep; None for all.
     sha256 : Hash of the shard, verified when it is read; None if unknown.
+    state : State of the shard in which it had this hash when the corpus was opened; None if it was not hashed then.
     """
 
     path: str
@@ -37,6 +38,7 @@ class WorkUnit:
     content: str
     only: LabelFilter | None = None
     sha256: str | None = None
+    state: State = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def list_units(corpus: Corpus) -> tuple[WorkUnit, ...]:
             group.nonzeros,
             hashlib.sha256(f"{shard.sha256}:{number}".encode()).hexdigest(),
             sha256=shard.sha256,
+            state=shard.state,
         )
         for shard in corpus.shards
         for number, group in enumerate(shard.row_groups)

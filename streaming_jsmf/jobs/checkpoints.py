@@ -1,8 +1,8 @@
 """Checkpoints: results of the parts and folds of one stage, each committed by a small record.
 
 Keys are hashes of contents, so a store can gain and lose parts without renaming others. A commit writes the arrays to
-a uniquely named group under ``partials/``, then atomically creates a record under ``records/``, a Zarr group with
-attributes only. Readers trust only records, so a second writer of the same part does no harm.
+a file in a uniquely named directory under ``partials/``, then atomically creates a record under ``records/``, a Zarr
+group with attributes only. Readers trust only records, so a second writer of the same part does no harm.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.arrays import ArrayDigest, create_group, read_arrays, write_array
+from streaming_jsmf.storage.arrays import ArrayDigest
 from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.storage.packed import read_packed, write_packed
 from streaming_jsmf.storage.paths import (
+    ROOT,
     StorePath,
     child_names,
+    file_exists,
     group_names,
     inside,
     make_directory,
     node_exists,
     read_bytes,
     remove_file,
-    remove_trees,
+    remove_single,
     sha256_of,
     write_json,
 )
@@ -53,8 +56,8 @@ FILES = "files"
 #: Number of hex digits of a key.
 KEY_DIGITS = 32
 
-#: Default axes of the arrays of partial results.
-AXES = ("word", "rank")
+#: File with the arrays of a partial result.
+PACKED = "arrays.bin"
 
 
 def write_record(store: StorePath, name: str, attributes: Mapping[str, Any]) -> None:
@@ -95,12 +98,14 @@ def _record_path(store: StorePath, name: str) -> StorePath:
 class PartialResult:
     """Contribution of one or several parts: arrays, mostly with ``n_words`` rows, and exact scalars.
 
-    ``note`` has JSON values about files that the task of a part wrote.
+    ``note`` has JSON values about files that the task of a part wrote, and ``attempt`` is where a result that was read
+    is stored.
     """
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, float] = field(default_factory=dict)
     note: Record = field(default_factory=dict)
+    attempt: str = ""
 
 
 def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
@@ -151,7 +156,6 @@ class Checkpoints:
     hint : Advice appended to messages about damage.
     keep : Keep the results of parts after folding, so that a part can be removed later.
     unfolded : Arrays of parts that are not folded; they are read from the kept parts.
-    axes : Axis names by array, where they differ from ``AXES``.
     protected : Key of a fold that is never removed, because the previous state of the store depends on it.
     """
 
@@ -159,17 +163,25 @@ class Checkpoints:
     stage: str
     hint: str
     keep: bool = False
-    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unfolded: frozenset[str] = frozenset()
     protected: str | None = None
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
-        return self._keys("part")
+        return self.committed()[0]
 
     def folds(self) -> frozenset[str]:
         """Keys of the folds that have a record."""
-        return self._keys("fold")
+        return self.committed()[1]
+
+    def committed(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Keys of the parts and of the folds that have a record, from one listing."""
+        names = group_names(self.store / RECORDS, f"{self.stage}-")
+        parts, folds = self._name("part", ""), self._name("fold", "")
+        return (
+            frozenset(name.removeprefix(parts) for name in names if name.startswith(parts)),
+            frozenset(name.removeprefix(folds) for name in names if name.startswith(folds)),
+        )
 
     def is_committed(self, key: str) -> bool:
         """Whether a part has a record."""
@@ -192,23 +204,32 @@ class Checkpoints:
         self._commit("part", key, partial, metadata)
 
     def commit_fold(
-        self, key: str, partial: PartialResult, folds: Sequence[str] = (), part: str | None = None
+        self,
+        key: str,
+        partial: PartialResult,
+        folds: Sequence[str] = (),
+        part: str | None = None,
+        read: Mapping[str, PartialResult] | None = None,
     ) -> None:
-        """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage."""
+        """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage.
+
+        Records of results that were ``read`` here are not read again.
+        """
         self._commit("fold", key, partial, {})
-        if part is not None and not self.keep:
-            # Keep the record: it marks the part as done and has its cost.
-            record = self._record("part", part)
-            if record is not None and record["attempt"]:
-                remove_trees(self._arrays(record))
+        known = {name: result.attempt for name, result in (read or {}).items()}
+        # The record of a part stays: it marks the part as done and has its cost.
+        removed = [] if part is None or self.keep else [known.get(part) or self._attempt("part", part)]
         for fold in folds:
             if fold != self.protected:
-                self._remove_fold(fold)
+                removed.append(known.get(fold) or self._attempt("fold", fold))
+                # First: a record must never refer to missing arrays.
+                remove_single(ROOT, self.store / RECORDS / self._name("fold", fold))
+        remove_single(PACKED, *(inside(self.store / PARTIALS, attempt) for attempt in removed if attempt))
 
     def was_folded(self, key: str) -> bool:
         """Whether the result of a committed part was removed after folding."""
         record = self._record("part", key)
-        return record is not None and not (record["attempt"] and node_exists(self._arrays(record)))
+        return record is not None and not (record["attempt"] and file_exists(self._arrays(record) / PACKED))
 
     def damage(self, kind: Kind, key: str, *, arrays: bool = True) -> StoreError | None:
         """Return the error if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
@@ -224,9 +245,9 @@ class Checkpoints:
     def drop(self, kind: Kind, key: str) -> None:
         """Remove a ``part`` or ``fold`` in any state, its record first."""
         name = self._name(kind, key)
-        remove_trees(self.store / RECORDS / name)
-        for attempt in child_names(self.store / PARTIALS, f"{name}-"):
-            remove_trees(self.store / PARTIALS / attempt)
+        remove_single(ROOT, self.store / RECORDS / name)
+        attempts = child_names(self.store / PARTIALS, f"{name}-")
+        remove_single(PACKED, *(self.store / PARTIALS / attempt for attempt in attempts))
 
     def drop_damaged_files(self) -> None:
         """Remove parts whose record or ``FILES`` are damaged. Reads each file once."""
@@ -260,9 +281,9 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all results of the stage and their records."""
         prefixes = (self._name("part", ""), self._name("fold", ""))
-        for group in (self.store / RECORDS, self.store / PARTIALS):
+        for group, file in ((self.store / RECORDS, ROOT), (self.store / PARTIALS, PACKED)):
             names = child_names(group, f"{self.stage}-")
-            remove_trees(*(group / name for name in names if name.startswith(prefixes)))
+            remove_single(file, *(group / name for name in names if name.startswith(prefixes)))
 
     def kept(self, fold: str, parts: Iterable[str]) -> dict[str, str]:
         """Return the records kept by a complete stage and their groups: the last fold and, with ``keep``, the parts."""
@@ -273,12 +294,12 @@ class Checkpoints:
     def _name(self, kind: Kind, key: str) -> str:
         return f"{self.stage}-{kind}-{key}"
 
-    def _keys(self, kind: Kind) -> frozenset[str]:
-        prefix = self._name(kind, "")
-        return frozenset(name.removeprefix(prefix) for name in group_names(self.store / RECORDS, prefix))
-
     def _record(self, kind: Kind, key: str) -> dict[str, Any] | None:
         return read_record(self.store, self._name(kind, key), self.hint)
+
+    def _attempt(self, kind: Kind, key: str) -> str:
+        record = self._record(kind, key)
+        return "" if record is None else str(record["attempt"])
 
     def _arrays(self, record: Mapping[str, Any]) -> StorePath:
         return inside(self.store / PARTIALS, str(record["attempt"]))
@@ -291,19 +312,15 @@ class Checkpoints:
             return False
 
     def _commit(self, kind: Kind, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
-        # A worker that outlives its scan must not recreate a removed store.
-        if not node_exists(self.store):
+        # A worker that outlives its scan must not recreate a removed store. What is folded was just read from it.
+        if kind == "part" and not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
-        name, attempt = self._name(kind, key), ""
+        name, attempt, digests = self._name(kind, key), "", dict[str, Any]()
         if partial.arrays or partial.scalars:
             attempt = f"{name}-{uuid.uuid4().hex}"
-            create_group(self.store / PARTIALS / attempt, {})
-        digests = {
-            array: write_array(
-                self.store / PARTIALS / attempt, array, values, self.axes.get(array, AXES[: values.ndim])
-            ).fields()
-            for array, values in partial.arrays.items()
-        }
+            arrays = {array: partial.arrays[array] for array in self._packed(partial.arrays)}
+            written = write_packed(self.store / PARTIALS / attempt / PACKED, arrays)
+            digests = {array: known.fields() for array, known in written.items()}
         scalars = dict(partial.scalars)
         record = {"attempt": attempt, "arrays": digests, "scalars": scalars, "note": dict(metadata)}
         write_record(self.store, name, record)
@@ -315,18 +332,16 @@ class Checkpoints:
         if not record["attempt"]:
             raise StoreError(f"{self.store}: {name} was folded and not kept; {self.hint}")
         digests = {
-            array: ArrayDigest.from_fields(fields)
-            for array, fields in record["arrays"].items()
-            if array not in without
+            array: ArrayDigest.from_fields(record["arrays"][array])
+            for array in self._packed(record["arrays"])
         }
-        return PartialResult(read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"])
+        path = self._arrays(record) / PACKED
+        arrays = read_packed(path, digests, without=without, hint=self.hint)
+        return PartialResult(arrays, record["scalars"], attempt=record["attempt"])
+
+    def _packed(self, arrays: Iterable[str]) -> list[str]:
+        """Names of arrays in the order of the file: those that are folded are next to each other."""
+        return sorted(arrays, key=lambda array: (array in self.unfolded, array))
 
     def _missing(self, kind: Kind, key: str) -> StoreError:
         return StoreError(f"{self.store}: record {self._name(kind, key)} is missing; {self.hint}")
-
-    def _remove_fold(self, key: str) -> None:
-        """Remove a fold, its record first: a record must never refer to missing arrays."""
-        record = self._record("fold", key)
-        if record is not None:
-            remove_trees(self.store / RECORDS / self._name("fold", key))
-            remove_trees(self._arrays(record))

@@ -92,9 +92,9 @@ class Job:
 
     def committed(self) -> frozenset[int]:
         """Return the numbers of the parts that are committed or folded."""
-        known = self.checkpoints.parts()
+        known, folds = self.checkpoints.committed()
         found = frozenset(i for i, part in enumerate(self.parts) if part.key in known)
-        return found if self.order is None else found | self.order.covered(self.checkpoints.folds())
+        return found if self.order is None else found | self.order.covered(folds)
 
     def cost(self, index: int) -> Cost | None:
         """Return the cost of a committed part, or None if it is not recorded."""
@@ -111,11 +111,11 @@ class Job:
             missing = [part for i, part in enumerate(self.parts) if i not in done]
             keys = [graph.add(commit_part, self.checkpoints, self.stage, part) for part in missing]
             return graph.delayed(keys) if keys else None
-        committed, window = self.checkpoints.parts(), WINDOW_PER_WORKER * at_once
+        (committed, folds), window = self.checkpoints.committed(), WINDOW_PER_WORKER * at_once
         # Folds not yet taken by a later fold, which together contain all parts so far; and their state after each part.
         open_folds: dict[str, Key] = {}
         were_open: list[tuple[Key, ...]] = []
-        for step in self.order.missing(self.checkpoints.folds()):
+        for step in self.order.missing(folds):
             inputs = [open_folds.pop(fold) for fold in step.folds if fold in open_folds]
             if step.of_part and step.taken not in committed:
                 after = were_open[-window] if len(were_open) >= window else ()
@@ -318,7 +318,7 @@ def commit_part(checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part
 def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *after: str) -> str:
     """Task: perform and commit one step of the reduction, unless it is done."""
     del after
-    if not _is_done(checkpoints, step):
+    if not checkpoints.has_fold(step.fold):
         try:
             with span("commit"):
                 partial = (
@@ -330,10 +330,13 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *aft
             with single_blas_thread():
                 result = stage.fold(folded, partial)
             with span("commit"):
+                read = {step.taken: partial}
+                if step.before is not None and folded is not None:
+                    read[step.before] = folded
                 part = step.taken if step.of_part else None
-                checkpoints.commit_fold(step.fold, result, step.folds, part)
+                checkpoints.commit_fold(step.fold, result, step.folds, part, read)
         except StoreError:
-            # A worker that was considered lost may have committed the same fold and removed its inputs.
+            # A worker that was considered lost may have committed this or a later fold and removed the inputs.
             if not _is_done(checkpoints, step):
                 raise
     return f"{checkpoints.stage}-fold-{step.fold}"

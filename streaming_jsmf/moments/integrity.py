@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Kind
+from streaming_jsmf.jobs.checkpoints import PACKED, PARTIALS, RECORDS, Checkpoints, Kind
 from streaming_jsmf.jobs.events import Cost
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.moments.manifest import WORD_IDS
 from streaming_jsmf.moments.store import WORDS, Moments
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
+from streaming_jsmf.storage.paths import ROOT, StorePath, child_names, remove_single, remove_trees
 
 
 def require_intact(store: Moments) -> None:
@@ -77,7 +77,7 @@ def damage_of_scan(
     ``finished``: whether the stage is complete, so that the last fold and all kept parts must exist. Otherwise only
     folds and parts that are not folded are needed.
     """
-    keys, folds, parts = order.keys, checkpoints.folds(), checkpoints.parts()
+    keys, (parts, folds) = order.keys, checkpoints.committed()
     damaged = _damaged(checkpoints, "fold", folds)
     if finished and order.total not in folds:
         damaged["fold", order.total] = _missing(checkpoints, "the last fold")
@@ -146,7 +146,10 @@ def leftovers(store: Moments) -> list[StorePath]:
 
 def remove_leftovers(store: Moments) -> None:
     """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
-    remove_trees(*leftovers(store))
+    found = leftovers(store)
+    for group, file in ((RECORDS, ROOT), (PARTIALS, PACKED)):
+        remove_single(file, *(path for path in found if path.parent.name == group))
+    remove_trees(*(path for path in found if path.parent == store.path))
 
 
 def is_cleared(store: Moments) -> bool:

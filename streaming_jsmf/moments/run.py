@@ -173,7 +173,8 @@ def _parts(
 ) -> tuple[Part, ...]:
     """The parts of a scan, with their sources if some must be read."""
     partitions = store.manifest.partitions
-    known, held = checkpoints.parts(), order.covered(checkpoints.folds())
+    known, folds = checkpoints.committed()
+    held = order.covered(folds)
     complete = all(key in known or i in held for i, key in enumerate(order.keys))
     sources = [None] * len(partitions) if complete else stage.sources(store, load)
     return tuple(

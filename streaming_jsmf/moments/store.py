@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,10 @@ Value = TypeVar("Value")
 WORDS = "words"
 
 VOCABULARY = {"word": Variable(("word",), "vocabulary")}
+
+
+#: Records by stage that were read from a store; None for those that are missing.
+Records: TypeAlias = dict[str, dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class Moments:
     def checkpoints(self, stage: str) -> Checkpoints:
         made = self._named(stage)
         keep = bool(made.unfolded) and self.manifest.sample_share is not None
-        return Checkpoints(self.path, stage, self.hint, keep, made.part_axes, made.unfolded)
+        return Checkpoints(self.path, stage, self.hint, keep, made.unfolded)
 
     @property
     def record_names(self) -> tuple[str, ...]:
@@ -123,28 +127,34 @@ class Moments:
     @property
     def missing_stages(self) -> tuple[str, ...]:
         """Names of the stages that are not committed yet."""
-        return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
+        read: Records = {}
+        return tuple(stage.name for stage in self.stages if self.outcome(stage.name, read) is None)
 
-    def outcome(self, stage: str) -> dict[str, Any] | None:
+    def outcome(self, stage: str, read: Records | None = None) -> dict[str, Any] | None:
         """The committed record of a stage (digests, scalars, history), or None.
 
         A record that covers other partitions or words than the manifest belongs to an earlier state and is ignored.
+        Records that were ``read`` before are not read again, and those of earlier stages are added to them.
         """
-        record = read_record(self.path, stage, self.hint)
-        return record if record is not None and record.get("covers") == self.covers(stage) else None
+        read = {} if read is None else read
+        if stage not in read:
+            read[stage] = read_record(self.path, stage, self.hint)
+        record = read[stage]
+        return record if record is not None and record.get("covers") == self.covers(stage, read) else None
 
-    def has_outcome(self, stage: str) -> bool:
+    def has_outcome(self, stage: str, read: Records | None = None) -> bool:
         """Whether a stage is committed and its record intact."""
         try:
-            return self.outcome(stage) is not None
+            return self.outcome(stage, read) is not None
         except StoreError:
             return False
 
     def is_complete(self) -> bool:
         """Whether all stages are committed and their records intact."""
-        return all(self.has_outcome(stage.name) for stage in self.stages)
+        read: Records = {}
+        return all(self.has_outcome(stage.name, read) for stage in self.stages)
 
-    def covers(self, stage: str) -> str:
+    def covers(self, stage: str, read: Records | None = None) -> str:
         """Key of everything that the outcome of a stage is computed from."""
         if stage == WORDS:
             return self.manifest.vocabulary
@@ -153,7 +163,8 @@ class Moments:
         if not made.inputs:
             return fold
         # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
-        found = (self._fields_of(name) for name in made.inputs)
+        read = {} if read is None else read
+        found = (self._fields_of(name, read) for name in made.inputs)
         return key_of(fold, *("" if fields is None else fields["sha256"] for fields in found))
 
     def variables(self, stage: str) -> Mapping[str, Variable]:
@@ -163,10 +174,10 @@ class Moments:
     def _named(self, stage: str) -> Stage:
         return next(each for each in self.stages if each.name == stage)
 
-    def _fields_of(self, name: str) -> dict[str, Any] | None:
+    def _fields_of(self, name: str, read: Records | None = None) -> dict[str, Any] | None:
         """The committed digest of a final array as stored in its record, or None."""
         maker = next((stage for stage in self.record_names if name in self.variables(stage)), None)
-        record = None if maker is None else self.outcome(maker)
+        record = None if maker is None else self.outcome(maker, read)
         fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
         return fields
 

@@ -18,7 +18,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from upath import UPath
-from zarr.abc.store import ByteRequest
+from zarr.abc.store import ByteRequest, OffsetByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore
 
@@ -63,13 +63,13 @@ class ArrayDigest:
 
 def digest(values: NDArray[Any]) -> ArrayDigest:
     """Return the digest of an array: sha256 of its bytes in C order (strings as UTF-8, each terminated by NUL)."""
-    total, rows = _Digest(values.dtype), _chunk_rows(values)
+    total, rows = RunningDigest(values.dtype), chunk_rows(values)
     for start in range(0, len(values), rows):
         total.add(values[start : start + rows])
     return total.of(values.shape)
 
 
-class _Digest:
+class RunningDigest:
     """Digest of an array that arrives in panels of rows."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
@@ -87,7 +87,7 @@ class _Digest:
         return ArrayDigest(self._total.hexdigest(), tuple(int(n) for n in shape), self._name)
 
 
-def _chunk_rows(values: NDArray[Any]) -> int:
+def chunk_rows(values: NDArray[Any]) -> int:
     size = 16 if values.dtype.kind in "OUT" else values.dtype.itemsize
     row = size * math.prod(values.shape[1:])
     return min(max(1, CHUNK_BYTES // max(row, 1)), max(len(values), 1))
@@ -174,7 +174,7 @@ def write_array(
 
     Factors of random data are not compressed: compression saves 4 to 12 % and takes longer than the write.
     """
-    shape, dtype, rows = values.shape, values.dtype, _chunk_rows(values)
+    shape, dtype, rows = values.shape, values.dtype, chunk_rows(values)
     return write_panels(
         group, name, [values], shape, dtype, dimensions, attributes, rows=rows, compress=compress
     )
@@ -215,7 +215,7 @@ def write_panels(
     At most one chunk and one piece are in memory. Raises ``ValueError`` if the number of rows differs from ``shape``.
     """
     array = _make_array(inside(group, name), shape, dtype, rows, dimensions, attributes, compress)
-    total, start = _Digest(dtype), 0
+    total, start = RunningDigest(dtype), 0
     for chunk in _cut(panels, rows):
         array[start : start + len(chunk)] = chunk
         total.add(chunk)
@@ -303,7 +303,7 @@ def read_panels(
 def _panels(
     array: zarr.Array[Any], place: StorePath, expected: ArrayDigest | None, hint: str
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    total, step = _Digest(array.dtype), int(array.chunks[0]) if array.ndim else 1
+    total, step = RunningDigest(array.dtype), int(array.chunks[0]) if array.ndim else 1
     for number, start in enumerate(range(0, array.shape[0], step)):
         rows = slice(start, start + step)
         try:
@@ -373,8 +373,9 @@ class ObjectStore(FsspecStore):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Read an object; None if it is missing."""
+        # Without a range, some packages request the size first.
         with reaching(f"{self.path}/{key}"):
-            return await super().get(key, prototype, byte_range)
+            return await super().get(key, prototype, byte_range or OffsetByteRequest(0))
 
     async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from io import RawIOBase
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -107,7 +108,11 @@ def state_of_object(path: str | PathLike[str] | UPath) -> tuple[int | str | None
     """
     if not isinstance(path, UPath):
         path = str(path).rpartition("::")[2]
-    info = asked("info", path)
+    return state_in(asked("info", path))
+
+
+def state_in(info: Mapping[str, Any]) -> tuple[int | str | None, ...] | None:
+    """As ``state_of_object``, of what a file system has answered about the file."""
     values = {re.sub(r"[\W_]", "", str(name)).lower(): value for name, value in info.items()}
     state = next((str(values[name]) for name in _STATES if values.get(name)), None)
     return None if state is None else (values.get("size"), state)
@@ -119,6 +124,35 @@ def asked(request: str, path: str | PathLike[str] | UPath, **options: Any) -> An
     fs.invalidate_cache(inner)
     with reaching(path):
         return getattr(fs, request)(inner, **options)
+
+
+class Ranges(RawIOBase):
+    """An object of known ``size`` as a raw stream; each read is one request, and threads may read the same object."""
+
+    def __init__(self, path: UPath, size: int) -> None:
+        self._path, self._size, self._position = path, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._position + len(buffer), self._size)
+        if end <= self._position:
+            return 0
+        data = asked("cat_file", self._path, start=self._position, end=end)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def objects_at(path: UPath) -> list[str]:

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,6 +28,7 @@ from upath import UPath
 from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
+    Ranges,
     asked,
     in_threads,
     objects_at,
@@ -157,8 +158,8 @@ def is_chain(path: AnyPath) -> bool:
 
 
 @contextmanager
-def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
-    """Open a local file or URL as a binary stream.
+def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]:
+    """Open a local file or URL as a binary stream; ``options`` are those of fsspec.
 
     Raises ``FileNotFoundError`` if it is missing, ``InputError`` if a URL's scheme is unknown or its package is
     missing.
@@ -169,8 +170,30 @@ def open_file(path: AnyPath | UPath) -> Iterator[BufferedIOBase]:
             yield stream
     else:
         fs, inner = file_system(path)
-        with fs.open(inner, "rb") as stream:
+        with fs.open(inner, "rb", **options) as stream:
             yield stream
+
+
+def open_ranges(path: StorePath, size: int, at_once: int) -> BufferedReader:
+    """Open a file of known size, of which about ``at_once`` bytes are read in a request; errors as ``read_bytes``."""
+    if isinstance(path, Path):
+        return require_regular(path, StoreError).open("rb")
+    return BufferedReader(Ranges(path, size), max(1, min(size, at_once)))
+
+
+@contextmanager
+def file_written(path: StorePath) -> Iterator[Any]:
+    """Open a new file as a binary stream; until something else commits it, it may be incomplete."""
+    if isinstance(path, Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as stream:
+            yield stream
+        return
+    try:
+        with reaching(path), path.fs.open(path.path, "wb") as stream:
+            yield stream
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: cannot be written ({first_line(error)}); is the bucket there?") from error
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
@@ -299,13 +322,17 @@ def write_bytes(path: StorePath, data: bytes) -> None:
 
 def node_exists(path: StorePath) -> bool:
     """Whether ``path`` has a Zarr group or array; raise ``StoreError`` if an object store does not respond."""
-    node = path / ROOT
-    if isinstance(node, Path):
-        return node.exists()
+    return file_exists(path / ROOT)
+
+
+def file_exists(path: StorePath) -> bool:
+    """Whether a store has this file; errors as ``node_exists``."""
+    if isinstance(path, Path):
+        return path.exists()
     try:
         # One small read, whereas ``UPath.exists`` also looks for objects below the path.
-        with reaching(node):
-            node.fs.cat_file(node.path, start=0, end=1)
+        with reaching(path):
+            path.fs.cat_file(path.path, start=0, end=1)
     except FileNotFoundError:
         return False
     return True
@@ -353,6 +380,14 @@ def group_names(path: StorePath, prefix: str = "") -> list[str]:
     root = path.path.rstrip("/") + "/"
     names = (name.removeprefix(root).split("/") for name in objects_below(path))
     return [parts[0] for parts in names if parts[1:] == [ROOT] and parts[0].startswith(prefix)]
+
+
+def remove_single(name: str, *paths: StorePath) -> None:
+    """As ``remove_trees`` for directories that have a single file, which object stores delete without a listing."""
+    remove_trees(*(path for path in paths if isinstance(path, Path)))
+    if urls := [path / name for path in paths if not isinstance(path, Path)]:
+        with suppress(StoreError):
+            in_threads(remove_file, urls)
 
 
 def remove_file(path: StorePath) -> None:

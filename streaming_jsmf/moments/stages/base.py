@@ -49,7 +49,6 @@ class Stage(ABC):
     variables : Its final arrays.
     inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
     reads : Further arrays that it reads and that are worth keeping in memory during a scan.
-    part_axes : Axes of part arrays that are not (word, rank).
     unfolded : Arrays of its parts that are not folded; its parts are kept if the store holds documents.
     of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
         added.
@@ -59,7 +58,6 @@ class Stage(ABC):
     variables: ClassVar[Mapping[str, Variable]]
     inputs: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
-    part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     unfolded: ClassVar[frozenset[str]] = frozenset()
     of_base: ClassVar[bool] = False
 

@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 #: sqrt(w / (n (n - 1))).
 LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
 
-#: Arrays of the documents of a part, with their axes.
-DOCUMENTS = {LENGTHS: ("sampled_document",), WORDS: ("sampled_nonzero",), VALUES: ("sampled_nonzero",)}
+#: Arrays of the documents of a part.
+DOCUMENTS = (LENGTHS, WORDS, VALUES)
 
 #: Name in ``Moments.recent`` of the documents; with the key of a part, of those that were verified before.
 SAMPLE = "sample"
@@ -112,7 +112,6 @@ class RangeStage(Stage):
         "document_frequency": Variable(("word",), "documents kept that hold the word"),
         "sketch": Variable(("word", "probe"), "(C + diag(D)) Omega", "Y"),
     }
-    part_axes: ClassVar = DOCUMENTS
     unfolded = frozenset(DOCUMENTS)
 
     def keeps_fold(self, settings: ScanSettings) -> bool:

@@ -75,7 +75,6 @@ class ThirdMomentStage(SumStage):
         ),
     }
     inputs = ("basis",)
-    part_axes: ClassVar = {"third": ("triple",)}
 
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.third_moment

@@ -1,0 +1,66 @@
+"""Numeric arrays of one result in a single file, verified on read: on an object store one request writes or reads them.
+
+The file has only the values, in C order and one array after another; names, shapes and digests are in the record that
+commits the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming_jsmf.errors import StoreError
+from streaming_jsmf.storage.arrays import CHUNK_BYTES, ArrayDigest, RunningDigest, chunk_rows, digest
+from streaming_jsmf.storage.paths import StorePath, file_written, open_ranges
+
+
+def write_packed(path: StorePath, arrays: Mapping[str, NDArray[Any]]) -> dict[str, ArrayDigest]:
+    """Write arrays to a new file, at most one chunk in memory; return their digests in this order."""
+    digests = {}
+    with file_written(path) as stream:
+        for name, values in arrays.items():
+            total, rows = RunningDigest(values.dtype), chunk_rows(values)
+            for start in range(0, len(values), rows):
+                panel = np.ascontiguousarray(values[start : start + rows])
+                total.add(panel)
+                stream.write(panel.data)
+            digests[name] = total.of(values.shape)
+    return digests
+
+
+def read_packed(
+    path: StorePath, digests: Mapping[str, ArrayDigest], *, without: Container[str] = (), hint: str
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a file that has those of ``digests``, in this order; reads nothing of those ``without``.
+
+    Raises ``StoreError`` if it is missing, truncated or altered, or an object store fails; the message ends with
+    ``hint``.
+    """
+    sizes = [math.prod(known.shape) * np.dtype(known.dtype).itemsize for known in digests.values()]
+    arrays, start = {}, 0
+    try:
+        with open_ranges(path, sum(sizes), CHUNK_BYTES) as stream:
+            for (name, known), size in zip(digests.items(), sizes, strict=True):
+                if name not in without:
+                    values = np.empty(known.shape, known.dtype)
+                    stream.seek(start)
+                    _fill(stream, values)
+                    if digest(values) != known:
+                        raise StoreError(f"{path}: {name} differs from the committed digest; {hint}")
+                    arrays[name] = values
+                start += size
+    except (OSError, EOFError) as error:
+        raise StoreError(f"{path}: is missing or truncated; {hint}") from error
+    return arrays
+
+
+def _fill(stream: Any, values: NDArray[Any]) -> None:
+    into = values.reshape(-1).view(np.uint8).data
+    for start in range(0, len(into), CHUNK_BYTES):
+        piece = into[start : start + CHUNK_BYTES]
+        if stream.readinto(piece) < len(piece):
+            raise EOFError
