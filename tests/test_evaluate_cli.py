@@ -19,7 +19,7 @@ from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer, infer_each
-from streaming_jsmf.topics.store import Model, read_model, write_model
+from streaming_jsmf.topics.store import read_model, write_model
 from tests import reference, reference_metrics
 from tests.corpora import Planted
 from tests.damage import rewritten
@@ -80,18 +80,6 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def tensor_like(model_path: Path, tmp_path: Path) -> Path:
-    """A model by hand, with the arrays that an engine without anchors and correlations has."""
-    model = read_model(model_path)
-    kept = ("word", "topic", "rank", "word_topic", "prominent_words", "topic_probability", "term_count")
-    provenance = {"engine": "by-hand", "corpus_fingerprints": model.provenance["corpus_fingerprints"]}
-    metrics = {"n_documents": model.metrics["n_documents"]}
-    arrays = {name: model.arrays[name] for name in kept}
-    write_model(tmp_path / "tensor", Model(arrays, {"n_topics": 5}, metrics, provenance))
-    return tmp_path / "tensor"
-
-
 def numbers_of(value: Any) -> list[float]:
     if isinstance(value, dict):
         return [number for part in value.values() for number in numbers_of(part)]
@@ -149,6 +137,7 @@ def test_the_training_corpus_adds_the_metrics_of_documents_and_is_told_from_othe
 ) -> None:
     trained = evaluate(model_path, "--corpus", corpus_path, "--json").document()
     assert trained["corpus"]["training"] is True
+    assert trained["metrics"]["recovery"]["standard_error"] > 0, "estimated for the documents"
     arrays = read_model(model_path).arrays
     present = (documents.counts > 0).astype(np.int64)
     top = arrays["prominent_words"][:, :10]
@@ -168,35 +157,20 @@ def test_the_training_corpus_adds_the_metrics_of_documents_and_is_told_from_othe
     assert again["corpus"] == trained["corpus"]
 
 
-@pytest.mark.parametrize("with_corpus", [False, True])
-def test_an_engine_without_anchors_and_correlations_is_evaluated(
-    with_corpus: bool, evaluate: Evaluate, tensor_like: Path, fitted: Path, corpus_path: Path
-) -> None:
-    options = ["--corpus", corpus_path] if with_corpus else []
-    shown = evaluate(tensor_like, *options, "--moments", fitted / "moments", "--json").document()
-    assert shown["engine"] == "by-hand"
-    metrics, missing = shown["metrics"], shown["missing"]
-    for name in ("approximation", "dominancy", "relative_dominancy"):
-        assert metrics[name] is None
-        assert "topic_topic" in missing[name]
-    # Of the factor alone a number, of the documents an estimate.
-    assert isinstance(metrics["recovery"], dict if with_corpus else float)
-    assert "engine" in missing["stability"]
-    assert (metrics["npmi"] is not None) == with_corpus
-    assert ("npmi" in missing) == (not with_corpus)
-    assert "anchor" not in shown["topics"][0]
-    assert shown["warnings"] == []
-
-
 def test_without_its_moments_a_warning_says_what_is_missing(
-    evaluate: Evaluate, model_path: Path, tensor_like: Path
+    evaluate: Evaluate, model_path: Path, fitted: Path
 ) -> None:
+    known = evaluate(model_path, "--json").document()["metrics"]
+    assert isinstance(known["recovery"], float)
     rewritten(model_path, lambda about: about["provenance"].update(moments="/nowhere/m.zarr"))
     outcome = evaluate(model_path, "--json")
     [sentence] = [line for line in outcome.document()["warnings"] if "/nowhere" in line]
     assert "recovery, relative_recovery, approximation, relative_approximation" in sentence
     assert outcome.err.splitlines() == [f"warning: {sentence}"]
-    assert "--moments" in evaluate(tensor_like, "--json").document()["missing"]["recovery"]
+    given = evaluate(model_path, "--moments", fitted / "moments", "--json").document()
+    assert given["metrics"] == {**known, "stability": given["metrics"]["stability"]}
+    rewritten(model_path, lambda about: about["provenance"].pop("moments"))
+    assert "--moments" in evaluate(model_path, "--json").document()["missing"]["recovery"]
 
 
 def test_moments_that_have_changed_are_not_compared_with(

@@ -10,7 +10,7 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.gather import cooccurrence_of, topic_arrays, truth_of
+from streaming_jsmf.evaluation.evaluate import cooccurrence_of, topic_arrays, truth_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.simulation import simulate_lda

@@ -123,21 +123,6 @@ def test_topics_get_nearer_the_truth(tmp_path):
     assert perplexity(found) < perplexity(start)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sample", [4000, 10**9])
-def test_a_huge_document_gets_no_topic_of_its_own(tmp_path, monkeypatch, starts, corpus, truth, sample):
-    """It has words of its own and half of all tokens, and is there from the start."""
-    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", sample)
-    huge = np.zeros((1, WORDS), dtype=np.int64)
-    huge[0, :20] = 2_000
-    longer = write_corpus(tmp_path / "longer", np.vstack([truth.counts, huge]))
-    found = polish(starts["lr-jsmf"], longer, tmp_path / "out", ALL, execution=SYNCHRONOUS)
-    plain = polish(starts["lr-jsmf"], corpus, tmp_path / "plain", ALL, execution=SYNCHRONOUS)
-    # Words of the document in the topic that has most of them: of 800 documents of 40 tokens it has 400 tokens' say.
-    mass = [model.arrays["word_topic"][:20].sum(axis=0).max() for model in (found, plain)]
-    assert mass[0] < mass[1] + 0.05
-
-
 @pytest.mark.usefixtures("small_sample")
 def test_documents_held_out_play_no_part(tmp_path, starts, corpus):
     """Steps see the others alone, and their perplexity is below that of the unigram distribution."""

@@ -184,10 +184,3 @@ def test_all_that_a_page_is_made_of_is_in_the_package_with_its_licence(contents:
     text = render(contents)
     assert "https://d3js.org" in text
     assert "Permission to use, copy, modify" in text
-
-
-def test_a_word_without_end_does_not_make_the_page_wide(contents: Contents) -> None:
-    # The rest is for the browser to show; here: that such a word is in elements that may cut or break it.
-    long = "x" * 300
-    shown = page_of(one_topic(contents, long)).one("main").all("span")
-    assert [element.classes for element in shown if element.text == long] == [["word"]] * 4

@@ -61,7 +61,8 @@ def _one(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _several(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The metrics of several models: a line per metric, a column per model, a star on the best value."""
-    from streaming_jsmf.evaluation.metrics import SHOWN, lookup, number_of
+    from streaming_jsmf.evaluation.inputs import lookup
+    from streaming_jsmf.evaluation.metrics import SHOWN, number_of
 
     rows = [("metric", *(Path(result["model"]).name for result in results), "better")]
     for shown in SHOWN:

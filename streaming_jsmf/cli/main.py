@@ -13,11 +13,10 @@ import click
 
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.choose_k import choose_k
-from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
 from streaming_jsmf.cli.info import info
 from streaming_jsmf.cli.outcome import outcome_of
-from streaming_jsmf.cli.over_time import over_time
+from streaming_jsmf.cli.queries import documents, over_time
 from streaming_jsmf.cli.report import report, view
 from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform
 from streaming_jsmf.cli.topics import topics

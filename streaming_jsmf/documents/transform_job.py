@@ -10,7 +10,6 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.records import id_column, without_views
+from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.documents.share_csv import is_csv, require_csv, write_csv
 from streaming_jsmf.documents.share_files import (
@@ -40,12 +39,10 @@ from streaming_jsmf.documents.shares import (
     SHARES,
     TOPICS,
     About,
-    Totals,
-    document_table,
-    metadata_columns,
+    ShareTotals,
     to_lists,
 )
-from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.checkpoints import FILES, Record
@@ -70,61 +67,6 @@ PARTITION_NONZEROS = 4_000_000
 
 #: Entries of the working directory: the parts, and the result made of them.
 PARTS, RESULT = "parts", "made"
-
-
-@dataclass(frozen=True)
-class TransformRequest:
-    """Documents, topics, and how shares are computed; ``InputError`` if ``top`` exceeds the number of topics.
-
-    ``left_out`` is the number of unknown tokens missing from the corpus, and ``documents`` identifies the documents.
-    ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
-    """
-
-    topics: TopicParameters
-    corpus: Corpus
-    top: int | None
-    left_out: float
-    columns: Mapping[str, Sequence[int]]
-    documents: str
-
-    def __post_init__(self) -> None:
-        if self.top is not None and self.top > self.n_topics:
-            raise InputError(
-                f"{option.top} is {self.top}; the model has {self.n_topics} topics, give 1 to {self.n_topics}"
-            )
-
-    @property
-    def n_topics(self) -> int:
-        return self.topics.prior.size
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """The request that the result stores."""
-        return request_of_shares(self.topics, self.documents, self.top)
-
-    @cached_property
-    def about(self) -> About:
-        """Metadata of a part."""
-        topics, request = self.topics.topics_fingerprint, self.result["request"]
-        return About(topics, self.corpus.fingerprint, request, self.n_topics, self.top)
-
-    def job(self, target: Path) -> DocumentJob:
-        """The job that computes the shares."""
-        topics, ids = self.topics, self.topics.ids_of_corpus(self.corpus)
-        # Words without any topic count as unknown.
-        ids[(ids >= 0) & ~(topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
-        shares = self.about.row_group_rows * self.n_topics * BYTES_PER_SHARE
-        return DocumentJob(
-            "transform",
-            work_place(target),
-            self.corpus,
-            PARTITION_NONZEROS,
-            len(topics.words),
-            {"ids": ids, "word_topic": topics.word_topic, "prior": topics.prior},
-            self.result,
-            2 * topics.word_topic.nbytes + shares,
-            result=fingerprint(self.result),
-        )
 
 
 def request_of_shares(topics: TopicParameters, documents: str, top: int | None) -> dict[str, Any]:
@@ -161,38 +103,56 @@ def wanted_shares(target: Path, request: Mapping[str, Any], *, overwrite: bool) 
     return Wanted(target, request, stored, is_intact, overwrite)
 
 
+def share_job(topics: TopicParameters, corpus: Corpus, about: About, wanted: Wanted) -> DocumentJob:
+    """The job that computes the wanted shares of the documents of a corpus."""
+    ids = topics.ids_of_corpus(corpus)
+    # Words without any topic count as unknown.
+    ids[(ids >= 0) & ~(topics.word_topic.sum(axis=1) > 0)[np.maximum(ids, 0)]] = -1
+    return DocumentJob(
+        "transform",
+        work_place(wanted.target),
+        corpus,
+        budget=PARTITION_NONZEROS,
+        n_words=len(topics.words),
+        arrays={"ids": ids, "word_topic": topics.word_topic, "prior": topics.prior},
+        fields=wanted.request,
+        task_bytes=2 * topics.word_topic.nbytes + about.row_group_rows * about.n_topics * BYTES_PER_SHARE,
+        result=fingerprint(wanted.request),
+    )
+
+
 def transform_documents(
-    request: TransformRequest,
-    target: Path,
+    job: DocumentJob,
+    about: About,
+    wanted: Wanted,
+    left_out: float,
+    columns: Mapping[str, Sequence[int]],
     execution: Execution | None = None,
     listener: Listener = silent,
-    *,
-    overwrite: bool = False,
-) -> Totals:
-    """Write the topic shares of all documents to ``target``, or complete an interrupted run.
+) -> ShareTotals:
+    """Write the wanted shares, or complete an interrupted run.
 
     One pass over the documents, and one over the shares; errors as ``transform``. Results are the same on every
-    scheduler. ``overwrite`` replaces shares of another request.
+    scheduler. ``about`` is the metadata of a part, ``left_out`` the number of unknown tokens missing from the corpus,
+    and ``columns`` maps the name of each column of a CSV file to the topics whose shares it adds.
     """
-    job = request.job(target)
-    schema, work = _schema_of(request.corpus, request.about), job.work
-    with work.acquire(wanted_shares(target, request.result, overwrite=overwrite), job.arrays) as commit:
+    schema, work = _schema_of(job.corpus, about), job.work
+    with work.acquire(wanted, job.arrays) as commit:
         if commit is None:
-            return open_shares(target).about.all_totals
+            return open_shares(work.target).about.all_totals
         with job.running(execution, listener) as (executor, inputs):
             (work.directory / PARTS).mkdir(exist_ok=True)
-            parts_job = _parts_job(PartContext(inputs, request.about, schema), job)
+            parts_job = _parts_job(PartContext(inputs, about, schema), job)
             run_job(parts_job, executor)
         records = parts_job.records()
-        parts = [Totals(**record["totals"]) for record in records]
-        totals = sum(parts, Totals(tokens=request.left_out, unknown_tokens=request.left_out))
-        _log_totals(totals, request.left_out)
+        parts = [ShareTotals(**record["totals"]) for record in records]
+        totals = sum(parts, ShareTotals(tokens=left_out, unknown_tokens=left_out))
+        _log_totals(totals, left_out)
         hashes = {name: sha256 for record in records for name, sha256 in record[FILES].items()}
-        about = replace(request.about, totals=totals)
-        result = _assemble(work, about, schema, parts, hashes, request.columns)
-        if is_csv(target):
+        result = _assemble(work, replace(about, totals=totals), schema, parts, hashes, columns)
+        if is_csv(work.target):
             try:
-                same_contents(target, sha256_of(result), lambda: None, overwrite=overwrite).find()
+                same_contents(work.target, sha256_of(result), lambda: None, overwrite=wanted.overwrite).find()
             except InputError:
                 work.remove()
                 raise
@@ -205,7 +165,7 @@ def _schema_of(corpus: Corpus, about: About) -> Any:
     path = corpus.shard_path(corpus.shards[0])
     with open_parquet(path, path) as file:
         schema = file.schema_arrow
-    names, ids = metadata_columns(schema), id_column(schema.names)
+    names, ids = _metadata_columns(schema), id_column(schema.names)
     taken = {DOCUMENT_ID, TOPICS, SHARES, TOPIC} & set(names)
     if taken:
         raise InputError(
@@ -245,19 +205,19 @@ def _parts_job(context: PartContext, job: DocumentJob) -> Job:
 def write_part(context: PartContext, part: tuple[Partition, int]) -> Record:
     """Task: compute and write the shares of a partition, whose first document has the given number."""
     partition, first = part
-    inputs, about, totals, path = context.inputs, context.about, Totals(), context.path(partition.index)
+    inputs, about, totals, path = context.inputs, context.about, ShareTotals(), context.path(partition.index)
     word_topic, prior = inputs.read("word_topic"), inputs.read("prior")
     with RowGroupWriter(path, context.schema, about.row_group_rows) as file:
         for unit, known, tokens in inputs.blocks(partition):
             metadata = _metadata(unit, first, context.schema)
             for rows in panels(known.shape[0], about.row_group_rows):
                 found = document_topics(known[rows], word_topic, prior, threads=inputs.threads)
-                totals += Totals(unconverged=found.unconverged)
+                totals += ShareTotals(unconverged=found.unconverged)
                 shown = metadata.slice(rows.start, rows.stop - rows.start)
                 file.write(_table(shown, found.shares, about.top))
             unknown = tokens - float(known.data.sum(dtype=np.float64))
             wordless = int((np.diff(known.indptr) == 0).sum())
-            totals += Totals(int(known.shape[0]), tokens, unknown, wordless)
+            totals += ShareTotals(int(known.shape[0]), tokens, unknown, wordless)
             first += unit.rows
     return {"totals": asdict(totals), FILES: {part_name(partition.index): sha256_of(path)}}
 
@@ -271,24 +231,37 @@ def _table(metadata: Any, shares: NDArray[np.float64], top: int | None) -> Any:
 
 
 def _metadata(unit: WorkUnit, first: int, schema: Any) -> Any:
-    """Return ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``."""
+    """Read ``document_id`` and metadata of a row group; raise ``InputError`` unless they are as in ``schema``.
+
+    Documents of a corpus without ids are numbered from ``first``.
+    """
+    with open_parquet(unit.path, unit.path) as file:
+        id_name, names = id_column(file.schema_arrow.names), _metadata_columns(file.schema_arrow)
+        read = [*([id_name] if id_name else []), *names]
+        table = file.read_row_group(unit.row_group, columns=read, use_threads=False)
+    found = {name: without_views(table.schema.field(name).type) for name in names}
     wanted = [name for name in schema.names if name not in (DOCUMENT_ID, TOPICS, SHARES)]
-    table = document_table(unit, first)
-    found = {name: table.schema.field(name).type for name in table.column_names if name != DOCUMENT_ID}
     if found != {name: schema.field(name).type for name in wanted}:
         raise InputError(
             f"{unit.path} has the metadata columns {', '.join(found) or '(none)'}, not those of the first shard "
             f"with their types: {', '.join(wanted) or '(none)'}; make them the same"
         )
-    ids = table.schema.field(DOCUMENT_ID).type
-    if ids != schema.field(DOCUMENT_ID).type:
+    if id_name is None:
+        ids = pa.chunked_array([np.arange(first, first + unit.rows)])
+    else:
+        ids = document_ids(table.column(id_name), id_name, Place(unit.path, unit.row_group))
+    if ids.type != schema.field(DOCUMENT_ID).type:
         raise InputError(
-            f"{unit.path}: document ids are {ids}, unlike those of the first shard; convert them"
+            f"{unit.path}: document ids are {ids.type}, unlike those of the first shard; convert them"
         )
-    return table.select([DOCUMENT_ID, *wanted])
+    return pa.table({DOCUMENT_ID: ids, **{name: table.column(name).cast(found[name]) for name in wanted}})
 
 
-def _log_totals(totals: Totals, left_out: float) -> None:
+def _metadata_columns(schema: Any) -> list[str]:
+    return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
+
+
+def _log_totals(totals: ShareTotals, left_out: float) -> None:
     """Report what is unusual; ``left_out`` tokens of raw texts may be of words that the model dropped on purpose."""
     if totals.unknown_tokens > left_out:
         logger.info(
@@ -315,7 +288,7 @@ def _assemble(
     work: Workspace,
     about: About,
     schema: Any,
-    totals: Sequence[Totals],
+    totals: Sequence[ShareTotals],
     hashes: Mapping[str, str],
     columns: Mapping[str, Sequence[int]],
 ) -> Path:

@@ -35,7 +35,7 @@ from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.changes import Changes
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
-from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalise
+from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalize
 from streaming_jsmf.storage.replace import remove_store
 
 #: Arguments of scikit-learn's matrix validation.
@@ -310,7 +310,7 @@ def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path |
     if store is None:
         folder = stack.enter_context(temporary_directory(scratch))
         return KeptRows(folder, folder / "moments")
-    moments = local_path(normalise(store), "a moments store that rows are kept beside")
+    moments = local_path(normalize(store), "a moments store that rows are kept beside")
     folder = moments.with_name(f"{moments.name}.rows")
     taken = next((place for place in (moments, folder) if not is_free(place)), None)
     if taken is not None:

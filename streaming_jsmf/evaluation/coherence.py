@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streaming_jsmf.evaluation.factorization import cooccurrence_among
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Added by gensim to the share of documents that contain both words, in ``u_mass`` and ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12

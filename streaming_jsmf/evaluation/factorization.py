@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.inputs import (
-    Cooccurrence,
-    Estimate,
-    Floats,
-    Integers,
-    RowSketch,
-    TopicArrays,
-)
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Entries of the rows of a counted C that are compared at a time.
 BLOCK_ENTRIES = 2**24
@@ -26,29 +20,26 @@ BLOCK_ENTRIES = 2**24
 
 @dataclass(frozen=True)
 class FactorizationErrors:
-    """Errors of a model with respect to C. Errors that need A are None without it.
+    """Errors of a model with respect to C, or estimates of them. Errors that need A are None without it.
 
     ``recovery`` is the mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2, where C-bar has the
     rows of C divided by their sums, and ``approximation`` is ||C - B A B'||_F (JSMF 2015). The relative errors are
-    divided by ``row_norm`` ||C-bar||_F and ``norm`` ||C||_F (LR-JSMF 2021, section 5).
+    divided by ||C-bar||_F and ||C||_F (LR-JSMF 2021, section 5).
     """
 
-    recovery: float
-    relative_recovery: float
-    approximation: float | None
-    relative_approximation: float | None
+    recovery: float | Estimate
+    relative_recovery: float | Estimate
+    approximation: float | Estimate | None = None
+    relative_approximation: float | Estimate | None = None
+
+
+class _Sizes(NamedTuple):
+    """||C||_F^2, ||C-bar||_F^2, Recovery, and the square of Approximation, None without A."""
+
     norm: float
     row_norm: float
-
-
-@dataclass(frozen=True)
-class EstimatedErrors:
-    """Estimates of ``FactorizationErrors`` for the C of the sketched documents; None without A."""
-
-    recovery: Estimate
-    relative_recovery: Estimate
-    approximation: Estimate | None = None
-    relative_approximation: Estimate | None = None
+    recovery: float
+    approximation: float | None
 
 
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
@@ -74,22 +65,14 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     """
     if len(cooccurrence.factor) != len(topics.word_topic):
         raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
-    if cooccurrence.counted is None:
-        squared_norm, squared_row_norm, recovery = _recovery(topics, cooccurrence)
-        approximation = _approximation(topics, cooccurrence, squared_norm)
-    else:
-        squared_norm, squared_row_norm, recovery, approximation = _of_counted(
-            topics, cooccurrence.counted, cooccurrence.row_sum
-        )
-    norm, row_norm = float(np.sqrt(squared_norm)), float(np.sqrt(squared_row_norm))
-    return FactorizationErrors(
-        recovery,
-        recovery / row_norm if row_norm > 0 else 0.0,
-        approximation,
-        None if approximation is None else approximation / norm if norm > 0 else 0.0,
-        norm,
-        row_norm,
+    counted = cooccurrence.counted
+    sizes = (
+        _of_factor(topics, cooccurrence)
+        if counted is None
+        else _of_counted(topics, counted, cooccurrence.row_sum)
     )
+    found = _errors(np.array([sizes.recovery, sizes.row_norm, sizes.norm, sizes.approximation or 0.0]))
+    return FactorizationErrors(*found[: 2 if sizes.approximation is None else 4].tolist())
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
@@ -117,8 +100,8 @@ def cooccurrence_among(cooccurrence: Cooccurrence, words: Integers) -> Floats:
     return chosen @ chosen.T - np.diag(kept_diagonal(chosen, cooccurrence.diagonal[words]))
 
 
-def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> tuple[float, float, float, float | None]:
-    """||C||_F^2, ||C-bar||_F^2, Recovery and Approximation by their definitions, from blocks of rows of C."""
+def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> _Sizes:
+    """By the definitions, from blocks of rows of C."""
     A, B, scale = topics.topic_topic, topics.word_topic, _inverse(row_sum)
     anchors = C[topics.representatives] * scale[topics.representatives, None]
     explained = None if A is None else A @ B.T
@@ -129,8 +112,9 @@ def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> tuple[float,
         distance += float(np.linalg.norm(residual[scale[rows] > 0], axis=1).sum())
         rest = np.zeros(0) if explained is None else C[rows] - B[rows] @ explained
         squares += [np.vdot(part, part) for part in (C[rows], normalized, rest)]
+    norm, row_norm, approximation = squares.tolist()
     recovery = distance / max(int((scale > 0).sum()), 1)
-    return float(squares[0]), float(squares[1]), recovery, None if A is None else float(np.sqrt(squares[2]))
+    return _Sizes(norm, row_norm, recovery, None if A is None else approximation)
 
 
 class _Rows(NamedTuple):
@@ -157,9 +141,9 @@ def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) ->
     return _Rows(row, image * scale[:, None], row * d[:, None], d * scale, np.maximum(squares, 0.0))
 
 
-def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence) -> tuple[float, float, float]:
-    """||C||_F^2, ||C-bar||_F^2 and Recovery in one pass over the rows of F."""
-    squared_norm = squared_row_norm = distance = 0.0
+def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> _Sizes:
+    """In one pass over the rows of F, and one for Approximation."""
+    norm = row_norm = distance = 0.0
     words = topics.representatives
     inner = gram(cooccurrence.factor)
     anchors = _rows(cooccurrence, words, inner)
@@ -170,11 +154,11 @@ def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence) -> tuple[float, f
         rows = _rows(cooccurrence, panel, inner)
         shares = topic_given_word(topics, panel)
         own = np.arange(panel.start, panel.stop)[:, None] == words
-        squared_norm += float(rows.squares.sum())
-        squared_row_norm += float((rows.squares * _inverse(u) ** 2).sum())
+        norm += float(rows.squares.sum())
+        row_norm += float((rows.squares * _inverse(u) ** 2).sum())
         distance += float(np.sqrt(_squared_distances(rows, anchors, shares, own, same))[u > 0].sum())
     occurring = int((cooccurrence.row_sum > 0).sum())
-    return squared_norm, squared_row_norm, distance / max(occurring, 1)
+    return _Sizes(norm, row_norm, distance / max(occurring, 1), _approximation(topics, cooccurrence, norm))
 
 
 def _squared_distances(
@@ -201,11 +185,12 @@ def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm
         d = kept_diagonal(cooccurrence.factor[rows].astype(np.float64), cooccurrence.diagonal[rows])
         products -= float(d @ _rows_dot(B[rows] @ A, B[rows]))
     within = gram(B)
-    squared = squared_norm - 2.0 * products + float(((A @ within) * (within @ A)).sum())
-    return float(np.sqrt(max(squared, 0.0)))
+    return max(squared_norm - 2.0 * products + float(((A @ within) * (within @ A)).sum()), 0.0)
 
 
-def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> EstimatedErrors:
+def estimated_errors(
+    topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
+) -> FactorizationErrors:
     """Recovery and Approximation, absolute and relative, with jackknife standard errors over probes.
 
     The products C G of ``sketch`` estimate norms: for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E||X g||^2 =
@@ -229,8 +214,8 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     if len(sketch.products) != len(topics.word_topic):
         raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
     recovery, exact, near = _products(topics, cooccurrence, sketch)
-    known = factorization_errors(topics, replace(cooccurrence, counted=None))
-    squares = np.array([known.row_norm, known.norm, known.approximation or 0.0]) ** 2
+    known = _of_factor(topics, cooccurrence)
+    squares = (known.row_norm, known.norm, known.approximation or 0.0)
     samples = np.vstack([recovery, *map(_control_variate, exact, near, squares)])
     width = samples.shape[1]
     # Column j: means over all probes except the j-th.
@@ -239,7 +224,7 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     centered = replicates - replicates.mean(axis=1, keepdims=True)
     deviations = np.sqrt((width - 1) / width * (centered**2).sum(axis=1))
     estimates = [Estimate(float(v), float(e)) for v, e in zip(values, deviations, strict=True)]
-    return EstimatedErrors(*estimates[: 2 if topics.topic_topic is None else 4])
+    return FactorizationErrors(*estimates[: 2 if topics.topic_topic is None else 4])
 
 
 def _products(
@@ -276,6 +261,7 @@ def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
 
 
 def _errors(means: Floats) -> Floats:
+    """The four errors from Recovery and the squares of ||C-bar||_F, ||C||_F and Approximation."""
     recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
     return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.typing import FloatArray
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
 SKETCH_PROBES = 64
@@ -155,6 +154,14 @@ class SelectedCounts:
         if missing.size:
             raise ValueError(f"word {missing[0]} is a top word and was not counted")
         return found.astype(np.int64)
+
+
+def lookup(metrics: Mapping[str, Any], path: str) -> Any:
+    """Value of a metric by its path; None if it is missing."""
+    value: Any = metrics
+    for key in path.split("."):
+        value = None if value is None else value.get(key)
+    return value
 
 
 def _require_shape(name: str, array: NDArray[np.generic] | None, expected: tuple[int, ...]) -> None:

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from streaming_jsmf.evaluation.inputs import Estimate, Floats, Integers
+from streaming_jsmf.evaluation.inputs import Estimate
 from streaming_jsmf.linalg.gram import stacked_qr
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from streaming_jsmf.evaluation.factorization import (
     estimated_errors,
     factorization_errors,
 )
-from streaming_jsmf.evaluation.inputs import Estimate, Floats, Integers, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.inputs import Estimate, SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.matching import recovery_error, stability
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words in NPMI, UMass and the distinct share.
 TOP_WORDS = 10
@@ -240,14 +241,6 @@ def evaluate_topics(
                 number.path: UNDEFINED for number in each.shown if lookup(metrics, number.path) is None
             }
     return metrics, missing
-
-
-def lookup(metrics: Mapping[str, Any], path: str) -> Any:
-    """Value of a metric by its path; None if it is missing."""
-    value: Any = metrics
-    for key in path.split("."):
-        value = None if value is None else value.get(key)
-    return value
 
 
 class Row(NamedTuple):

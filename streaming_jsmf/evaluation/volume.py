@@ -10,10 +10,11 @@ from math import lgamma
 
 import numpy as np
 
-from streaming_jsmf.evaluation.inputs import Estimate, Floats, Integers, TopicArrays
+from streaming_jsmf.evaluation.inputs import Estimate, TopicArrays
 from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of random hulls.
 HULLS = 16

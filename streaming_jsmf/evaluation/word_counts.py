@@ -7,6 +7,7 @@ commits each partition in a working directory of its own; it is not a stage of a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
@@ -22,11 +23,11 @@ from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import apply_gram, diagonal_excess, document_weights, pair_scales, pair_totals
+from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.topics.document_job import (
@@ -47,40 +48,25 @@ HALVES_SEED = 0
 TALL_ARRAYS = 3
 
 
-@dataclass(frozen=True)
-class WordSelection:
-    """The words to count, by their ids in a model.
-
-    Attributes
-    ----------
-    words : (P,) int64, sorted, distinct.
-    row_words : (R,) int64, sorted, distinct: words whose exact rows of C are computed.
-    n_words : Number of words of the model, N.
-    """
-
-    words: NDArray[np.int64]
-    row_words: NDArray[np.int64]
-    n_words: int
-
-
 class CooccurrenceAccumulator:
     """Accumulates document counts of selected words, rows of C, its row sums and C G over blocks of documents.
 
-    Documents with fewer than two tokens do not count, as in a scan with the model's vocabulary. ``scheme`` gives the
-    document weights of C; ``probes`` is G, (N, s), float32.
+    Documents with fewer than two tokens do not count, as in a scan with the model's vocabulary. ``words`` (P,) and
+    ``row_words`` (R,), whose rows of C are computed, are distinct ids in ascending order. ``scheme`` gives the document
+    weights of C; ``probes`` is G, (N, s), float32.
     """
 
     def __init__(
-        self, selection: WordSelection, scheme: DocumentWeights, probes: NDArray[np.float32]
+        self, words: Integers, row_words: Integers, scheme: DocumentWeights, probes: NDArray[np.float32]
     ) -> None:
-        self.selection, self.scheme, self.probes = selection, scheme, probes
-        self._positions = _positions(selection.words, selection.n_words)
-        self.pairs = np.zeros((selection.words.size, selection.words.size), dtype=np.int64)
-        self._row_positions = _positions(selection.row_words, selection.n_words)
-        self.rows = np.zeros((selection.row_words.size, selection.n_words))
+        n_words = len(probes)
+        self.row_words, self.scheme, self.probes = row_words, scheme, probes
+        self._positions, self._row_positions = _positions(words, n_words), _positions(row_words, n_words)
+        self.pairs = np.zeros((words.size, words.size), dtype=np.int64)
+        self.rows = np.zeros((row_words.size, n_words))
         self.products = np.zeros(probes.shape)
         # Columns: C e, the diagonal correction.
-        self.sums = np.zeros((selection.n_words, 2))
+        self.sums = np.zeros((n_words, 2))
         self.n_documents, self.total_weight = 0, 0.0
 
     def append(self, known: csr_array[Any]) -> None:
@@ -111,7 +97,7 @@ class CooccurrenceAccumulator:
         return PartialResult(arrays, scalars)
 
     def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
-        chosen = over_vocabulary(counts, self._positions, self.selection.words.size)[np.flatnonzero(kept)]
+        chosen = over_vocabulary(counts, self._positions, len(self.pairs))[np.flatnonzero(kept)]
         present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
         self.pairs += (present.T @ present).toarray()
 
@@ -125,7 +111,7 @@ class CooccurrenceAccumulator:
         for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
             self.rows[row, product.indices[start:end]] += product.data[start:end]
         diagonal = np.asarray(_with_values(single, single.data * scales).sum(axis=0)).ravel()
-        self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
+        self.rows[np.arange(self.rows.shape[0]), self.row_words] -= diagonal
 
     def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add H'(H G); ``partial`` subtracts the diagonal of Eq. 1."""
@@ -133,7 +119,7 @@ class CooccurrenceAccumulator:
         self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
 
 
-def _positions(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
+def _positions(ids: Integers, n_words: int) -> Integers:
     positions = np.full(n_words, -1, dtype=np.int64)
     positions[ids] = np.arange(ids.size)
     return positions
@@ -154,8 +140,8 @@ class CountReduction:
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, with one row group in memory at a time."""
         inputs, n_words = self.inputs, self.inputs.n_words
-        selection = WordSelection(inputs.read("words"), inputs.read("row_words"), n_words)
-        accumulator = CooccurrenceAccumulator(selection, self.scheme, sketch_probes(n_words))
+        words, row_words = inputs.read("words"), inputs.read("row_words")
+        accumulator = CooccurrenceAccumulator(words, row_words, self.scheme, sketch_probes(n_words))
         completer, completed = None, Completion()
         if "keys" in inputs.digests:
             word_topic, prior, term_count, keys = map(
@@ -185,21 +171,28 @@ def complete_whole(completer: Completer, block: csr_array[Any], threads: int | N
 
 def count_job(
     corpus: Corpus,
-    selection: WordSelection,
-    ids: NDArray[np.int64],
+    words: Mapping[str, Integers],
+    n_words: int,
     settings: ScanSettings,
     topics: TopicParameters | None,
     root: StorePath,
 ) -> DocumentJob:
-    """The job of ``count_documents``; only document weights and partition size of ``settings`` are used."""
-    arrays: dict[str, NDArray[Any]] = {"ids": ids, "words": selection.words, "row_words": selection.row_words}
+    """The job of ``count_documents``.
+
+    ``words`` has the ids in the model of the ``words`` to count (P,), of the ``row_words`` whose rows of C are computed
+    (R,), and of the words of the corpus (``ids``). Only document weights and partition size of ``settings`` are used.
+    """
+    arrays: dict[str, NDArray[Any]] = {**words}
     # Two copies of rows and sketch, plus the probes and a product of the sketch in float32.
-    tall = (2 * 8 * (selection.row_words.size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * selection.n_words
+    tall = (2 * 8 * (words["row_words"].size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * n_words
     units = list_units(corpus)
     # Besides the row group as read: the entries chosen for pairs, and for rows.
     chosen = 2 * max(unit.nonzeros for unit in units) * BYTES_PER_MATCHED_NONZERO
-    needed = chosen + 3 * 8 * selection.words.size**2 + tall
+    needed = chosen + 3 * 8 * words["words"].size ** 2 + tall
     if topics is not None:
+        # A model is shown without what reads texts.
+        from streaming_jsmf.ingestion.repeats import hash_values
+
         arrays |= {
             "word_topic": topics.word_topic,
             "prior": topics.prior,
@@ -211,12 +204,20 @@ def count_job(
         needed += max(unit.rows for unit in units) * topics.prior.size * BYTES_PER_SHARE
     fields = {
         "algorithm": ALGORITHM_VERSION,
-        "n_words": selection.n_words,
+        "n_words": n_words,
         "document_weights": settings.document_weights,
         "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
     }
-    budget = settings.partition_budget(corpus.nonzeros, corpus.n_words)
-    return DocumentJob("count of documents", root, corpus, budget, selection.n_words, arrays, fields, needed)
+    return DocumentJob(
+        "count of documents",
+        root,
+        corpus,
+        budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=n_words,
+        arrays=arrays,
+        fields=fields,
+        task_bytes=needed,
+    )
 
 
 def count_documents(

@@ -38,7 +38,7 @@ from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.workspace import Commit
 from streaming_jsmf.process_limits import PROCESS_BYTES
-from streaming_jsmf.storage.paths import is_url, normalise
+from streaming_jsmf.storage.paths import is_url, normalize
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def run_ingest(
 
 def _require_outside(target: Path, source: str | Path) -> None:
     """Refuse a target inside the source, which would make the corpus part of its own source."""
-    root = normalise(source)
+    root = normalize(source)
     if not is_url(root) and Path(root).is_dir() and target.resolve().is_relative_to(Path(root).resolve()):
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from platformdirs import user_cache_dir
 
 from streaming_jsmf.config import (
     AUTO,
@@ -64,7 +65,7 @@ from streaming_jsmf.storage.paths import (
     is_url,
     join,
     node_exists,
-    normalise,
+    normalize,
     sha256_of,
     store_path,
 )
@@ -181,9 +182,7 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
 
 
 def _cache(name: str) -> Path:
-    import pooch
-
-    return Path(pooch.os_cache("streaming-jsmf")) / name
+    return Path(user_cache_dir("streaming-jsmf")) / name
 
 
 def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Curation, Origin]:
@@ -244,7 +243,7 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
         ):
             raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
         return GivenWords(words, tuple(filter(is_phrase, words)))
-    root = normalise(given)
+    root = normalize(given)
     if not exists(root):
         raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
     if is_file(root):

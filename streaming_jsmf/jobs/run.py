@@ -21,7 +21,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record, fold_keys
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.order import FoldOrder, Step
+from streaming_jsmf.jobs.order import FoldOrder, FoldStep
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.timing import span
@@ -315,7 +315,7 @@ def commit_part(checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part
     return token
 
 
-def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: str) -> str:
+def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *after: str) -> str:
     """Task: perform and commit one step of the reduction, unless it is done."""
     del after
     if not _is_done(checkpoints, step):
@@ -339,7 +339,7 @@ def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: Step, *after: 
     return f"{checkpoints.stage}-fold-{step.fold}"
 
 
-def _is_done(checkpoints: Checkpoints, step: Step) -> bool:
+def _is_done(checkpoints: Checkpoints, step: FoldStep) -> bool:
     """Whether a step is done; a later fold may contain it already, since Dask repeats tasks of a worker that died."""
     if checkpoints.has_fold(step.fold):
         return True

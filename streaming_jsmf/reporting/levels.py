@@ -14,7 +14,7 @@ import numpy as np
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.choice import Choice, choice_of
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
-from streaming_jsmf.evaluation.gather import completion_of
+from streaming_jsmf.evaluation.evaluate import completion_of
 from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics, rows_of
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.linalg.simplex import simplex_least_squares

@@ -340,19 +340,13 @@ def shown_topics(
 ) -> EditedTopics:
     """Read the shown topics of a model, as ``read_model``; a model in memory has no edits.
 
-    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``. Raises ``InputError``
-    if all topics are hidden.
+    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``.
     """
     if isinstance(model, Model):
         return EditedTopics(Path(), model, TopicEdits(int(model.arrays["topic_probability"].size)))
     path = model_path(model)
     stored = read_model(path, names, optional)
-    edits = read_edits(path, stored)
-    if not edits.groups:
-        raise InputError(
-            f"{path}: all topics are hidden; run streaming-jsmf topics {path} --unhide K to show one"
-        )
-    return EditedTopics(path, stored, edits)
+    return EditedTopics(path, stored, read_edits(path, stored))
 
 
 def require_word_count(words: int | None) -> int:

@@ -31,12 +31,13 @@ from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.storage.results import Found, package_versions
 from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
-from streaming_jsmf.topics.parameters import Floats, TopicParameters
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
     ALGORITHM_VERSION,
     Counts,
@@ -218,12 +219,8 @@ class _Run:
 
     def result(self) -> PartialResult:
         sampled, given = self.plan.sampled_steps, self.topics
-        drawn = self.job.fold(
-            self.executor,
-            DrawReduction(self._documents, sampled[0].share if sampled else 0.0),
-            "draw",
-            "draw",
-        )
+        draw = DrawReduction(self._documents, sampled[0].share if sampled else 0.0)
+        drawn = self.job.fold(self.executor, draw, "draw")
         held_out, longest = self._held_out(drawn)
         state = self.job.work.checkpoints("topics")
         # The sampled steps are one move together; each full step is a move.

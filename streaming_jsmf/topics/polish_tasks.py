@@ -80,25 +80,25 @@ def polish_job(
     plan: PolishPlan, topics: TopicParameters, partition_nonzeros: int | None, root: StorePath, result: str
 ) -> DocumentJob:
     """The job that takes the planned steps; ``result`` is the fingerprint of the request of the polished model."""
-    corpus = plan.corpus
+    corpus, scan = plan.corpus, ScanSettings(partition_nonzeros=partition_nonzeros)
     sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, corpus.nonzeros)
     return DocumentJob(
         "polish",
         root,
         corpus,
-        ScanSettings(partition_nonzeros=partition_nonzeros).partition_budget(corpus.nonzeros, corpus.n_words),
-        len(topics.words),
-        {"ids": topics.ids_of_corpus(corpus), "prior": topics.prior},
-        {
+        budget=scan.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=len(topics.words),
+        arrays={"ids": topics.ids_of_corpus(corpus), "prior": topics.prior},
+        fields={
             "algorithm": ALGORITHM_VERSION,
             "topics": topics.fingerprint,
             "steps": [asdict(step) for step in plan.steps],
             "held_out": plan.held_out,
             "seed": plan.settings.seed,
         },
-        TALL_ARRAYS * topics.word_topic.nbytes,
-        2 * BYTES_PER_SAMPLED * sampled,
-        result,
+        task_bytes=TALL_ARRAYS * topics.word_topic.nbytes,
+        shared_bytes=2 * BYTES_PER_SAMPLED * sampled,
+        result=result,
     )
 
 

@@ -31,7 +31,7 @@ from streaming_jsmf.storage.paths import (
     is_file,
     is_url,
     join,
-    normalise,
+    normalize,
     open_file,
     state_of,
 )
@@ -320,7 +320,7 @@ def find_beside(path: str, names: Sequence[str]) -> str | None:
     folder = link.rpartition("/")[0]
     for name in names:
         if is_url(name) or Path(name).expanduser().is_absolute():
-            found = [normalise(name)]
+            found = [normalize(name)]
         elif archive:
             root = link.partition("://")[0] + ":/"
             found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]

@@ -45,7 +45,7 @@ from streaming_jsmf.storage.paths import (
     is_file,
     is_url,
     join,
-    normalise,
+    normalize,
 )
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     Hidden files (see ``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
-    root = normalise(source)
+    root = normalize(source)
     try:
         fs, inner = file_system(root)
         if not is_url(root):
