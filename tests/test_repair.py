@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.moments.stages.projection import ProductReduction
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
 from tests.corpora import planted, write_corpus

@@ -14,9 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.assemble import write_task_shards
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
+from streaming_jsmf.corpus.shards import (
+    ShardLimits,
+    ShardWriter,
+    write_task_shards,
+)
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
