@@ -36,7 +36,7 @@ from streaming_jsmf.linalg.typing import Integers, Single
 Keys = NDArray[np.uint64]
 
 #: Increment and multipliers of the generator SplitMix64 (Steele, Lea and Flood 2014).
-_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
@@ -47,7 +47,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @inlined
-def _mixed(state: np.uint64) -> np.uint64:
+def mixed(state: np.uint64) -> np.uint64:
     """The random number of a state of SplitMix64."""
     state = (state ^ (state >> _SHIFTS[0])) * _FIRST
     state = (state ^ (state >> _SHIFTS[1])) * _SECOND
@@ -84,8 +84,8 @@ def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> n
             sums = add(sums, load(share, k))
         ends_of_columns = running(sums)
         store(ends, 0, ends_of_columns)
-        state += _INCREMENT
-        limit = np.float32(np.int64(_mixed(state) >> _UPPER)) * _UNIT * ends[LANE - 1]
+        state += INCREMENT
+        limit = np.float32(np.int64(mixed(state) >> _UPPER)) * _UNIT * ends[LANE - 1]
         column = min(at_most(ends_of_columns, limit), LANE - 1)
         reached, place = ends[max(column, 1) - 1] * np.float32(column > 0), column
         for k in range(column, share.size, LANE):
@@ -130,7 +130,7 @@ def draw_documents(
     prior_sum, likelihood = prior.sum(), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
-        ids, numbers, state = words[here], counts[here], _mixed(keys[document])
+        ids, numbers, state = words[here], counts[here], mixed(keys[document])
         length, chosen = numbers.sum(), topic[: ids.size]
         for k in range(prior.size):
             current[k] = prior[k] * (_ONE + length / prior_sum)
