@@ -280,13 +280,6 @@ def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
     assert digests(store) == digests(bench.made["plain"])
 
 
-@pytest.mark.parametrize(("part", "damage"), each_once(["word/c", "row_sum/c", "basis/c"], SOME))
-def test_a_finished_stage_of_an_unfinished_store(part: str, damage: Damage, bench: Bench) -> None:
-    store = bench.copy("projection")
-    damage(next(path for path in (store / part).rglob("*") if path.is_file()))
-    bench.mended(store, store / part.removesuffix("/c"), bench.made["plain"])
-
-
 @pytest.mark.parametrize("damage", ALL)
 def test_a_damaged_root_is_refused(damage: Damage, bench: Bench) -> None:
     store = bench.copy("plain")

@@ -130,7 +130,7 @@ def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
 
 def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
     table = read_table(ingest.place(piece, "words"))
-    return np.asarray(table.column("code")), table.column("word").combine_chunks()
+    return np.asarray(table.column("id")), table.column("word").combine_chunks()
 
 
 def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
