@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.inference import cvb0, gibbs, perplexity
-from streaming_jsmf.ingestion import repeats, shards
+from streaming_jsmf.ingestion import repeats
 from streaming_jsmf.ingestion.readers import csv_scan
 from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
 from streaming_jsmf.linalg import csr, document_tensor, lanes, simplex, tensor
@@ -111,32 +111,27 @@ def _padded(n: int) -> tuple[Array, Array]:
 
 
 def _polished(n: int) -> tuple[Any, ...]:
+    *documents, memory = _documents_of(n)
+    sums = _zeros((N_WORDS, memory.shape[1]), (N_DOCUMENTS, memory.shape[1]), dtype=np.float32)
+    return (*documents, 5, 0.0, 30.0, memory, *sums, np.empty((0, 2)))
+
+
+def _documents_of(n: int) -> tuple[Any, ...]:
     starts, words, numbers = _counts()
     topics, prior = _padded(n)
-    sums = _zeros((N_WORDS, prior.size), (N_DOCUMENTS, prior.size), dtype=np.float32)
-    return (*_read_only(starts.astype(np.int64), words, numbers), topics, prior, 5, 30.0, *sums)
+    memory = np.zeros((N_WORDS, prior.size), np.float32)
+    return (starts.astype(np.int64), *_read_only(words, numbers), topics, prior, memory)
 
 
 def _drawn(n: int) -> tuple[Any, ...]:
-    *known, tokens, _ = _polished(n)
-    return (*known, np.arange(N_DOCUMENTS, dtype=np.uint64), tokens)
-
-
-def _of_a_document(n: int) -> tuple[Any, ...]:
-    topics, prior = _padded(n)
-    ids, counts = _read_only(np.arange(300, dtype=np.int32) % N_WORDS, _single(300) * 3)
-    return ids, counts, topics, prior + _single(prior.size), _single(300, prior.size), _single(300)
-
-
-def _weighed(n: int) -> tuple[Any, ...]:
-    _, counts, _, weights, shares, scales = _of_a_document(n)
-    return counts, shares, scales, _padded(n)[1], weights
+    *documents, memory = _documents_of(n)
+    return (*documents, 5, 30.0, memory, np.arange(N_DOCUMENTS, dtype=np.uint64), np.zeros_like(documents[3]))
 
 
 def _shares(n: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts()
-    results = (np.zeros((N_DOCUMENTS, n)), np.zeros(N_DOCUMENTS, np.int64), np.zeros(N_DOCUMENTS))
-    return (starts.astype(np.int64), words.astype(np.int64), numbers, *_padded(n), 1e-3, 40, *results)
+    *documents, memory = _documents_of(n)
+    no_tokens, weights = _zeros((0, 0), (N_DOCUMENTS, memory.shape[1]), dtype=np.float32)
+    return (*documents, 40, 1e-3, 30.0, memory, no_tokens, weights, np.zeros((N_DOCUMENTS, 2)))
 
 
 def _least_squares(n: int) -> tuple[Any, ...]:
@@ -170,7 +165,8 @@ def _scored(n: int) -> tuple[Any, ...]:
 
 def _pieces(_: int) -> tuple[Any, ...]:
     pieces, lengths = np.arange(N_WORDS), np.full(N_WORDS, 2)
-    return np.arange(0, N_WORDS + 1, 10), pieces, 2 * pieces, lengths, np.arange(2 * N_WORDS, dtype=np.int32)
+    indptr, words = np.arange(0, N_WORDS + 1, 10), np.arange(2 * N_WORDS, dtype=np.int32)
+    return indptr, pieces, 2 * pieces, lengths, words, np.zeros_like(indptr), np.zeros_like(words)
 
 
 def _texts() -> tuple[Array, Array]:
@@ -203,19 +199,23 @@ def _split(_: int) -> tuple[Any, ...]:
     return (offsets, data, *found, np.zeros(64, np.uint64), np.full(128, -1, np.int32), np.zeros(4, np.int64))
 
 
-def _hashed(_: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts(np.float64)
-    hashes = np.arange(2 * N_WORDS, dtype=np.uint64).reshape(N_WORDS, 2)
-    return starts.astype(np.int64), words, numbers, hashes
+def _coded(_: int) -> tuple[Any, ...]:
+    starts, codes, _ = _counts()
+    found = (np.zeros(codes.size, np.int32) for _ in range(2))
+    return (
+        starts.astype(np.int64),
+        codes,
+        np.full(N_WORDS, -1, np.int64),
+        *found,
+        np.zeros(starts.size, np.int64),
+    )
 
 
 #: What the package calls; and what is called in those and has work arrays of its caller.
 KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "polish": (cvb0.add_documents, _polished),
     "polish that draws topics": (gibbs.draw_documents, _drawn),
-    "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
-    "next shares": (cvb0.next_shares, _of_a_document),
-    "shares": (cvb0.iterate_shares, _shares),
+    "shares": (cvb0.add_documents, _shares),
     "simplex": (simplex.solve_rows, _least_squares),
     "inner products": (
         simplex.inner_products,
@@ -259,44 +259,29 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
         document_tensor.add_counts,
         lambda _: (*_by_word(), _double(N_DOCUMENTS, 3), *_zeros((N_WORDS, 3))),
     ),
-    "row totals": (csr.row_totals, lambda _: _counts()[::2]),
-    "given back": (csr.diagonal_excess, lambda _: (_single(999),)),
-    "pair totals": (csr.pair_totals, lambda _: (_counts()[0], _counts()[2] * np.float32(0.7))),
-    "scale rows": (
-        csr.scale_rows,
-        lambda _: (*_counts()[::2], _double(N_DOCUMENTS), np.zeros_like(_counts()[2])),
-    ),
-    "word sums": (
-        csr.add_word_sums,
-        lambda _: (*_counts(), _double(N_DOCUMENTS, 3), np.zeros((N_WORDS, 3)), np.zeros(N_WORDS, np.int64)),
-    ),
     "corrections": (enn.add_corrections, _corrected),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
     "lost words": (boilerplate._n_words, lambda _: _texts()),
     "passages": (boilerplate._cuts, lambda _: (*_texts(), 2)),
     "records of fields": (csv_scan._scan, _scanned),
-    "heads": (tokenizer._heads, lambda _: (*_texts(), 20)),
+    "heads": (
+        tokenizer._copy_heads,
+        lambda _: (*_texts(), 20, np.zeros(3, np.int64), np.zeros(200, np.uint8)),
+    ),
     "pieces of texts": (split._fill, _split),
-    "table of pieces": (split._slots_of, lambda _: (np.arange(60, dtype=np.uint64), 128)),
+    "table of pieces": (split._place, lambda _: (np.arange(60, dtype=np.uint64), np.full(128, -1, np.int32))),
     "words of pieces": (split._replace, _pieces),
-    "hashes of numbers": (repeats._numbers, lambda _: (np.arange(60, dtype=np.uint64),)),
-    "hashes of strings": (repeats._strings, lambda _: _texts()),
-    "hashes of bags": (repeats._bags, _hashed),
-    "chosen words": (shards._renamed, lambda _: (*_counts(), np.arange(N_WORDS, dtype=np.int32) % 7 - 1)),
-    "documents that stay": (shards._chosen, lambda _: (*_counts(), np.arange(N_DOCUMENTS) % 3 > 0)),
+    "hashes of strings": (repeats._add_bytes, lambda _: (*_texts(), np.zeros((2, 2), np.uint64))),
     "counts by column": (
         csr.count_columns,
         lambda _: (*_counts()[1:], *_zeros(N_WORDS, dtype=np.int64), *_zeros(N_WORDS)),
     ),
-    "sort rows": (csr.sort_rows, lambda _: (*_counts(), N_WORDS)),
-    "count codes": (split._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
+    "count codes": (split._count, _coded),
 }
 
 #: Compiled for these tests alone, which takes a while.
-SLOW = {
-    "topics of a document": (cvb0.weigh_topics, _weighed),
-}
+SLOW = {}
 
 
 @pytest.mark.parametrize("name", KERNELS)

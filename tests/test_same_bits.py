@@ -160,7 +160,7 @@ print(hashlib.sha256(b"".join(each.tobytes() for each in (topics, *shares))).hex
 """
 
 #: Compiled functions that call others with ``fastmath``.
-CALLERS = ("cvb0.iterate_shares", "simplex.solve_rows")
+CALLERS = ("cvb0.add_documents", "simplex.solve_rows")
 
 
 @pytest.mark.slow

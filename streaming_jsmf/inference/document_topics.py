@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.cvb0 import iterate_shares, padded_topics, require_matching
+from streaming_jsmf.inference.cvb0 import (
+    add_documents,
+    csr_buffers,
+    memory_of_shares,
+    padded_topics,
+    require_matching,
+)
 from streaming_jsmf.linalg.panels import on_each, panel_threads, panels
 from streaming_jsmf.linalg.typing import Floats, Integers
 
@@ -71,18 +77,31 @@ def document_topics(
     if max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, not {max_iterations}")
     n_documents = int(counts.shape[0])
-    shares = np.empty((n_documents, alpha.size))
-    iterations, remaining = np.zeros(n_documents, np.int64), np.zeros(n_documents)
-    # Copy, because read-only arrays (as read from a file) have another type for the compiler.
-    starts, words = np.array(counts.indptr, np.int64), np.array(counts.indices, np.int64)
-    numbers, model = np.array(counts.data, np.float32), padded_topics(topics, alpha)
+    shares, rounds = np.empty((n_documents, alpha.size)), np.empty((n_documents, 2))
+    starts, words, numbers = csr_buffers(counts)
+    model, no_tokens = padded_topics(topics, alpha), np.empty((0, 0), np.float32)
 
     def solve_block(part: slice) -> None:
-        iterate_shares(
-            starts[part.start : part.stop + 1], words, numbers, *model, tolerance, max_iterations,
-            shares[part], iterations[part], remaining[part],
-        )  # fmt: skip
+        here = starts[part.start : part.stop + 1]
+        weights = np.empty((here.size - 1, model[1].size), np.float32)
+        owned = memory_of_shares(here, model[1].size)
+        add_documents(
+            here,
+            words,
+            numbers,
+            *model,
+            max_iterations,
+            tolerance,
+            np.inf,
+            owned,
+            no_tokens,
+            weights,
+            rounds[part],
+        )
+        # Added in ascending order, as in the kernel.
+        mass = np.cumsum(weights, axis=1, dtype=np.float64)[:, -1:]
+        np.divide(weights[:, : alpha.size], mass, out=shares[part])
 
     with panel_threads(threads):
         on_each(solve_block, panels(n_documents, BLOCK_DOCUMENTS))
-    return DocumentTopics(shares, iterations, remaining, tolerance)
+    return DocumentTopics(shares, rounds[:, 0].astype(np.int64), rounds[:, 1].copy(), tolerance)
