@@ -262,7 +262,7 @@ KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
     "corrections": (enn.add_corrections, _corrected),
     "half of the tokens": (perplexity._draw_half, _halved),
     "score": (perplexity._score, _scored),
-    "lost words": (boilerplate._n_words, lambda _: _texts()),
+    "lost words": (boilerplate._count_words, lambda _: (*_texts(), np.zeros(2, np.int64))),
     "passages": (boilerplate._cuts, lambda _: (*_texts(), 2)),
     "records of fields": (csv_scan._scan, _scanned),
     "heads": (

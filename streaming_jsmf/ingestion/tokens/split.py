@@ -161,7 +161,7 @@ def _fill(
     at[0], at[1], at[2], at[3] = m, i, used, known
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _long_key(letters: Any, start: Any, end: Any) -> Any:
     """Hash of a piece that does not fit into a key. Its first byte differs from that of all pieces."""
     key = end - start
@@ -170,7 +170,7 @@ def _long_key(letters: Any, start: Any, end: Any) -> Any:
     return key >> _BYTE | _LONG
 
 
-@compiled(nogil=True)
+@compiled(nogil=True, internal=True)
 def _is(code: int, key: Any, start: Any, end: Any, keys: Any, ends: Any, letters: Any) -> Any:
     """Return whether piece ``code`` is ``letters[start:end]``, with the key ``key``."""
     if keys[code] != key or end - start <= _IN_KEY:
