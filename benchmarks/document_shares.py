@@ -32,7 +32,7 @@ from streaming_jsmf import fit
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.inference.document_topics import DocumentTopics, document_topics
+from streaming_jsmf.inference.cvb0 import DocumentTopics, document_topics
 from streaming_jsmf.inference.perplexity import Completer
 
 Floats = NDArray[np.float64]

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import InferSettings
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 
 #: Number of random tail directions; documents of the simulated corpus and tokens of each.

@@ -17,7 +17,7 @@ from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, Topic
 from streaming_jsmf.evaluation.metrics import evaluate_topics
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.process_limits import peak_memory
 
 #: Listed words per topic, and documents of the corpus.
 LISTED, DOCUMENTS = 20, 1_000_000

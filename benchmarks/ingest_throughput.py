@@ -31,7 +31,7 @@ from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import peak_memory
+from streaming_jsmf.process_limits import peak_memory
 
 SAMPLE = 200  # documents that are recounted by hand
 

@@ -28,8 +28,8 @@ from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.law import AnchorRules, low_rank_anchor_words
 from streaming_jsmf.linalg.eigen import with_fixed_signs
 from streaming_jsmf.rectification.enn import epsilon_nonnegative
-from streaming_jsmf.simulation.documents import batch_documents, make_sampler, simulate_batch
-from streaming_jsmf.simulation.truth import truth_of, with_prior
+from streaming_jsmf.simulation.simulate import batch_documents, make_sampler, simulate_batch
+from streaming_jsmf.simulation.truth import truth_of
 
 Floats = NDArray[np.float64]
 N_WORDS, N_TOPICS = 2_000, 20
@@ -86,8 +86,7 @@ def rules_to_compare(counted: Counted, anchors: NDArray[np.int64]) -> dict[str, 
 
 def errors(law_name: str, n_documents: int, seed: int) -> dict[str, float]:
     """Mean L1 of matched topics for each rule on one corpus."""
-    sizes = SimulationSettings(n_documents, N_WORDS, N_TOPICS, seed, beta=BETA[law_name], separable=True)
-    settings = with_prior(sizes, None)
+    settings = SimulationSettings(n_documents, N_WORDS, N_TOPICS, seed, beta=BETA[law_name], separable=True)
     truth, counted = truth_of(settings), count(settings)
     assert truth.anchors is not None
     values, vectors = eigsh(counted.C, N_TOPICS + 10, which="LA", v0=np.ones(N_WORDS))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from streaming_jsmf.jobs.order import Step
+from streaming_jsmf.jobs.order import FoldStep
 
 #: Log-normal spread of durations; fraction of stragglers and their slowdown.
 SPREAD, STRAGGLERS, STRAGGLER_FACTOR = 0.15, 0.01, 3.0
@@ -48,7 +48,7 @@ class Machine:
 class Task:
     """A task of the graph: its step, whether it computes that step's part, and the tasks that it depends on."""
 
-    step: Step
+    step: FoldStep
     computes: bool
     after: Sequence[int]
 
@@ -77,7 +77,7 @@ class Load:
     def _transfer(self, size: float) -> float:
         return self.on.latency + size * (1 / self.on.bandwidth + self.costs.seconds_per_byte)
 
-    def folding(self, step: Step, *, at_once: bool) -> tuple[float, float]:
+    def folding(self, step: FoldStep, *, at_once: bool) -> tuple[float, float]:
         """Seconds for store accesses and for computing of a step; ``at_once`` if its part is in memory."""
         held = self._parts_held[step.fold]
         taken = 1 if step.of_part else self._parts_held[step.taken]

@@ -43,9 +43,8 @@ from streaming_jsmf.config.scan import SAMPLED_DOCUMENTS
 from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, Step
-from streaming_jsmf.jobs.run import Job
-from streaming_jsmf.jobs.tasks import Part, Reduction, TaskGraph
+from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, FoldStep
+from streaming_jsmf.jobs.run import Job, Part, Reduction, TaskGraph
 from streaming_jsmf.moments.stages.projection import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
@@ -104,7 +103,7 @@ def graph_tasks(n_partitions: int, workers: int, fan_in: int | None) -> tuple[Ta
     numbers = {key: number for number, key in enumerate(by_priority)}
     return tuple(
         Task(
-            next(argument for argument in graph[key].args if isinstance(argument, Step)),
+            next(argument for argument in graph[key].args if isinstance(argument, FoldStep)),
             graph[key].func.__name__ == "commit_part",
             [numbers[other] for other in graph[key].dependencies],
         )

@@ -32,7 +32,7 @@ from streaming_jsmf.config import ScanSettings, StodSettings
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import list_units, plan_partitions
-from streaming_jsmf.inference.stod.engine import tensor_topics
+from streaming_jsmf.inference.stod import tensor_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
@@ -99,7 +99,7 @@ def loaded(corpus: Corpus) -> list[Documents]:
 
 def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:
     """Check one pass of TOD against the tensor and extrapolate the time of all its passes."""
-    from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_tensor
+    from streaming_jsmf.inference.stod import core_moments, whiten, whitened_tensor
 
     read = moments.tensor_moments()
     core = core_moments(read.moments, read.basis)

@@ -29,7 +29,7 @@ from pipelines.common.bags import read_counts
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.vocabulary import word_ids
-from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
+from streaming_jsmf.evaluation.coherence import distinct_share, npmi
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.interface.fit import fit
@@ -109,7 +109,8 @@ def coherence_in(corpus: Corpus, top: Sequence[Sequence[str]]) -> float:
     widened = sparse.csr_array((counts.data, counts.indices, counts.indptr), (counts.shape[0], lacking + 1))
     lists = np.array([[ids.get(word, lacking) for word in words] for words in top])
     chosen = np.unique(lists)
-    together = cooccurrence_counts([widened], chosen)
+    present = sparse.csr_array(widened[:, chosen] > 0, dtype=np.int64)
+    together = (present.T @ present).toarray()
     places = np.searchsorted(chosen, lists)
     return float(np.mean(npmi(together.diagonal(), together, counts.shape[0], places)))
 

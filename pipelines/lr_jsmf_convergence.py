@@ -31,7 +31,7 @@ from pipelines.common.tables import markdown, number
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.law import low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.rectification.alternating import alternating_projection
+from streaming_jsmf.rectification.complete import alternating_projection
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.topics.anchor_words import anchor_rules
 
@@ -39,7 +39,7 @@ from streaming_jsmf.topics.anchor_words import anchor_rules
 def with_anchors(setup: Setup, found: Arrays, anchors: Arrays) -> Arrays:
     """Topics of LAW from the Y of ``found`` with the anchors of another result."""
     moments = setup.moments()
-    rules = anchor_rules(moments, setup.settings(METHODS["ENN"], len(anchors["anchors"])))
+    rules = anchor_rules(setup.settings(METHODS["ENN"], len(anchors["anchors"])), moments.n_documents)
     given = tuple((int(word),) for word in anchors["anchors"])
     with single_blas_thread():
         topics = low_rank_anchor_words(

@@ -53,7 +53,7 @@ def runners_up(Y: Floats, anchors: NDArray[np.int64]) -> Iterator[tuple[int, flo
 def rows_of(name: str, setup: Setup, n_topics: int) -> Iterator[Row]:
     found, moments, scorer = setup.topics("ENN", n_topics), setup.moments(), Scorer(setup)
     Y, anchors = found["rectified"], found["anchors"]
-    rules = anchor_rules(moments, setup.settings(METHODS["ENN"], n_topics))
+    rules = anchor_rules(setup.settings(METHODS["ENN"], n_topics), moments.n_documents)
 
     def law(given: Sequence[int]) -> AnchorWordTopics:
         fixed = replace(rules, given=tuple((word,) for word in given))

@@ -8,8 +8,10 @@ leading eigenpairs (of V D V' in the Frobenius norm, relative to the best matrix
 of the same ENN in comparison with those from exact eigenpairs.
 
 `one pass, whole range` solves for all L columns of the sketch, as printed; `one pass` keeps the L / 2 leading columns
-of its range, which is what `scan --range halko` does. `power` multiplies K + 10 columns by C, once per pass. `scan` is
-a scan of this package, whose store holds all documents or a sample.
+of its range, which is what `scan --range halko` does. `power` multiplies K + 10 columns by C, once per pass.
+`authors' code` is what the code of the paper's authors computes (`randEig_Bows`, footnote 5 of the paper): 2 K probes
+and T further multiplications by a shifted C; their default T is 50. `scan` is a scan of this package, whose store holds
+all documents or a sample.
 
 OUT keeps stores and results; it gets one_pass.parquet, one_pass.md, one_pass.svg and one_pass.json.
 """
@@ -23,6 +25,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+from scipy.linalg import solve_sylvester
 
 from pipelines.common import options, pictures
 from pipelines.common.data import NIPS, prepared
@@ -40,6 +43,12 @@ from streaming_jsmf.topics.anchor_words import anchor_rules
 
 #: Multiplications of C with K + 10 columns.
 PASSES = (2, 3, 5, 9)
+
+#: Power iterations T of the authors' code: none, as the text of the paper; some; their default.
+ITERATIONS = (0, 10, 50)
+
+#: Multiplications that estimate the largest eigenvalue there, and the share of it by which C is shifted.
+ESTIMATING, SHIFT = 20, 0.1
 
 #: Shares of the documents that a scan holds.
 SHARES = (0.1, 0.25, 0.5, 1.0)
@@ -95,6 +104,27 @@ class Trial:
         values, rotation = np.linalg.eigh(block.T @ self.times(block))
         return Eigenpairs(values[::-1], block @ rotation[:, ::-1])
 
+    @cached_property
+    def shift(self) -> float:
+        """A tenth of the largest eigenvalue of C, so that the negative ones do not lead."""
+        vector = np.random.default_rng(0).standard_normal((self.setup.corpus.n_words, 1))
+        for _ in range(ESTIMATING):
+            vector = self.times(vector / np.linalg.norm(vector))
+        return SHIFT * float(np.linalg.norm(vector))
+
+    def authors(self, iterations: int, seed: int) -> Eigenpairs:
+        """Eigenpairs as in the authors' code: B from the first product by least squares, in the range of the last."""
+        size = self.setup.corpus.n_words, 2 * self.n_topics
+        probes = np.random.default_rng(seed).standard_normal(size)
+        sketch = self.times(probes) + self.shift * probes
+        q = np.linalg.qr(sketch).Q
+        for _ in range(iterations):
+            q = np.linalg.qr(self.times(q) + self.shift * q).Q
+        m, n = q.T @ probes, q.T @ sketch
+        b = solve_sylvester(m @ m.T, m @ m.T, n @ m.T + m @ n.T)
+        values, rotation = np.linalg.eigh((b + b.T) / 2)
+        return Eigenpairs(np.maximum(values[::-1] - self.shift, 0.0), q @ rotation[:, ::-1])
+
     def scanned(self, name: str, settings: ScanSettings) -> Eigenpairs:
         path = self.setup.folder / f"moments-{name}-{settings.seed}"
         moments = scan(self.setup.corpus.root, path, settings, options.ONE_THREAD)
@@ -118,6 +148,9 @@ class Trial:
         for passes in PASSES:
             shown = f"L = {self.n_topics + 10}"
             yield Start("power", shown, self.n_topics + 10, passes, lambda s, p=passes: self.power(p, s))
+        for steps in ITERATIONS:
+            shown, width = f"L = {2 * self.n_topics}, T = {steps}", 2 * self.n_topics
+            yield Start("authors' code", shown, width, 1 + steps, lambda s, t=steps: self.authors(t, s))
         width = ScanSettings(max_topics=self.n_topics).basis_width
         for share in SHARES:
             shown, passes = f"m = {width}, {share:.0%} of the documents", 3 if share < 1 else 2
@@ -126,7 +159,7 @@ class Trial:
     def topics(self, pairs: Eigenpairs) -> tuple[Floats, Floats]:
         """Word topics and anchors of ENN and LAW from eigenpairs."""
         moments, k = self.setup.moments(), self.n_topics
-        rules = anchor_rules(moments, self.setup.settings(METHODS["ENN"], k))
+        rules = anchor_rules(self.setup.settings(METHODS["ENN"], k), moments.n_documents)
         found = epsilon_nonnegative(pairs, k)
         law = low_rank_anchor_words(found.rectified, moments.row_sum, moments.document_frequency, rules)
         return law.word_topic, law.anchors.words
@@ -194,6 +227,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
                 name = row["method"]
                 if name == "power":
                     name = f"power, {row['passes']} passes"
+                elif name == "authors' code":
+                    name += f", {row['detail'].split(', ')[1]}"
                 elif name == "scan":
                     name = f"scan, {row['detail'].split(', ')[1]}"
                 series.setdefault(name, {}).setdefault(row["size"], []).append(row[column])

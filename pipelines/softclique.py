@@ -29,18 +29,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipelines.common import options, peers, pictures
-from pipelines.common.bags import read_counts
+from pipelines.common.bags import cooccurrence_counts, read_counts
 from pipelines.common.data import NIPS
 from pipelines.common.results import CellMissing, Results, Row, publish
 from pipelines.common.tables import markdown, number, spread
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_corpus, scan
 from streaming_jsmf.config import IngestRequest
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.evaluation.coherence import coherence, cooccurrence_counts, distinct_share
+from streaming_jsmf.evaluation.coherence import coherence, distinct_share
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.inference.anchors import pivoted_anchors
+from streaming_jsmf.inference.anchors import Clique, dense_similarity, pivoted_anchors, soft_cliques
 from streaming_jsmf.inference.law import OF_THE_PAPERS, AnchorRules, anchor_words
-from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, soft_cliques
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.jobs.blas import single_blas_thread
@@ -135,7 +134,7 @@ class Trial:
     def scores(self, listed: Integers) -> Row:
         """Scores of lists of words, K x 20."""
         ids = np.unique(listed)
-        pairs, places = cooccurrence_counts([self.counts], ids), np.searchsorted(ids, listed)
+        pairs, places = cooccurrence_counts(self.counts, ids), np.searchsorted(ids, listed)
         found: Row = {
             f"H{h}": float(coherence(np.diag(pairs), pairs, places[:, :h], epsilon=EPSILON).mean())
             for h in LISTED

@@ -6,9 +6,10 @@ unchanged; messages, stores and reports contain ``location`` instead.
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,9 @@ WIDTH = 80
 
 #: Longest cell of a table that holds any text.
 MOST_CHARACTERS = 48
+
+#: Longer lists of numbers are shown by their last value.
+LONGEST_LIST = 8
 
 #: Schemes without a host, where an ``@`` belongs to a name, such as a container, unless a : precedes it.
 _NAMES = frozenset(
@@ -106,6 +110,72 @@ def cell_text(value: Any) -> str:
         return "-"
     text = f"{value:.4f}" if isinstance(value, float) else " ".join(str(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage with two significant digits.
+
+    >>> percent(0.1234), percent(0.01234), percent(0.00001234), percent(1.0), percent(0.0)
+    ('12%', '1.2%', '0.0012%', '100%', '0%')
+    >>> percent(0.0099999), percent(0.004), percent(-0.05)
+    ('1.0%', '0.40%', '-5.0%')
+    >>> percent(0.0009)
+    '0.090%'
+    """
+    for least, digits in ((0.0995, 0), (0.00995, 1), (0.000995, 2), (0.0000995, 3)):
+        if abs(share) >= least:
+            return f"{share:.{digits}%}"
+    return f"{100 * share:.2g}%"
+
+
+def memory_text(size: int) -> str:
+    """Return bytes as mebibytes.
+
+    >>> memory_text(1_500_000_000)
+    '1,431 MiB'
+    """
+    return f"{size / 2**20:,.0f} MiB"
+
+
+def value_text(value: Any) -> str:
+    """Return a JSON value in one line: a hyphen for None and empty lists, the last value for long lists.
+
+    >>> value_text(0.000012345), value_text(True), value_text(None), value_text([["a", "b"]])
+    ('1.234e-05', 'yes', '-', '[["a", "b"]]')
+    >>> value_text([0.5] * 19 + [0.25]), value_text([{"step": 1}, {"step": 2}])
+    ('20 values, the last 0.25', '2 values, the last {"step": 2}')
+    """
+    match value:
+        case None | [] | ():
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case [_, *_, Mapping() as last]:
+            return f"{len(value)} values, the last {value_text(last)}"
+        case [*_, int() | float() as last] if len(value) > LONGEST_LIST:
+            return f"{len(value)} values, the last {value_text(last)}"
+        case str():
+            return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def flattened(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of nested JSON fields by name; names of nested fields follow that of their parent and a dot.
+
+    >>> flattened({"seed": 3, "polish": {"steps": 6}})
+    {'seed': '3', 'polish.steps': '6'}
+    """
+    found: dict[str, str] = {}
+    for name, value in fields.items():
+        inner = flattened(value) if isinstance(value, Mapping) else None
+        found |= (
+            {name: value_text(value)}
+            if inner is None
+            else {f"{name}.{key}": text for key, text in inner.items()}
+        )
+    return found
 
 
 def wrapped(text: str, head: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Memory limits of the process (``ulimit -v`` and ``ulimit -d``), checked before work starts.
+"""Memory of the process: its limits (``ulimit -v`` and ``ulimit -d``), its peak, and what the machine has.
 
-Native libraries abort the process when an allocation fails. This module imports nothing heavy, because
-``reserve_less`` must run before NumPy and Arrow are loaded.
+Limits are checked before work starts: native libraries abort the process when an allocation fails. This module imports
+nothing heavy, because ``reserve_less`` must run before NumPy and Arrow are loaded.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 _MIB = 2**20
+
+#: Memory of the interpreter, libraries and compiled kernels of a process, without data.
+PROCESS_BYTES = 330 * _MIB
 
 #: Each limit, its field in ``/proc/self/statm``, and the share of the interpreter and libraries. Up to 810 and 390 MiB
 #: were measured during compilation with the settings of ``reserve_less``.
@@ -63,3 +67,17 @@ def shortage(data: int = 0, workers: int = 0) -> str | None:
         if allowed != resource.RLIM_INFINITY and needed > allowed:
             return f"about {needed / _MIB:,.0f} MiB with its libraries, and {name} allows {allowed / _MIB:,.0f} MiB"
     return None
+
+
+def peak_memory() -> int:
+    """Return the peak resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux reports KiB, macOS bytes.
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def machine_memory() -> int | None:
+    """Return the memory available to this process (machine or container) in bytes; None if unknown."""
+    from distributed.system import MEMORY_LIMIT
+
+    return None if MEMORY_LIMIT is None else int(MEMORY_LIMIT)

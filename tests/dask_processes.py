@@ -58,25 +58,8 @@ def dask_cluster(
     """Start a scheduler on a free port, and single-thread workers."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "scheduler.json"
-    listening = (
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--dashboard-address",
-        "127.0.0.1:0",
-        "--protocol",
-        protocol,
-    )
-    joining = (
-        "--nthreads",
-        "1",
-        "--memory-limit",
-        "1GiB",
-        "--no-dashboard",
-        "--local-directory",
-        str(folder),
-    )
+    listening = f"--host 127.0.0.1 --port 0 --dashboard-address 127.0.0.1:0 --protocol {protocol}".split()
+    joining = ["--nthreads", "1", "--memory-limit", "1GiB", "--no-dashboard", "--local-directory"]
     with ExitStack() as stack:
         scheduler = stack.enter_context(
             process(
@@ -89,7 +72,7 @@ def dask_cluster(
         members = [
             stack.enter_context(
                 process(
-                    "dask", "worker", address, *joining, "--nanny" if nanny else "--no-nanny",
+                    "dask", "worker", address, *joining, str(folder), "--nanny" if nanny else "--no-nanny",
                     machine=worker_machine or Machine(), folder=folder, log=f"worker-{number}.log",
                 )
             )

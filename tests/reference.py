@@ -109,8 +109,8 @@ def alternating_projection(C: Floats, K: int, iterations: int, tolerance: float 
     for _ in range(iterations):
         Y = positive_factor(C, K)
         psd = Y @ Y.T
-        normalised = psd + (1.0 - psd.sum()) / N**2
-        following = np.maximum(normalised, 0.0)
+        normalized = psd + (1.0 - psd.sum()) / N**2
+        following = np.maximum(normalized, 0.0)
         distances.append(float(np.linalg.norm(following - C)))
         small = distances[-1] <= tolerance * np.linalg.norm(C)
         C = following
@@ -172,16 +172,16 @@ def pivots(rows: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int6
     return np.array(chosen)
 
 
-def row_normalised(C: Floats, d: Floats) -> Floats:
+def row_normalized(C: Floats, d: Floats) -> Floats:
     """Rows of C divided by d; rows with d <= 0 are 0."""
     return np.where(d[:, None] > 0, C / np.where(d > 0, d, 1.0)[:, None], 0.0)
 
 
 def anchor_words(C: Floats, K: int, allowed: Mask | None = None) -> NDArray[np.int64]:
-    """Anchors of Algorithm 1: pivots of the row-normalised C; words with row sum <= 0 are never anchors."""
+    """Anchors of Algorithm 1: pivots of the row-normalized C; words with row sum <= 0 are never anchors."""
     d = C.sum(axis=1)
     usable = d > 0 if allowed is None else (d > 0) & allowed
-    return pivots(row_normalised(C, d), K, usable)
+    return pivots(row_normalized(C, d), K, usable)
 
 
 def anchor_guard(
@@ -204,7 +204,7 @@ def simplex_gap(x: Floats, S: Floats, b: Floats) -> float:
 
 
 def simplex_row_by_supports(x: Floats, S: Floats) -> Floats:
-    """Minimise ||x - S'b||^2 over the simplex by trying every support; for K up to about 6."""
+    """Minimize ||x - S'b||^2 over the simplex by trying every support; for K up to about 6."""
     best, best_value = np.zeros(len(S)), np.inf
     for size in range(1, len(S) + 1):
         for support in itertools.combinations(range(len(S)), size):
@@ -223,7 +223,7 @@ def simplex_row_by_supports(x: Floats, S: Floats) -> Floats:
 
 
 def simplex_row(x: Floats, S: Floats) -> Floats:
-    """Minimise ||x - S'b||^2 over the simplex, exactly, as one non-negative least squares problem.
+    """Minimize ||x - S'b||^2 over the simplex, exactly, as one non-negative least squares problem.
 
     With P = S - x, this finds the point nearest to 0 in the convex hull of the rows of P. If t >= 0 minimizes
     ||P't||^2 + s^2 (e't - 1)^2, then t / e't are its weights (compare the KKT conditions). Raises ArithmeticError if
@@ -254,7 +254,7 @@ def bayes(topic_given_word: Floats, d: Floats) -> Floats:
 def topics_from_rows(X: Floats, d: Floats, C: Floats, K: int, allowed: Mask | None) -> Topics:
     """Common steps of Algorithms 1 and 5: pivots of X, convex weights, Bayes, A by the diagonal.
 
-    X (N x any): rows of the normalised co-occurrence in any orthonormal coordinates. C (N x N) is used for C_SS.
+    X (N x any): rows of the normalized co-occurrence in any orthonormal coordinates. C (N x N) is used for C_SS.
     """
     usable = d > 0 if allowed is None else (d > 0) & allowed
     S = pivots(X, K, usable)
@@ -269,14 +269,14 @@ def topics_from_rows(X: Floats, d: Floats, C: Floats, K: int, allowed: Mask | No
 
 def anchor_word_algorithm(C: Floats, K: int, allowed: Mask | None = None) -> Topics:
     d = C.sum(axis=1)
-    return topics_from_rows(row_normalised(C, d), d, C, K, allowed)
+    return topics_from_rows(row_normalized(C, d), d, C, K, allowed)
 
 
 def low_rank_anchor_word_algorithm(Y: Floats, K: int, allowed: Mask | None = None) -> Topics:
     """Algorithm 5 on Y (N x K), C = Y Y'; equals Algorithm 1 on Y Y' if that is non-negative."""
     d = Y @ Y.sum(axis=0)
     _, R = np.linalg.qr(Y)
-    X = row_normalised(Y, d) @ R.T
+    X = row_normalized(Y, d) @ R.T
     return topics_from_rows(X, d, Y @ Y.T, K, allowed)
 
 
@@ -290,7 +290,7 @@ def lr_jsmf(
     tolerance: float = 1e-5,
     anchor_min_df: float | None = None,
 ) -> LowRankResult:
-    """Algorithm 6 with exact eigenpairs instead of randomised ones, ENN, LAW and the anchor guards.
+    """Algorithm 6 with exact eigenpairs instead of randomized ones, ENN, LAW and the anchor guards.
 
     I_size defaults to 10 K + 1000 as in the paper, anchor_min_df to `default_anchor_min_df` (0 disables it).
     """

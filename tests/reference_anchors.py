@@ -16,10 +16,10 @@ from tests.reference import Floats, Mask, Topics
 def shrunken(rows: Floats, d: Floats, document_frequency: Floats, shrinkage: float) -> Floats:
     """Shrink rows toward their d-weighted mean (over positive d) by the factor df / (df + shrinkage)."""
     mass = np.maximum(d, 0.0)
-    centre = sum(m * row for m, row in zip(mass, rows, strict=True)) / mass.sum()
+    center = sum(m * row for m, row in zip(mass, rows, strict=True)) / mass.sum()
     return np.array(
         [
-            centre + df / (df + shrinkage) * (x - centre)
+            center + df / (df + shrinkage) * (x - center)
             for x, df in zip(rows, document_frequency, strict=True)
         ]
     )
@@ -32,7 +32,7 @@ def tandem_topics(C: Floats, groups: list[list[int]]) -> Topics:
     """
     joined = np.array([np.isin(np.arange(len(C)), group).astype(float) for group in groups])
     d = C.sum(axis=1)
-    rows = reference.row_normalised(C, d)
+    rows = reference.row_normalized(C, d)
     new_mass = joined @ d
     shares = reference.simplex_least_squares(rows, joined @ C / new_mass[:, None])
     B = reference.bayes(shares, d)
@@ -55,7 +55,7 @@ def shrunken_law(Y: Floats, K: int, allowed: Mask, document_frequency: Floats, s
     """Algorithm 5 with anchors selected from shrunken rows."""
     C = Y @ Y.T
     d = C.sum(axis=1)
-    rows = reference.row_normalised(C, d)
+    rows = reference.row_normalized(C, d)
     S = reference.pivots(shrunken(rows, d, document_frequency, shrinkage), K, allowed & (d > 0))
     return topics_of_anchors(rows, d, C, list(S))
 

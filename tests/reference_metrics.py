@@ -30,20 +30,20 @@ def topic_given_word(B: Floats, prior: Floats) -> Floats:
     return shares
 
 
-def normalised_rows(C: Floats, u: Floats) -> Floats:
+def normalized_rows(C: Floats, u: Floats) -> Floats:
     """C-bar: rows of C divided by u; rows with u = 0 are 0."""
     return np.array([row / total if total > 0 else 0 * row for row, total in zip(C, u, strict=True)])
 
 
 def recovery(C: Floats, u: Floats, shares: Floats, anchors: Integers) -> float:
     """Mean over words with u > 0 of ||C-bar_i - shares_i C-bar_S||_2."""
-    Cbar = normalised_rows(C, u)
+    Cbar = normalized_rows(C, u)
     errors = [np.linalg.norm(Cbar[i] - shares[i] @ Cbar[anchors]) for i in range(len(C)) if u[i] > 0]
     return float(np.mean(errors))
 
 
 def relative_recovery(C: Floats, u: Floats, shares: Floats, anchors: Integers) -> float:
-    return recovery(C, u, shares, anchors) / float(np.linalg.norm(normalised_rows(C, u)))
+    return recovery(C, u, shares, anchors) / float(np.linalg.norm(normalized_rows(C, u)))
 
 
 def approximation(C: Floats, B: Floats, A: Floats) -> float:
@@ -63,7 +63,7 @@ def relative_dominancy(A: Floats) -> float:
 
 
 def specificity(B: Floats, p: Floats) -> float:
-    """Mean KL divergence over words with p > 0, both sides normalised; a topic without such words counts 0."""
+    """Mean KL divergence over words with p > 0, both sides normalized; a topic without such words counts 0."""
     there = p > 0
     divergences = []
     for k in range(B.shape[1]):
@@ -250,7 +250,7 @@ def hoyer_sparsity(B: Floats) -> float:
 
 
 def divergence_in_bits(p: Floats, q: Floats) -> float:
-    """D(p || q) in bits; zeros of q are raised to machine epsilon and q is normalised, p is not."""
+    """D(p || q) in bits; zeros of q are raised to machine epsilon and q is normalized, p is not."""
     lifted = [max(value, float(np.finfo(float).eps)) for value in q]
     return sum(a * math.log2(a / (b / sum(lifted))) for a, b in zip(p, lifted, strict=True) if a > 0)
 

@@ -14,18 +14,10 @@ from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.evaluation.metrics import Row
 from streaming_jsmf.evaluation.verdicts import Check
 from streaming_jsmf.interface.topic_model import TopicModel
-from streaming_jsmf.reporting.contents import (
-    Contents,
-    Document,
-    Documents,
-    Fact,
-    Level,
-    Levels,
-    Section,
-    Stage,
-    WordLists,
-)
+from streaming_jsmf.reporting.contents import Contents, Document, DocumentLists
+from streaming_jsmf.reporting.levels import Level, Levels
 from streaming_jsmf.reporting.topics import Topic, Word
+from streaming_jsmf.reporting.words import WordLists
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
 from tests.stores import write_shares
@@ -91,9 +83,9 @@ def full_contents(n_topics: int, vocabulary: Sequence[str] | None = None, seed: 
         (f"a warning about {words[0]}",),
         (Row("npmi", "0.2", "higher", "words meet"),),
         "counted",
-        (Fact("a", "b"),),
-        (Section("Settings", (Fact("n_topics", str(n_topics)),)),),
-        (Stage("words", 1.5, 2**21),),
+        {"a": "b"},
+        {"Settings": {"n_topics": str(n_topics)}},
+        {"words": {"seconds": 1.5, "peak_memory": 2**21}},
         (Check("Is it so?", "yes", "yes", True),),
         words[0],
         "2026-11-22",
@@ -118,9 +110,9 @@ def lists_of(topics: Sequence[Topic]) -> WordLists:
     )
 
 
-def _documents(n_topics: int, words: Sequence[str]) -> Documents:
+def _documents(n_topics: int, words: Sequence[str]) -> DocumentLists:
     listed = tuple(Document(f"d{place} {words[0]}", 0.9 - 0.05 * place, (words[-1],)) for place in range(10))
-    return Documents((words[0],), (listed,) * n_topics)
+    return DocumentLists((words[0],), (listed,) * n_topics)
 
 
 def _groups(n_topics: int, generator: np.random.Generator) -> Groups:

@@ -240,14 +240,6 @@ def test_more_topics_than_the_rank_are_refused(rules: AnchorRules) -> None:
         low_rank_anchor_words(np.zeros((N, 2)), np.zeros(N), EVERYWHERE, rules)
 
 
-def test_soft_clique_words_are_ordered_by_their_pivots() -> None:
-    y, rules = factor(6, SPECTRA["slow"]), AnchorRules("soft-clique", 40)
-    found = low_rank_anchor_words(y, row_sums(y), frequencies(6), rules)
-    assert (np.diff(found.anchors.pivots) <= 0).all()
-    dense = anchor_words(y @ y.T, row_sums(y), frequencies(6), 6, rules)
-    np.testing.assert_array_equal(found.anchors.words, dense.anchors.words)
-
-
 def test_word_lists_fall_and_break_ties_by_id() -> None:
     b = np.array([[0.1, 0.5], [0.4, 0.25], [0.4, 0.25], [0.1, 0.0]])
     np.testing.assert_array_equal(prominent_words(b, 3), [[1, 2, 0], [0, 1, 2]])

@@ -15,11 +15,10 @@ from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anc
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model
 from tests import reference_anchors as oracle
 from tests.outcomes import Command, refused
-from tests.reference import row_normalised
+from tests.reference import row_normalized
 from tests.test_anchors import EVERYWHERE, factor
 
 Floats = NDArray[np.float64]
@@ -38,7 +37,7 @@ def test_all_anchors_given_are_the_anchors_in_their_order() -> None:
     given = [40, 3, 22, 9]
     found = low_rank_anchor_words(y, d, EVERYWHERE, AnchorRules(given=[[word] for word in given]))
     np.testing.assert_array_equal(found.anchors.words, given)
-    slow = oracle.topics_of_anchors(row_normalised(c, d), d, c, given)
+    slow = oracle.topics_of_anchors(row_normalized(c, d), d, c, given)
     np.testing.assert_allclose(found.word_topic, slow.word_topic, atol=1e-8)
     np.testing.assert_allclose(found.topic_topic, slow.topic_topic, rtol=1e-6)
 
@@ -46,7 +45,7 @@ def test_all_anchors_given_are_the_anchors_in_their_order() -> None:
 def test_the_others_are_farthest_from_the_span_of_those_given() -> None:
     y = factor(1, np.ones(5))
     c = y @ y.T
-    rows = row_normalised(c, c.sum(axis=1))
+    rows = row_normalized(c, c.sum(axis=1))
     found = low_rank_anchor_words(y, c.sum(axis=1), EVERYWHERE, AnchorRules(given=[[12], [50]])).anchors.words
     np.testing.assert_array_equal(found[:2], [12, 50])
     for count in range(2, 5):
@@ -130,18 +129,6 @@ def test_fit_finds_a_wrong_word_before_the_scan(known: bool, tmp_path: Path) -> 
     with pytest.raises(InputError, match=line):
         fit(tmp_path / "corpus", tmp_path / "model", 3, infer_settings=settings)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-
-
-@pytest.mark.parametrize(
-    ("words", "floor", "line"),
-    [(["nothing"], None, "lacks the anchor word 'nothing'"), (["word0003"], 1e5, "'word0003' occurs in")],
-)
-def test_a_wrong_word_is_found_before_the_rectification(
-    words: list[str], floor: float | None, line: str, moments: Moments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming_jsmf.topics.anchor_words.rectify", lambda *_: pytest.fail("rectified"))
-    with pytest.raises(InputError, match=line):
-        fit_moments(moments, InferSettings(3, anchor_words=words, anchor_min_df=floor))
 
 
 def test_the_command_line_takes_a_list_and_a_file(moments: Moments, tmp_path: Path, invoke: Command) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from streaming_jsmf import InferSettings, ScanSettings, infer, scan
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.evaluation.choice import Measures, choose
 from streaming_jsmf.evaluation.matching import stability
 from streaming_jsmf.moments.reader import open_moments
@@ -139,13 +138,6 @@ def test_a_corpus_of_one_row_group_has_stability_and_prints_its_table_only(
     assert found["missing"] == {}
     true, more = (row["stability"] for row in found["rows"])
     assert 0 < more < true <= 1
-    # The store of a version that did not cut row groups is used as it is.
-    old, budget = tmp_path / "old", math.ceil(open_corpus(corpus).nonzeros / 16)
-    settings = ScanSettings(max_topics=6, partition_nonzeros=budget)
-    assert len(scan(corpus, old / "moments", settings).manifest.partitions) == 1
-    shown = invoke("choose-k", corpus, "--topics", "3,6", "--out", old, *SYNCHRONOUS)
-    assert (shown.code, shown.err) == (0, "")
-    assert "missing: stability: " in shown.out
 
 
 def test_moments_are_compared_with_what_they_allow(corpus: Path, invoke: Command, tmp_path: Path) -> None:

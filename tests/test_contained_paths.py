@@ -13,7 +13,7 @@ import pytest
 
 from streaming_jsmf import InputError, documents_of_topic, ingest
 from streaming_jsmf.documents.share_files import ABOUT_NAME
-from streaming_jsmf.documents.shares import About, Totals
+from streaming_jsmf.documents.shares import About, ShareTotals
 from streaming_jsmf.ingestion.ingest import IngestRequest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
@@ -136,7 +136,7 @@ def test_a_part_outside_the_directory_of_shares_is_refused(tmp_path: Path) -> No
     folder.mkdir()
     pq.write_table(pa.table({"document_id": [1], "topic_shares": [[1.0]]}), tmp_path / "other.parquet")
     parts = {"../other.parquet": {"documents": 1, "sha256": ""}}
-    about = About("", "", "", 1, None, Totals()).fields(columns=["document_id"], parts=parts)
+    about = About("", "", "", 1, None, ShareTotals()).fields(columns=["document_id"], parts=parts)
     (folder / ABOUT_NAME).write_text(json.dumps(about))
     with pytest.raises(InputError, match=r"'\.\./other\.parquet' leaves this directory"):
         documents_of_topic(tmp_path / "model", folder, 0)
@@ -198,7 +198,7 @@ def test_a_fifo_in_shares_is_not_read(name: str, tmp_path: Path, invoke: Command
     os.mkfifo(tmp_path / "fifo")
     refused(invoke("info", tmp_path / "fifo"), 3, f"{tmp_path}/fifo is a named pipe, not a regular file")
     parts = {"part-00000.parquet": {"documents": 1, "sha256": ""}}
-    about = About("", "", "", 1, None, Totals()).fields(columns=["document_id"], parts=parts)
+    about = About("", "", "", 1, None, ShareTotals()).fields(columns=["document_id"], parts=parts)
     (tmp_path / ABOUT_NAME).write_text(json.dumps(about))
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.document_topics import BLOCK_DOCUMENTS, DocumentTopics, document_topics
+from streaming_jsmf.inference.cvb0 import BLOCK_DOCUMENTS, DocumentTopics, document_topics
 from tests.reference_transform import shares_by_rounds
 
 Floats = NDArray[np.float64]

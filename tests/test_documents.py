@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from streaming_jsmf import Execution, InputError, documents_of_topic, shares_by, similar_documents, transform
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
-from streaming_jsmf.reporting.read_documents import groups_of
+from streaming_jsmf.reporting.contents import groups_of
 from tests.corpora import planted, words
 from tests.outcomes import Command, refused
+from tests.stores import write_shares
 from tests.test_transform import K, N, save_model, shares_of, write_named
 
 YEARS = np.array([-1 if row == 5 else 1990 + row % 3 for row in range(90)])
@@ -57,56 +58,52 @@ def test_documents_of_a_topic(model: Path, shares: Path, theta: NDArray[np.float
     assert len(documents_of_topic(model, shares, 0, number=1000)) == 90
 
 
-@pytest.mark.parametrize("kind", ["text", "slashes", "date", "timestamp"])
-@pytest.mark.parametrize(("unit", "cut"), [("year", 4), ("quarter", 7), ("month", 7), ("day", 10), (None, 4)])
-def test_dates_are_grouped_by_periods(
-    kind: str, unit: str | None, cut: int, model: Path, tmp_path: Path
-) -> None:
-    corpus = write_named(tmp_path / "c", planted(90, N, K, length=30, seed=3).counts, words(N))
-    days = [f"19{99 if row % 2 else 98}-{1 + row % 12:02d}-{1 + row % 3:02d}" for row in range(90)]
-    row = 0
-    for path in sorted(corpus.glob("part*.parquet")):
-        table = pq.read_table(path)
-        part = days[row : row + len(table)]
-        row += len(table)
-        column = pa.array([*part[:-1], None] if row == 90 else part)
-        if kind == "slashes":
-            column = pa.array(
-                [day and f"{day.replace('-0', '/').replace('-', '/')} 7:11" for day in column.to_pylist()]
-            )
-        elif kind != "text":
-            column = column.cast(pa.date32() if kind == "date" else pa.timestamp("s"))
-        table = table.append_column("date", column).append_column(
-            "created", pa.array(["24-02-2015"] * len(table))
-        )
-        pq.write_table(table, path)
-    transform(model, corpus, tmp_path / "s", execution=Execution("synchronous"))
-    theta = shares_of(tmp_path / "s")
-    frame = shares_by(model, tmp_path / "s", "date" if unit is None else f"date:{unit}", 0)
-    keys = [f"{day[:4]}-Q{(int(day[5:7]) + 2) // 3}" if unit == "quarter" else day[:cut] for day in days[:-1]]
-    groups = {key: theta[:-1, 0][[k == key for k in keys]] for key in sorted(set(keys))}
-    assert frame.columns[0] == f"{unit or 'year'} of date"
-    assert frame.iloc[:, 0].tolist() == [*groups, None]
-    np.testing.assert_allclose(frame["share"], [*(group.mean() for group in groups.values()), theta[-1, 0]])
-    with pytest.raises(InputError, match=r"has no column 'a\.no'.*read with metadata='a\.no'"):
-        shares_by(model, tmp_path / "s", "a.no:month")
-    assert set(shares_by(model, tmp_path / "s", "created")["created"]) == {"24-02-2015"}, (
-        "not taken for dates"
-    )
-    with pytest.raises(InputError, match="'created' holds '24-02-2015'; months are made of dates"):
-        shares_by(model, tmp_path / "s", "created:month")
-
-
-def shares_with(model: Path, folder: Path, name: str, values: pa.Array) -> Path:
-    """Topic shares of 90 documents with one more column of metadata."""
+@pytest.fixture(scope="module")
+def plain(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shares beside their corpus ``c``."""
+    folder = tmp_path_factory.mktemp("plain")
     corpus = write_named(folder / "c", planted(90, N, K, length=30, seed=3).counts, words(N))
-    first = 0
-    for path in sorted(corpus.glob("part*.parquet")):
-        table = pq.read_table(path)
-        pq.write_table(table.append_column(name, values.slice(first, len(table))), path)
-        first += len(table)
     transform(model, corpus, folder / "s.parquet", execution=Execution("synchronous"))
     return folder / "s.parquet"
+
+
+def shares_with(plain: Path, folder: Path, **columns: pa.Array) -> Path:
+    """The plain shares with more columns of metadata."""
+    table = pq.read_table(plain)
+    for name, values in columns.items():
+        table = table.add_column(table.num_columns - 1, name, values)
+    write_shares(folder / "s.parquet", table, plain)
+    return folder / "s.parquet"
+
+
+def test_dates_are_grouped_by_periods(model: Path, plain: Path, tmp_path: Path) -> None:
+    days = [f"19{99 if row % 2 else 98}-{1 + row % 12:02d}-{1 + row % 3:02d}" for row in range(89)]
+    text = pa.array([*days, None])
+    slashes = [day and f"{day.replace('-0', '/').replace('-', '/')} 7:11" for day in text.to_pylist()]
+    kinds = {
+        "date": text,
+        "slashes": pa.array(slashes),
+        "typed": text.cast(pa.date32()),
+        "timestamp": text.cast(pa.timestamp("s")),
+    }
+    shares = shares_with(plain, tmp_path, **kinds, created=pa.array(["24-02-2015"] * 90))
+    theta = shares_of(shares)[:, 0]
+    for unit, cut in (("year", 4), ("quarter", 7), ("month", 7), ("day", 10)):
+        keys = [f"{day[:4]}-Q{(int(day[5:7]) + 2) // 3}" if unit == "quarter" else day[:cut] for day in days]
+        groups = {key: theta[:-1][[k == key for k in keys]] for key in sorted(set(keys))}
+        for kind in kinds:
+            frame = shares_by(model, shares, f"{kind}:{unit}", 0)
+            assert frame.columns[0] == f"{unit} of {kind}"
+            assert frame.iloc[:, 0].tolist() == [*groups, None]
+            means = [*(group.mean() for group in groups.values()), theta[-1]]
+            np.testing.assert_allclose(frame["share"], means)
+    for kind in ("date", "typed", "timestamp"):
+        assert shares_by(model, shares, kind).columns[0] == f"year of {kind}", "by default"
+    with pytest.raises(InputError, match=r"has no column 'a\.no'.*read with metadata='a\.no'"):
+        shares_by(model, shares, "a.no:month")
+    assert set(shares_by(model, shares, "created")["created"]) == {"24-02-2015"}, "not taken for dates"
+    with pytest.raises(InputError, match="'created' holds '24-02-2015'; months are made of dates"):
+        shares_by(model, shares, "created:month")
 
 
 NO_DATES = [
@@ -115,82 +112,67 @@ NO_DATES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("unit", "period"),
-    [("year", "2000"), ("quarter", "2000-Q1"), ("month", "2000-02"), ("day", "2000-02-29")],
-)
 def test_dates_that_do_not_exist_are_no_dates(
-    unit: str, period: str, model: Path, tmp_path: Path, invoke: Command
+    model: Path, plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
     days = ["2000-02-29", *NO_DATES, "2000-02-29 23:59:60", "2000-00-00"]
     dates = pa.array([days[row % len(days)] for row in range(90)])
-    shares = shares_with(model, tmp_path, "date", dates)
-    undated = sum(day in NO_DATES or (unit != "year" and day == days[-1]) for day in dates.to_pylist())
-    frame = shares_by(model, shares, f"date:{unit}", 0)
-    assert frame.iloc[:, 0].tolist() == [period, None]
-    assert frame["documents"].tolist() == [90 - undated, undated]
-    over_time = json.loads(invoke("over-time", model, shares, "--by", f"date:{unit}", "--json").out)
-    assert {row[f"{unit} of date"] for row in over_time} == {period}
-
-
-def test_texts_like_periods_that_do_not_exist_are_no_times(
-    model: Path, tmp_path: Path, invoke: Command
-) -> None:
-    shares = shares_with(model, tmp_path, "when", pa.array(["1990-11", "1990-24"] * 45))
+    shares = shares_with(plain, tmp_path, date=dates, when=pa.array(["1990-11", "1990-24"] * 45))
+    for unit, period in (
+        ("year", "2000"),
+        ("quarter", "2000-Q1"),
+        ("month", "2000-02"),
+        ("day", "2000-02-29"),
+    ):
+        undated = sum(day in NO_DATES or (unit != "year" and day == days[-1]) for day in dates.to_pylist())
+        frame = shares_by(model, shares, f"date:{unit}", 0)
+        assert frame.iloc[:, 0].tolist() == [period, None]
+        assert frame["documents"].tolist() == [90 - undated, undated]
+        over_time = json.loads(invoke("over-time", model, shares, "--by", f"date:{unit}", "--json").out)
+        assert {row[f"{unit} of date"] for row in over_time} == {period}
     refused(invoke("over-time", model, shares, "--by", "when"), 2, "'when' holds '1990-24'")
 
 
-#: Values that have no groups, or no months, and what is said.
-UNGROUPED = {
-    "objects": (
-        pa.array([{"name": "a"}] * 90),
-        "date",
-        "holds objects; groups are made of texts, numbers and dates",
-    ),
-    "lists": (pa.array([["a"]] * 90), "date", "holds lists; groups are"),
-    "mappings": (
-        pa.array([[("a", 1)]] * 90, pa.map_(pa.string(), pa.int32())),
-        "date",
-        "holds mappings; groups are",
-    ),
-    "bytes": (pa.array([b"\xff"] * 90), "date", "holds binary; groups are"),
-    "coded": (pa.array([b"\xff"] * 90).dictionary_encode(), "date", "groups are made of texts"),
-    "uuid": (pa.array([b"\xff" * 16] * 90, pa.uuid()), "date", "groups are made of texts"),
-    "integers": (
-        pa.array([1355517523] * 90),
-        "date:month",
-        "holds 1355517523; months are made of dates: ingest",
-    ),
-    "years": (
-        pa.array([1999] * 90),
-        "date:month",
-        "holds 1999; months are made of dates: ingest the texts again with --date-format FORMAT",
-    ),
-    "floats": (pa.array([1.5] * 90), "date:year", "holds 1.5; years are made of dates"),
-    "texts": (pa.array(["May 4"] * 90), "date:day", "holds 'May 4'; days are made of dates"),
+#: Values that have no groups, and what is said to hold.
+NESTED: dict[str, tuple[pa.Array, str]] = {
+    "objects": (pa.array([{"name": "a"}] * 90), "objects; groups are made of texts, numbers and dates"),
+    "lists": (pa.array([["a"]] * 90), "lists"),
+    "mappings": (pa.array([[("a", 1)]] * 90, pa.map_(pa.string(), pa.int32())), "mappings"),
+    "bytes": (pa.array([b"\xff"] * 90), "binary"),
+    "coded": (pa.array([b"\xff"] * 90).dictionary_encode(), ""),
+    "uuid": (pa.array([b"\xff" * 16] * 90, pa.uuid()), ""),
+}
+
+#: Values that have no periods.
+UNDATED: dict[str, tuple[pa.Array, str]] = {
+    "integers": (pa.array([1355517523] * 90), "1355517523; months are made of dates: ingest the texts again"),
+    "years": (pa.array([1999] * 90), "1999; months are"),
+    "floats": (pa.array([1.5] * 90), "1.5; months are"),
+    "texts": (pa.array(["May 4"] * 90), "'May 4'; months are"),
 }
 
 
-@pytest.mark.parametrize("kind", UNGROUPED)
 def test_groups_are_not_made_of_objects_nor_periods_of_numbers(
-    kind: str, model: Path, tmp_path: Path, invoke: Command
+    model: Path, plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
-    values, by, said = UNGROUPED[kind]
-    shares = shares_with(model, tmp_path, "date", values)
-    for verb in ("documents", "over-time"):
-        refused(invoke(verb, model, shares, "--by", by), 2, "column 'date'", said)
+    shares = shares_with(
+        plain, tmp_path, **{name: values for name, (values, _) in (NESTED | UNDATED).items()}
+    )
     of_report = ModelShares.open(model, shares).of_shown
-    with pytest.raises(InputError, match="column 'date' "):
-        groups_of(of_report, by)
+    for name, (_, held) in (NESTED | UNDATED).items():
+        by = f"{name}:month" if name in UNDATED else name
+        for verb in ("documents", "over-time"):
+            refused(invoke(verb, model, shares, "--by", by), 2, f"column {name!r}", f"holds {held}")
+        with pytest.raises(InputError, match=f"column {name!r} "):
+            groups_of(of_report, by)
     found = groups_of(of_report, None)
     assert found is not None
-    if kind in ("objects", "lists", "mappings", "bytes", "coded", "uuid"):
-        assert found.column == "year", "without --by, a report takes another column"
+    assert found.column == "year", "without --by, a report takes a column of time"
 
 
 @pytest.mark.parametrize("unit", ["s", "us", "day"])
 def test_dates_that_python_cannot_show_are_left_out_with_their_number(
-    unit: str, model: Path, tmp_path: Path, invoke: Command
+    unit: str, model: Path, plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
     """Some of Parquet are of years after 9999, or before 1."""
     days = np.where(np.arange(90) % 3 == 0, 4_000_000, np.where(np.arange(90) % 3 == 1, -800_000, 10_957))
@@ -198,7 +180,7 @@ def test_dates_that_python_cannot_show_are_left_out_with_their_number(
     values = pa.array(days.astype(np.int32)).view(pa.date32())
     if unit != "day":
         values = pa.array(days * per_day).view(pa.timestamp(unit))
-    shares = shares_with(model, tmp_path, "at", values)
+    shares = shares_with(plain, tmp_path, at=values)
     for options in (
         ("documents", "--by", "at:month"),
         ("over-time", "--by", "at"),
@@ -215,38 +197,35 @@ def test_dates_that_python_cannot_show_are_left_out_with_their_number(
         assert "2000" in held
 
 
-def test_groups_of_categories(model: Path, tmp_path: Path) -> None:
+def test_groups_of_categories(model: Path, plain: Path, tmp_path: Path) -> None:
     kinds = pa.array(["a", "b", None] * 30).dictionary_encode()
-    frame = shares_by(model, shares_with(model, tmp_path, "kind", kinds), "kind", 0)
+    frame = shares_by(model, shares_with(plain, tmp_path, kind=kinds), "kind", 0)
     assert frame["kind"].tolist()[:2] == ["a", "b"]
     assert frame["kind"].isna().tolist() == [False, False, True]
     assert frame["documents"].tolist() == [30] * 3
 
 
-#: Columns of answers, and a question that has them.
-ANSWERS: tuple[tuple[str, tuple[object, ...]], ...] = (
-    *((name, ("documents", "--by", name)) for name in ("label", "share", "documents", "standard_error")),
-    *((name, ("over-time", "--by", name)) for name in ("low", "high", "change", "change_error", "label")),
-    ("share", ("documents", "--topic", "1")),
-    ("distance", ("documents", "--similar", "d3")),
-    ("gain", ("documents", "--outliers", "c")),
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("documents", "--by", "label"),
+        ("over-time", "--by", "low"),
+        ("documents", "--topic", "1"),
+        ("documents", "--similar", "d3"),
+        ("documents", "--outliers", "c"),
+    ],
 )
-
-
-@pytest.mark.parametrize(("column", "command"), ANSWERS)
 def test_metadata_with_the_name_of_a_column_of_the_answer(
-    column: str,
-    command: tuple[object, ...],
-    model: Path,
-    tmp_path: Path,
-    invoke: Command,
-    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...], model: Path, plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
     """Both columns are in the answer; that of the documents has another name."""
-    monkeypatch.chdir(tmp_path)
-    shares = shares_with(model, tmp_path, column, pa.array([1990 + row % 3 for row in range(90)]))
-    verb, *options = command
-    said = invoke(verb, model, shares, *options, "--json")
+    years = pa.array([1990 + row % 3 for row in range(90)])
+    shares = shares_with(
+        plain, tmp_path, **dict.fromkeys(("label", "low", "share", "distance", "gain"), years)
+    )
+    verb, option, value = command
+    column = {"--topic": "share", "--similar": "distance", "--outliers": "gain"}.get(option, value)
+    said = invoke(verb, model, shares, option, plain.parent / "c" if value == "c" else value, "--json")
     assert said.code == 0, said.err
     rows = json.loads(said.out)
     assert {row[f"{column}_"] for row in rows} <= {1990, 1991, 1992}
@@ -347,17 +326,15 @@ def test_the_verb_prints(
         (["--raw"], "--raw is for --csv"),
     ],
 )
-def test_bad_requests(model: Path, shares: Path, invoke: Command, arguments: list[str], text: str) -> None:
-    refused(invoke("documents", model, shares, *arguments), 2, text)
+def test_bad_requests(model: Path, plain: Path, invoke: Command, arguments: list[str], text: str) -> None:
+    refused(invoke("documents", model, plain, *arguments), 2, text)
 
 
 def test_shares_of_another_model_are_refused(
-    model: Path, shares: Path, tmp_path: Path, invoke: Command
+    model: Path, plain: Path, tmp_path: Path, invoke: Command
 ) -> None:
     other = save_model(tmp_path / "other", planted(9, N, K, seed=8).word_topic)
-    refused(
-        invoke("documents", other, shares), 2, f"{shares}: these are shares of another model than {other}"
-    )
+    refused(invoke("documents", other, plain), 2, f"{plain}: these are shares of another model than {other}")
     with pytest.raises(InputError, match="not topic shares"):
         shares_by(model, model)
     with pytest.raises(InputError, match="there are no topic shares at"):

@@ -68,14 +68,6 @@ def test_corrections_are_the_stored_ones_of_the_oracle(
     assert operator.uniform_mass == pytest.approx(missing, rel=1e-5, abs=1e-7)
 
 
-def test_some_spectra_have_something_to_correct() -> None:
-    corrected = {
-        name: reference.non_negative_correction(reference.positive_factor(make(), K), 40).sum()
-        for name, make in SPECTRA.items()
-    }
-    assert [name for name, mass in corrected.items() if mass < 1e-12] == ["low rank"]
-
-
 def test_printed_steps_are_those_of_the_oracle(cooccurrence: Floats) -> None:
     n = len(cooccurrence)
     expected = reference.enn(cooccurrence, K, n, 120)

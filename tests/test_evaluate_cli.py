@@ -15,11 +15,12 @@ import pytest
 
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.evaluation.coherence import npmi
-from streaming_jsmf.evaluation.metrics import LINES
+from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.infer import infer, infer_each
-from streaming_jsmf.topics.store import Model, read_model, write_model
+from streaming_jsmf.topics.store import read_model, write_model
+from tests import reference, reference_metrics
 from tests.corpora import Planted
 from tests.damage import rewritten
 from tests.outcomes import Command, Outcome, refused
@@ -79,18 +80,6 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def tensor_like(model_path: Path, tmp_path: Path) -> Path:
-    """A model by hand, with the arrays that an engine without anchors and correlations has."""
-    model = read_model(model_path)
-    kept = ("word", "topic", "rank", "word_topic", "prominent_words", "topic_probability", "term_count")
-    provenance = {"engine": "by-hand", "corpus_fingerprints": model.provenance["corpus_fingerprints"]}
-    metrics = {"n_documents": model.metrics["n_documents"]}
-    arrays = {name: model.arrays[name] for name in kept}
-    write_model(tmp_path / "tensor", Model(arrays, {"n_topics": 5}, metrics, provenance))
-    return tmp_path / "tensor"
-
-
 def numbers_of(value: Any) -> list[float]:
     if isinstance(value, dict):
         return [number for part in value.values() for number in numbers_of(part)]
@@ -114,6 +103,27 @@ def test_a_model_alone_gives_what_its_moments_allow(
     assert shown["certificates"] == json.loads(json.dumps(read_model(model_path, ()).metrics))
 
 
+def test_of_a_store_with_all_pairs_the_errors_are_exact(
+    evaluate: Evaluate, corpus_path: Path, documents: Planted, tmp_path: Path
+) -> None:
+    exact = scanned(corpus_path, tmp_path / "exact", ScanSettings(max_topics=5, exact=True))
+    arrays = infer(exact, tmp_path / "model", QUICK).arrays
+    C = reference.cooccurrence(
+        documents.counts, reference.document_weights(documents.counts.sum(axis=1), "capped")
+    )
+    shares = reference_metrics.topic_given_word(arrays["word_topic"], arrays["topic_probability"])
+    recovery = reference_metrics.recovery(C, C.sum(axis=1), shares, arrays["anchors"])
+    approximation = reference_metrics.approximation(C, arrays["word_topic"], arrays["topic_topic"])
+    for options in ((), ("--corpus", corpus_path)):
+        found = evaluate(tmp_path / "model", *options, "--json").document()["metrics"]
+        assert found["recovery"] == pytest.approx(recovery, rel=1e-5)
+        assert found["approximation"] == pytest.approx(approximation, rel=1e-5)
+    half = Path(shutil.copytree(corpus_path, tmp_path / "half"))
+    (half / "part-00000.parquet").unlink()
+    other = evaluate(tmp_path / "model", "--corpus", half, "--json").document()["metrics"]
+    assert other["recovery"]["value"] != pytest.approx(recovery, rel=1e-3)
+
+
 def test_a_polished_model_is_not_compared_with_inferred_ones(
     evaluate: Evaluate, model_path: Path, tmp_path: Path
 ) -> None:
@@ -127,6 +137,7 @@ def test_the_training_corpus_adds_the_metrics_of_documents_and_is_told_from_othe
 ) -> None:
     trained = evaluate(model_path, "--corpus", corpus_path, "--json").document()
     assert trained["corpus"]["training"] is True
+    assert trained["metrics"]["recovery"]["standard_error"] > 0, "estimated for the documents"
     arrays = read_model(model_path).arrays
     present = (documents.counts > 0).astype(np.int64)
     top = arrays["prominent_words"][:, :10]
@@ -146,35 +157,20 @@ def test_the_training_corpus_adds_the_metrics_of_documents_and_is_told_from_othe
     assert again["corpus"] == trained["corpus"]
 
 
-@pytest.mark.parametrize("with_corpus", [False, True])
-def test_an_engine_without_anchors_and_correlations_is_evaluated(
-    with_corpus: bool, evaluate: Evaluate, tensor_like: Path, fitted: Path, corpus_path: Path
-) -> None:
-    options = ["--corpus", corpus_path] if with_corpus else []
-    shown = evaluate(tensor_like, *options, "--moments", fitted / "moments", "--json").document()
-    assert shown["engine"] == "by-hand"
-    metrics, missing = shown["metrics"], shown["missing"]
-    for name in ("approximation", "dominancy", "relative_dominancy"):
-        assert metrics[name] is None
-        assert "topic_topic" in missing[name]
-    # Of the factor alone a number, of the documents an estimate.
-    assert isinstance(metrics["recovery"], dict if with_corpus else float)
-    assert "engine" in missing["stability"]
-    assert (metrics["npmi"] is not None) == with_corpus
-    assert ("npmi" in missing) == (not with_corpus)
-    assert "anchor" not in shown["topics"][0]
-    assert shown["warnings"] == []
-
-
 def test_without_its_moments_a_warning_says_what_is_missing(
-    evaluate: Evaluate, model_path: Path, tensor_like: Path
+    evaluate: Evaluate, model_path: Path, fitted: Path
 ) -> None:
+    known = evaluate(model_path, "--json").document()["metrics"]
+    assert isinstance(known["recovery"], float)
     rewritten(model_path, lambda about: about["provenance"].update(moments="/nowhere/m.zarr"))
     outcome = evaluate(model_path, "--json")
     [sentence] = [line for line in outcome.document()["warnings"] if "/nowhere" in line]
-    assert sentence.startswith("recovery, relative_recovery, approximation, relative_approximation,")
+    assert "recovery, relative_recovery, approximation, relative_approximation" in sentence
     assert outcome.err.splitlines() == [f"warning: {sentence}"]
-    assert "--moments" in evaluate(tensor_like, "--json").document()["missing"]["recovery"]
+    given = evaluate(model_path, "--moments", fitted / "moments", "--json").document()
+    assert given["metrics"] == {**known, "stability": given["metrics"]["stability"]}
+    rewritten(model_path, lambda about: about["provenance"].pop("moments"))
+    assert "--moments" in evaluate(model_path, "--json").document()["missing"]["recovery"]
 
 
 def test_moments_that_have_changed_are_not_compared_with(
@@ -216,7 +212,7 @@ def test_the_table_has_a_line_for_each_metric(evaluate: Evaluate, simulated: Pat
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     named = [line.split()[0] for line in lines]
-    assert {line.path: named.count(line.path) for line in LINES} == {line.path: 1 for line in LINES}
+    assert {line.path: named.count(line.path) for line in SHOWN} == {line.path: 1 for line in SHOWN}
     [score] = [line for line in lines if line.startswith("npmi ")]
     assert score.split()[2] == "higher"
     assert "missing" not in outcome.out
@@ -236,7 +232,7 @@ def test_the_lines_are_the_metrics_of_the_schema() -> None:
     parts["perplexity"] = ["model", "unigram", "tokens_without_mass"]
     parts |= {"basis_rank": ["hard", "soft"], "basis_quality": ["hard", "soft"]}
     expected = {f"{name}.{part}" for name, names in parts.items() for part in names}
-    assert {line.path for line in LINES} == expected | (known.keys() - parts.keys())
+    assert {line.path for line in SHOWN} == expected | (known.keys() - parts.keys())
 
 
 def test_both_verbs_report_doubtful_topics(evaluate: Evaluate, invoke: Command, model_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,11 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from streaming_jsmf.cli.main import run
 from streaming_jsmf.config import InferSettings, ScanSettings
 from streaming_jsmf.corpus import open_corpus
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.counts import (
     StoredCounts,
@@ -31,12 +27,6 @@ from streaming_jsmf.evaluation.counts import (
     stored_corpora,
 )
 from streaming_jsmf.evaluation.inputs import sketch_probes
-from streaming_jsmf.evaluation.word_counts import (
-    CooccurrenceAccumulator,
-    CountReduction,
-    WordSelection,
-)
-from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Event, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.storage.paths import store_path
@@ -135,40 +125,10 @@ def test_a_held_out_corpus_is_matched_by_its_words(
     assert read_training_counts(model_path, model) is None
 
 
-@given(st.integers(0, 10**6), st.lists(st.integers(1, 39), unique=True, max_size=4))
-def test_counts_do_not_depend_on_how_documents_are_split(seed: int, cuts: list[int]) -> None:
-    rng = np.random.default_rng(seed)
-    counts = rng.poisson(0.4, size=(40, 12))
-    columns = rng.permutation(np.concatenate([np.arange(9), [-1, -1, -1]]))
-    selection = WordSelection(np.array([0, 2, 3, 8]), np.array([2, 7]), columns, 9)
-
-    def tally(parts: Sequence[NDArray[np.int64]]) -> PartialResult:
-        stage = CountReduction(Path("unused"), {}, 9, "capped", "")
-        folded = None
-        for part in parts:
-            one = CooccurrenceAccumulator(selection, "capped", sketch_probes(9, 3))
-            one.append(over_vocabulary(csr_array(part), columns, 9))
-            folded = stage.fold(folded, one.partial())
-        assert folded is not None
-        return folded
-
-    whole, split = tally([counts]), tally(np.split(counts, sorted(cuts)))
-    known = np.zeros((40, 9), dtype=np.int64)
-    known[:, columns[columns >= 0]] = counts[:, columns >= 0]
-    np.testing.assert_array_equal(whole.arrays["pairs"], dense_pairs(known, selection.words))
-    assert whole.scalars["n_documents"] == (known.sum(axis=1) >= 2).sum()
-    for name, values in whole.arrays.items():
-        # The sketch is made of products in float32.
-        tolerance = 1e-5 if name == "sketch" else 1e-12
-        np.testing.assert_allclose(split.arrays[name], values, atol=tolerance * np.abs(values).max(initial=1))
-    for name, number in whole.scalars.items():
-        assert split.scalars[name] == pytest.approx(number)
-
-
 def array_digests(model_path: Path) -> list[Any]:
     [group] = [path.parent for path in (model_path / "evaluation").glob("*/zarr.json")]
     attributes = json.loads((group / "zarr.json").read_text())["attributes"]
-    return [attributes["digests"], attributes["n_documents"]]
+    return [attributes[name] for name in ("digests", "n_documents", "completion")]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +165,7 @@ def test_stored_counts_need_no_scan_and_no_corpus(
         np.testing.assert_array_equal(found.pairs, first.pairs)
 
 
-def test_the_other_verbs_are_undisturbed_by_counts_in_a_model(
+def test_info_lists_counted_corpora(
     model_path: Path, corpus_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(open_model(model_path).variables)
@@ -213,7 +173,6 @@ def test_the_other_verbs_are_undisturbed_by_counts_in_a_model(
     assert sorted(open_model(model_path).variables) == before
     [corpus] = described(model_path, capsys)["counted_corpora"]
     assert corpus["path"] == str(corpus_path)
-    assert [path.name for path in model_path.parent.iterdir() if path.name.startswith(".")] == []
     kept = {path.name for path in (model_path / "evaluation").iterdir()}
     assert kept == {"zarr.json", counts_path(model_path, corpus["fingerprint"]).name}
 

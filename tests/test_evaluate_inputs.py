@@ -10,11 +10,11 @@ import pytest
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.gather import cooccurrence_of, topic_arrays, truth_of
+from streaming_jsmf.evaluation.evaluate import cooccurrence_of, topic_arrays, truth_of
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.simulation import simulate_lda
-from streaming_jsmf.simulation.truth import read_truth, read_truth_words
+from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.topics.store import Model
 
 WORD_TOPIC = np.array([[0.6, 0.0], [0.4, 0.1], [0.0, 0.9]])
@@ -52,7 +52,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_truth_is_matched_by_words_and_normalised_again(simulated: Path) -> None:
-    truth, words = read_truth(simulated).word_topic, read_truth_words(simulated)
+    truth, words = read_truth(simulated).word_topic, read_truth(simulated).words
     assert truth.shape[0] == len(words) == 30
     # Every other word, backwards, and one that the truth lacks.
     chosen = np.arange(28, -1, -2)
@@ -65,7 +65,8 @@ def test_a_truth_is_matched_by_words_and_normalised_again(simulated: Path) -> No
 
 
 def test_a_lost_topic_of_the_truth_is_reported(simulated: Path) -> None:
-    truth, words = read_truth(simulated), read_truth_words(simulated)
+    truth = read_truth(simulated)
+    words = truth.words
     assert truth.anchors is not None
     # Anchors belong to one topic each: with two of three the third topic is gone.
     named = np.array(words[truth.anchors[:2]], dtype=object)

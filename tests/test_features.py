@@ -17,22 +17,6 @@ def test_features_are_as_recorded() -> None:
     )
 
 
-def test_differences_name_what_is_gone_new_and_changed() -> None:
-    then: features.Features = {"option": "flag", "columns": ["a", "b"], "gone": "x"}
-    now: features.Features = {"option": "value", "columns": ["a", "c"], "new": ["y"]}
-    assert features.differences(then, now) == [
-        "- gone: x",
-        "+ new: ['y']",
-        "! option: was flag, is value",
-        "- columns: b",
-        "+ columns: c",
-    ]
-    assert features.differences({"columns": ["a", "b"]}, {"columns": ["b", "a"]}) == [
-        "! columns: was ['a', 'b'], is ['b', 'a']"
-    ]
-    assert not features.differences(then, dict(then))
-
-
 def test_the_names_that_a_message_offers() -> None:
     assert features.offered("unknown key x; allowed: b, a") == ["a", "b"]
     assert features.offered("unknown key x; allowed: vocabulary") == ["vocabulary"]

@@ -17,10 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from logging.handlers import BufferingHandler
 from pathlib import Path
 
-import pooch
 import pytest
 
 from streaming_jsmf.errors import InputError
@@ -188,9 +186,9 @@ def test_a_server_that_refuses_connections_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("url", "parts"),
     [
-        *((url, (f" {url} ",)) for url in ("ftp://127.0.0.1/none/a", "http://", "http://[::1/a")),
-        ("s3://bucket/a", ("s3://bucket/a", "http, https and ftp")),
-        ("file://{folder}/private", ("http, https and ftp", "(files)")),
+        *((url, (f" {url} ",)) for url in ("http://", "http://[::1/a")),
+        ("s3://bucket/a", ("s3://bucket/a", "http and https")),
+        ("file://{folder}/private", ("http and https", "(files)")),
     ],
 )
 def test_urls_that_cannot_be_fetched_are_named(tmp_path, url, parts):
@@ -227,14 +225,6 @@ def test_a_directory_in_place_of_a_file_and_a_file_in_place_of_the_directory(sit
     refused(tmp_path, str(tmp_path / "file"), "directory", files=files, into=tmp_path / "file")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_the_right_to_write(site, tmp_path):
-    site.answers["/a"] = Answer()
-    tmp_path.chmod(0o500)
-    refused(tmp_path, str(tmp_path), "cannot be written to", files=[RemoteFile("a", f"{site.url}/a")])
-    tmp_path.chmod(0o700)
-
-
 def test_a_stored_gz_is_not_unpacked_though_the_server_calls_it_an_encoding(site, tmp_path):
     packed = gzip.compress(BODY, mtime=0)
     site.answers["/a.txt.gz?v=1"] = Answer(packed, headers={"Content-Encoding": "gzip"})
@@ -244,29 +234,19 @@ def test_a_stored_gz_is_not_unpacked_though_the_server_calls_it_an_encoding(site
 
 def test_nothing_is_printed_but_the_bar(site, tmp_path, capfd):
     site.answers["/a"] = Answer()
-    handler = BufferingHandler(100)
-    logger = pooch.get_logger()
-    logger.addHandler(handler)
-    level = logger.level
-    try:
-        fetch(tmp_path, RemoteFile("a", f"{site.url}/a"))
-        assert capfd.readouterr() == ("", "")
-        fetch(tmp_path, RemoteFile("b", f"{site.url}/a"), progress=True)
-    finally:
-        logger.removeHandler(handler)
+    fetch(tmp_path, RemoteFile("a", f"{site.url}/a"))
+    assert capfd.readouterr() == ("", "")
+    fetch(tmp_path, RemoteFile("b", f"{site.url}/a"), progress=True)
     printed = capfd.readouterr()
     assert printed.out == ""
     assert "100%" in printed.err
-    assert handler.buffer == []
-    assert logger.level == level
 
 
-@pytest.mark.parametrize("url", ["{site}/gone", "ftp://127.0.0.1/none/a"])
-def test_a_refused_request_leaves_no_connection_open(site, tmp_path, url):
+def test_a_refused_request_leaves_no_connection_open(site, tmp_path):
     gc.collect()
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        refused(tmp_path, "cannot fetch a", files=[RemoteFile("a", url.format(site=site.url))])
+        refused(tmp_path, "cannot fetch a", files=[RemoteFile("a", f"{site.url}/gone")])
         gc.collect()
     assert found == []
 

@@ -18,8 +18,7 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, fold_keys
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
-from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, run_job
-from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, Part, run_job
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
 from streaming_jsmf.storage.arrays import create_group

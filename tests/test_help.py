@@ -11,12 +11,10 @@ import time
 
 import click
 import pytest
-from click.shell_completion import ShellComplete
 
 from streaming_jsmf.cli.main import COMMANDS, cli
 from streaming_jsmf.cli.verb import Verb
-from streaming_jsmf.jobs.events import StageStarted
-from streaming_jsmf.jobs.progress import Bars
+from streaming_jsmf.jobs.events import Bars, StageStarted
 from tests.outcomes import Command, refused
 from tests.processes import ended, wait_until
 
@@ -112,12 +110,6 @@ def test_examples_are_commands(verb: str) -> None:
         command.make_context(verb, arguments)
 
 
-def test_the_options_of_stod_carry_its_name() -> None:
-    for option in options("infer"):
-        if option.name in ("alpha0", "restarts", "iterations", "threshold", "refine"):
-            assert option.opts == [f"--stod-{option.name}"]
-
-
 def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
     bars, shown = Bars(interval=0.001), io.StringIO()
     with contextlib.redirect_stderr(shown):
@@ -128,15 +120,6 @@ def test_a_bar_is_drawn_again_while_its_only_part_is_worked_on() -> None:
         at_the_end = shown.getvalue()
         time.sleep(0.02)
     assert shown.getvalue() == at_the_end, "a bar that is closed stays as it is"
-
-
-@pytest.mark.parametrize(
-    ("words", "begun", "expected"),
-    [([], "tra", "transform"), (["topics"], "--so", "--sort"), (["topics", "--sort"], "", "share")],
-)
-def test_verbs_options_and_values_are_completed(words: list[str], begun: str, expected: str) -> None:
-    found = ShellComplete(cli, {}, "streaming-jsmf", "_STREAMING_JSMF_COMPLETE").get_completions(words, begun)
-    assert expected in [item.value for item in found]
 
 
 def test_the_shell_completes_what_is_typed() -> None:
@@ -151,20 +134,24 @@ def test_the_shell_completes_what_is_typed() -> None:
     assert "share" in found.out.replace(",", " ").split()
 
 
-def test_the_command_line_starts_without_heavy_libraries() -> None:
-    code = "import sys, streaming_jsmf.cli.main; print(*{'dask', 'numpy', 'pyarrow', 'zarr'} & sys.modules.keys())"
-    assert ended([sys.executable, "-c", code]).out == "\n"
-
-
-def test_stages_are_imported_without_libraries_that_few_functions_need() -> None:
-    code = (
-        "import sys; from streaming_jsmf import infer, polish, scan; "
-        "print(*{'scipy.sparse.linalg', 'pyarrow.compute', 'xarray', 'distributed'} & sys.modules.keys())"
-    )
-    assert ended([sys.executable, "-c", code]).out == "\n"
-
-
 def test_summaries_of_commands_are_whole_sentences(invoke: Command) -> None:
-    listed = invoke("--help").out.partition("Commands:\n")[2].splitlines()
+    shown = invoke("--help").out
+    assert shown == invoke().out
+    listed = shown.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == sorted(VERBS)
     assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize(
+    ("imported", "libraries"),
+    [
+        ("import streaming_jsmf.cli.main", "{'dask', 'numpy', 'pyarrow', 'zarr'}"),
+        (
+            "from streaming_jsmf import infer, polish, scan",
+            "{'scipy.sparse.linalg', 'pyarrow.compute', 'xarray', 'distributed'}",
+        ),
+    ],
+)
+def test_no_more_is_imported_than_is_needed(imported: str, libraries: str) -> None:
+    code = f"import sys; {imported}; print(*{libraries} & sys.modules.keys())"
+    assert ended([sys.executable, "-c", code]).out == "\n"

@@ -309,7 +309,6 @@ def test_shuffled_shards_are_the_same_corpus(scheduler: Execution, tmp_path: Pat
 
 BOUNDS = (
     (words, "MERGE_ROWS", 7),
-    (words, "MERGE_TABLES", 2),
     (repeats, "BUCKET_KEYS", 3),
     (curation, "_SLACK", 0),
 )

@@ -21,6 +21,7 @@ from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion.ingest import ingest
 from streaming_jsmf.ingestion.readers import bags as bag_reader
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.workspace import Workspace
 from tests.corpora import BAD_BAGS, bags_of, write_texts
 from tests.outcomes import Command
 from tests.processes import finished
@@ -240,7 +241,7 @@ def test_a_spec_and_options_that_override_it(
 
 
 def test_info_of_an_ingest_that_was_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    partial = job.IngestFolder.beside(tmp_path / "out")
+    partial = Workspace.beside(tmp_path / "out", "ingest")
     with partial.acquire(wanted_of(partial)):
         assert run(["info", str(partial.root), "--json"]) == 0
         expected = {"kind": "unfinished ingest", "complete": False, "steps_done": {}}

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from streaming_jsmf.errors import InputError, SettingsMismatchError
+from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.checkpoints import (
     FILES,
     Checkpoints,
@@ -21,10 +22,10 @@ from streaming_jsmf.jobs.checkpoints import (
 from streaming_jsmf.jobs.events import Event, PartitionCommitted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, map_job, run_job, run_steps
-from streaming_jsmf.jobs.tasks import Part, commit_fold, commit_part
+from streaming_jsmf.jobs.run import Job, Part, commit_fold, commit_part, map_job, run_job, run_steps
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.paths import sha256_of
+from streaming_jsmf.storage.paths import make_directory, sha256_of, store_path, write_bytes
+from streaming_jsmf.storage.tables import read_table, write_table
 from tests.damage import ALL, Damage
 from tests.results import wanted_of
 
@@ -201,3 +202,18 @@ def test_files_of_others_are_left_alone(work: Workspace) -> None:
         with pytest.raises(InputError, match=f"{work.directory}.* something else"):
             begin()
     assert [path.name for path in work.directory.iterdir()] == ["thesis.txt"]
+
+
+# -- tables of tasks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("root", ["{folder}", "memory://{folder}"])
+def test_a_table_of_a_task_is_read_back_or_its_damage_is_named(root: str, tmp_path: Path) -> None:
+    place = store_path(f"{root.format(folder=tmp_path)}/c.partial")
+    make_directory(place)
+    write_table(place / "words.arrow", pa.table({"word": ["a", "b"]}))
+    assert read_table(place / "words.arrow").to_pydict() == {"word": ["a", "b"]}
+    write_bytes(place / "words.arrow", b"ARROW1")
+    for name in ("words.arrow", "missing.arrow"):
+        with pytest.raises(StoreError, match=f"{name}.*remove .*/c.partial and run again"):
+            read_table(place / name)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from streaming_jsmf import fit
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.inference.words import label_words
-from streaming_jsmf.topics import labels
-from streaming_jsmf.topics.labels import topic_labels
+from streaming_jsmf.inference import words
+from streaming_jsmf.inference.words import label_words, topic_labels
 from streaming_jsmf.topics.store import read_model
 from tests.damage import rewritten
 
@@ -84,7 +83,7 @@ def test_a_label_has_no_two_words_of_one_stem_and_phrases_for_their_parts(
 ) -> None:
     rows = [[word.replace("_", " ") for word in text.split()] for text in (label, others)]
     words = [*rows[0], *rows[1], "other", "taken"]
-    # The second topic is labelled by the last word, which the first may not use.
+    # The second topic is labeled by the last word, which the first may not use.
     ids = [[words.index(word) for word in row] for row in rows]
     n = len(ids[0])
     arrays = {
@@ -119,4 +118,4 @@ def test_phrases_of_the_corpus_label_its_topics() -> None:
 
 
 def test_examples_hold() -> None:
-    assert doctest.testmod(labels).failed == 0
+    assert doctest.testmod(words).failed == 0

@@ -14,33 +14,27 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from streaming_jsmf.cli.main import run
 from streaming_jsmf.errors import InputError, StoreError
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments import store as moments_store
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.lock import is_left, lock_path, recover, sole_writer, work_place
-from streaming_jsmf.storage.replace import directory_written_beside, put_in_place
+from streaming_jsmf.storage.replace import put_in_place, store_written
 from streaming_jsmf.topics.store import read_model
 from tests.campaigns.kills import states
 from tests.corpora import planted, write_corpus
 from tests.outcomes import invoked, refused
 from tests.processes import PATIENCE, command, ended, started, wait_for, wait_until
-from tests.results import WHOLE, wanted_of, write_result
+from tests.results import INFER, SCAN, WHOLE, wanted_of, write_result, write_stores
 
-SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", "--scheduler", "synchronous")
-INFER, OTHER = (("--topics", k, "--anchor-min-df", "2") for k in "32")
+OTHER = ("--topics", "2", *INFER[2:])
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus, its moments and a model."""
-    folder = tmp_path_factory.mktemp("made")
-    write_corpus(folder / "corpus", planted(120, 40, 3, length=30, seed=7).counts, row_group_rows=10)
-    assert run(["scan", str(folder / "corpus"), str(folder / "m"), *SCAN]) == 0
-    assert run(["infer", str(folder / "m"), str(folder / "model"), *INFER]) == 0
-    return folder
+    return write_stores(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
@@ -87,7 +81,7 @@ def test_temporary_files_are_removed_and_others_stay(tmp_path: Path) -> None:
 
 def test_files_of_a_running_process_are_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "t"
-    with sole_writer(target), directory_written_beside(target) as beside:
+    with sole_writer(target), store_written(target) as beside:
         recover(target)
         assert beside.exists()
     assert names(tmp_path) == {"t"}
@@ -116,7 +110,7 @@ def commit_killed(work: Workspace, part: str = WHOLE) -> None:
 
 def leave_work(work: Workspace) -> None:
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
 
 
 def test_the_work_for_a_result_is_removed_only_once_the_result_exists(
@@ -148,7 +142,7 @@ def test_the_work_for_another_result_stays(work: Workspace, tmp_path: Path) -> N
 
 def run_out_of_room(work: Workspace) -> None:
     with work.acquire(wanted_of(work), resumable=False):
-        work.checkpoints().commit_metadata("00000", {})
+        work.checkpoints().commit_part("00000", PartialResult({}), {})
         raise OSError("no room")
 
 
@@ -157,7 +151,7 @@ def test_work_that_cannot_be_resumed_is_removed_under_the_lock_alone(work: Works
         run_out_of_room(work)
     assert names(tmp_path) == set()
     with work.acquire(wanted_of(work)):
-        work.checkpoints().commit_metadata("00000", {})
+        work.checkpoints().commit_part("00000", PartialResult({}), {})
         with pytest.raises(InputError, match="has been writing it"):
             work.acquire(wanted_of(work), resumable=False).__enter__()
         assert work.steps_done
@@ -204,7 +198,7 @@ def test_a_model_behind_a_link_is_replaced_in_place(folder: Path) -> None:
     assert (folder / "model").is_symlink()
     assert read_model(folder / "disk" / "real").arrays["anchors"].size == 2
     assert names(folder / "disk") == {"real"}
-    assert names(folder) == {"corpus", "disk", "m", "model"}
+    assert names(folder) == {"a", "disk", "m", "model", "texts.jsonl"}
 
 
 def test_the_working_directory_is_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +209,7 @@ def test_the_working_directory_is_not_replaced(folder: Path, monkeypatch: pytest
         assert invoked("infer", folder / "m", place, *INFER, "--overwrite").code == 0, "nothing to replace"
     monkeypatch.chdir(folder / "model" / "word")
     refused(invoked("infer", folder / "m", "..", *OTHER, "--overwrite"), 2, "working directory")
-    assert names(folder) == {"corpus", "m", "model"}
+    assert names(folder) == {"a", "m", "model", "texts.jsonl"}
 
 
 def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path) -> None:
@@ -234,14 +228,14 @@ def test_a_changed_digit_in_the_metadata_of_a_model_is_detected(folder: Path) ->
 def test_a_finished_change_of_a_store_does_nothing_when_repeated(folder: Path) -> None:
     more = write_corpus(folder / "more", planted(60, 40, 3, length=30, seed=8).counts, row_group_rows=10)
     for option in ("--add", "--remove"):
-        change = ("scan", folder / "corpus", folder / "m", option, more, *SCAN[-2:])
+        change = ("scan", folder / "a", folder / "m", option, more, *SCAN[-2:])
         assert invoked(*change).code == 0
         before = states(folder)
         assert "there is nothing to do" in invoked(*change).err
         assert states(folder) == before
     # The same words for another corpus are another request.
     shutil.rmtree(more)
-    add = ("scan", folder / "corpus", folder / "m", "--add", more, *SCAN[-2:])
+    add = ("scan", folder / "a", folder / "m", "--add", more, *SCAN[-2:])
     write_corpus(more, planted(60, 40, 3, length=30, seed=9).counts, row_group_rows=10)
     assert invoked(*add).code == 0
     shutil.rmtree(more)
@@ -274,7 +268,7 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     assert sorted(named) == sorted(map(str, read_store(store).leftovers()))
     assert len(named) == 2
     assert states(folder) == before
-    assert invoked("scan", folder / "corpus", store, *SCAN).code == 0
+    assert invoked("scan", folder / "a", store, *SCAN).code == 0
     assert not read_store(store).leftovers()
 
 
@@ -286,19 +280,14 @@ def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path
     (folder / "model").rename(old)
     expected = {"kind": "nothing yet", "complete": False, "leftovers": [str(old)]}
     assert info(folder / "model") == expected
-    assert names(folder) == {"corpus", "m", ".model.old"}
-
-
-def test_info_of_a_store_without_records_is_one_line(folder: Path) -> None:
-    shutil.rmtree(folder / "m" / "records")
-    refused(invoked("info", folder / "m"), 3, str(folder / "m"), f"scan CORPUS {folder / 'm'}")
+    assert names(folder) == {"a", "m", ".model.old", "texts.jsonl"}
 
 
 @pytest.mark.slow
 def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the results of parts: their notes are in the record alone.
     store = folder / "sums"
-    scan = ("scan", folder / "corpus", store, *(word for word in SCAN if "keep" not in word))
+    scan = ("scan", folder / "a", store, *(word for word in SCAN if "keep" not in word))
     assert invoked(*scan).code == 0
     outcome = read_store(store).outcome("range")
     assert outcome is not None
@@ -354,7 +343,7 @@ def test_a_local_cluster_listens_to_this_machine_alone() -> None:
 
 @pytest.mark.slow
 def test_closed_standard_streams_cause_no_error(made: Path, tmp_path: Path) -> None:
-    line = command("scan", made / "corpus", tmp_path / "m", *SCAN)
+    line = command("scan", made / "a", tmp_path / "m", *SCAN)
     done = ended(["sh", "-c", 'exec "$@" 2>&-', "sh", *line])
     assert (done.code, done.out) == (0, f"moments: {tmp_path / 'm'}\n")
     assert not read_store(tmp_path / "m").missing_stages

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -97,39 +96,22 @@ def test_a_link_to_a_store_has_the_lock_of_the_store(tmp_path: Path) -> None:
 
 
 def left_behind(**changes: Any) -> bytes:
-    """The lock of a process that has ended, as earlier versions wrote it too."""
-    now = time.time()
-    fields = {
-        "token": "0" * 32,
-        "user": "anna",
-        "host": "elsewhere",
-        "processes": "pid:[1]",
-        "pid": 1,
-        "command": "streaming-jsmf scan",
-        "started": now - 60,
-        "heartbeat": now,
-    }
-    return json.dumps(fields | changes).encode()
+    """The lock of a process that has ended."""
+    owner = {"user": "anna", "host": "elsewhere", "pid": 1, "command": "streaming-jsmf scan", "started": 0.0}
+    return json.dumps(owner | changes).encode()
 
 
 LEFT_BEHIND = {
-    "of another host, a moment ago": left_behind(),
-    "of this host, and the number is that of a process that lives": left_behind(
-        host=socket.gethostname(), pid=os.getppid()
-    ),
-    "of a clock that is ahead": left_behind(started=time.time() + 1e9, heartbeat=time.time() + 1e9),
-    "not a number": left_behind(started=float("nan"), heartbeat=float("nan")),
-    "infinite": left_behind(started=float("-inf"), heartbeat=float("inf")),
+    "of another host": left_behind(),
+    "of a process that lives": left_behind(host=socket.gethostname(), pid=os.getppid()),
+    "not a number": left_behind(started=float("nan")),
     "wrong types": left_behind(started="today", pid=[1], user=None, host={}),
-    "far too large a number": left_behind(started=-(10**400), pid=10**400),
     "several lines": left_behind(user="anna\nerror: all is lost"),
     "too few fields": b"{}",
-    "no object": b"[1]",
     "cut": b"{",
     "empty": b"",
     "no text": b"\xff\x00",
     "deep": b"[" * 100_000,
-    "of another program": b"filelock/2\npid=1\nhost=elsewhere\nmode=exclusive\n",
 }
 
 
@@ -206,11 +188,10 @@ def test_a_lock_that_was_deleted_by_hand_takes_no_other_with_it(tmp_path: Path) 
     assert place.read_text() == "of another"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_warned_of(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     with sole_writer(tmp_path / "m"):
         pass
     [line] = caplog.messages

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 
 from streaming_jsmf.evaluation.coherence import (
     GENSIM_SMOOTHING,
     coherence,
-    cooccurrence_counts,
     incoherence_in_cooccurrence,
     incoherence_in_documents,
     npmi,
@@ -24,7 +22,7 @@ from streaming_jsmf.evaluation.coherence import (
 )
 from streaming_jsmf.evaluation.inputs import SelectedCounts, TopicArrays
 from tests import reference_metrics
-from tests.metric_models import cases, make_case, reordered
+from tests.metric_models import cases, make_case
 
 EPSILONS = (1.0, 0.01, 1e-8)
 
@@ -45,23 +43,6 @@ def test_values_equal_loops_over_the_documents(case, words):
         assert (np.abs(found) <= 1).all()
     found = u_mass(frequency, pairs, M, places)
     np.testing.assert_allclose(found, reference_metrics.u_mass(H, top, GENSIM_SMOOTHING), rtol=1e-10)
-
-
-@given(cases(), st.integers(0, 100), st.integers(1, 5))
-def test_splits_of_the_corpus_and_order_of_topics_do_not_matter(case, seed, parts):
-    rng = np.random.default_rng(seed)
-    documents = case.documents[rng.permutation(len(case.documents))]
-    blocks = [sparse.csr_array(block) for block in np.array_split(documents, parts)]
-    np.testing.assert_array_equal(cooccurrence_counts(blocks, case.counts.words), case.counts.pairs)
-    places = case.counts.positions(case.topics.top_words[:, :5])
-    order = rng.permutation(len(places))
-    frequency = np.diag(case.counts.pairs)
-    for kernel in (
-        lambda top: npmi(frequency, case.counts.pairs, 60, top),
-        lambda top: u_mass(frequency, case.counts.pairs, 60, top),
-        lambda top: coherence(frequency, case.counts.pairs, top, epsilon=0.01),
-    ):
-        np.testing.assert_array_equal(kernel(places)[order], kernel(places[order]))
 
 
 def gensim_values(H, top_words, measure):
@@ -95,7 +76,8 @@ def test_gensim_agrees(seed, measure):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # gensim's own deprecations
         per_topic, mean = gensim_values(H, top, measure)
-    pairs = cooccurrence_counts([sparse.csr_array(H)], usable)
+    present = (H[:, usable] > 0).astype(np.int64)
+    pairs = present.T @ present
     places = np.searchsorted(usable, top)
     assert any((pairs[np.ix_(topic, topic)] == 0).any() for topic in places), "all pairs meet"
     if measure == "u_mass":
@@ -136,24 +118,6 @@ def test_too_few_words_or_documents_are_refused(kernel):
         coherence([1], [[1]], [[0]])
 
 
-DOCUMENTS = np.array([[2, 1, 0, 0], [1, 3, 0, 0], [1, 0, 1, 0], [0, 0, 5, 0]], dtype=float)
-
-
-def test_pair_counts_are_additive_over_blocks_and_ignore_stored_zeros():
-    whole = cooccurrence_counts([sparse.csr_array(DOCUMENTS)], [2, 0, 1])
-    assert whole.tolist() == [[2, 1, 0], [1, 3, 2], [0, 2, 2]]
-    halves = [sparse.csr_array(DOCUMENTS[:1]), sparse.csr_matrix(DOCUMENTS[1:])]
-    np.testing.assert_array_equal(cooccurrence_counts(halves, [2, 0, 1]), whole)
-    zero = sparse.csr_array((np.array([1.0, 0.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
-    assert cooccurrence_counts([zero], [0, 1]).tolist() == [[1, 0], [0, 0]]
-
-
-@pytest.mark.parametrize(("ids", "value"), [([0, 0], "repeated"), ([0, 4], "0 to 3"), ([-1, 0], "0 to 3")])
-def test_pair_counts_refuse_bad_ids(ids, value):
-    with pytest.raises(ValueError, match=value):
-        cooccurrence_counts([sparse.csr_array(DOCUMENTS)], ids)
-
-
 @given(st.integers(0, 10**6), st.integers(1, 8), st.booleans())
 def test_trees_equal_kruskal(seed, n, coarse):
     """Coarse weights have ties and zeros."""
@@ -161,11 +125,7 @@ def test_trees_equal_kruskal(seed, n, coarse):
     weights = np.round(weights * 2) / 2 if coarse else weights
     weights = np.minimum(weights, weights.T)
     assert spanning_tree_weight(weights) == pytest.approx(reference_metrics.spanning_tree(weights), abs=1e-12)
-
-
-def test_edges_of_no_weight_are_edges():
-    assert spanning_tree_weight(np.zeros((4, 4))) == 0.0
-    assert spanning_tree_weight(np.zeros((0, 0))) == 0.0
+    assert spanning_tree_weight(np.zeros((n - 1, n - 1))) == 0.0
 
 
 @given(cases(), st.booleans())
@@ -177,13 +137,12 @@ def test_incoherence_in_cooccurrence_equals_the_dense_one(case, exact):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert (found >= 0).all()
     assert (found <= 13).all()
-    own_rows = incoherence_in_cooccurrence(case.topics, case.cooccurrence)
-    assert own_rows.shape == found.shape
-    assert np.isfinite(own_rows).all()
+    counted = replace(case.cooccurrence, counted=C)
+    np.testing.assert_allclose(incoherence_in_cooccurrence(case.topics, counted, rows), found, rtol=1e-9)
 
 
-@given(cases(), st.integers(0, 100))
-def test_incoherence_in_documents_equals_the_dense_one(case, seed):
+@given(cases())
+def test_incoherence_in_documents_equals_the_dense_one(case):
     H, rows = case.documents, case.counts.anchor_rows
     present = (H > 0).astype(float)
     joint = present.T @ present / len(H)
@@ -192,9 +151,6 @@ def test_incoherence_in_documents_equals_the_dense_one(case, seed):
         case.topics.top_words, rows, joint, np.diag(joint), case.counts.words
     )
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    order = np.random.default_rng(seed).permutation(len(rows))
-    moved = incoherence_in_documents(reordered(case.topics, order), case.counts, rows[order])
-    np.testing.assert_array_equal(moved, found[order])
 
 
 def test_words_that_meet_always_and_never():
@@ -212,19 +168,6 @@ def test_an_anchor_without_documents_has_no_characteristic_words():
     none = incoherence_in_documents(topics, case.counts, np.zeros((4, 30)))
     assert (none <= 2).all()
     assert not np.array_equal(none, incoherence_in_documents(topics, case.counts, case.counts.anchor_rows))
-
-
-def test_one_word_needs_no_tree():
-    topics = TopicArrays(np.ones((1, 2)), np.array([[0], [0]]), np.ones(1))
-    counts = SelectedCounts(np.array([0]), np.array([[3]]), 5)
-    assert incoherence_in_documents(topics, counts, np.ones((2, 1))).tolist() == [0.0, 0.0]
-
-
-def test_a_prominent_word_that_was_not_counted_is_refused():
-    case = make_case(1)
-    some = SelectedCounts(np.array([0]), np.array([[3]]), 60)
-    with pytest.raises(ValueError, match="was not counted"):
-        incoherence_in_documents(case.topics, some, case.counts.anchor_rows)
 
 
 def test_positions_of_words():

@@ -50,7 +50,7 @@ def dense_gains(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     order = [list(arrays["word"]).index(name) for name in names]
     unigram = arrays["term_count"][order] / arrays["term_count"].sum()
     found = open_shares(folder / "shares.parquet")
-    theta = np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
+    theta = np.concatenate([theta for theta, _ in found.dense()])
     probability = 0.99 * theta @ arrays["word_topic"][order].T + 0.01 * unigram
     return (dense * np.log(probability / unigram)).sum(axis=1) / dense.sum(axis=1), (dense > 0).sum(axis=1)
 
@@ -94,12 +94,8 @@ def test_the_verb_and_its_refusals(folder: Path, invoke: Command) -> None:
     refused(invoke(*line, folder / "model.corpus", "--topic", 1), 2, "--outliers", "--topic")
 
 
-@pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s"])
-def test_the_corpus_must_be_that_of_the_shares(
-    folder: Path, invoke: Command, tmp_path: Path, name: str
-) -> None:
-    model, shares, other = folder / "model", tmp_path / name, tmp_path / "other"
-    sj.transform(model, folder / "model.corpus", shares)
+def test_the_corpus_must_be_that_of_the_shares(folder: Path, invoke: Command, tmp_path: Path) -> None:
+    model, shares, other = folder / "model", folder / "shares.parquet", tmp_path / "other"
     # The same ids and columns, and other texts.
     texts = pd.DataFrame({"text": [" ".join(words(N))] * M, "id": [f"d{row}" for row in range(M)]})
     reading = {"text": "text", "id": "id", "min_df": 1, "max_df": 1.0, "stop_words": "none"}

@@ -101,7 +101,7 @@ def test_words_of_a_period_are_those_of_expected_counts(folder: Path, shares: st
     order = [list(stored["word"]).index(name) for name in names]
     phi = stored["word_topic"][order]
     found = open_shares(folder / "shares.parquet")
-    theta = np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
+    theta = np.concatenate([theta for theta, _ in found.dense()])
     dates = [date for table in found.tables(["date"]) for date in table.column("date").to_pylist()]
     tokens = counts.toarray()[:, :, None] * theta[:, None, :] * phi[None]
     tokens /= np.maximum((theta @ phi.T)[:, :, None], 1e-300)

@@ -22,10 +22,10 @@ from streaming_jsmf.ingestion import ingest as ingest_module
 from streaming_jsmf.ingestion import job
 from streaming_jsmf.ingestion import words as found
 from streaming_jsmf.ingestion.ingest import ingest
-from streaming_jsmf.ingestion.job import IngestFolder
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_phrases
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import read_model
 from tests.outcomes import Command, refused
@@ -191,7 +191,7 @@ def test_what_was_counted_is_not_counted_again_after_an_interruption(
         patch.setattr(ingest_module, "read_source", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ingested(source, tmp_path / "c")
-    assert set(IngestFolder(tmp_path / "c.partial").steps_done) == {"phrases"}
+    assert set(Workspace(tmp_path / "c.partial", "ingest").steps_done) == {"phrases"}
     monkeypatch.setattr(found, "count_group", interrupted)
     same_files(Path(ingested(source, tmp_path / "c").root), Path(corpus.root))
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import doctest
 import json
-import os
-import shutil
 from pathlib import Path
 
 import click
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from scipy import sparse
@@ -33,24 +30,6 @@ ALPHA0 = 1.5
 
 #: Steps of ``reference_stod.mixed``, as many as the package takes.
 MIXING_STEPS = 50
-
-
-def test_folders_that_vanish_do_not_disturb_the_provenance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions: list[dict[str, str]] = [{"code": name} for name in "abc"]
-    for name, version in zip("abc", versions, strict=True):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / provenance.COMPUTED_BY).write_text(json.dumps([version]))
-    scan = os.scandir
-
-    def removing(place: object) -> object:
-        if str(place) == str(tmp_path / "a"):
-            shutil.rmtree(tmp_path / "b")
-        return scan(place)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(os, "scandir", removing)
-    assert provenance.record(tmp_path, [], {})["code"] == [versions[0], versions[2]]
 
 
 @pytest.mark.parametrize("module", [provenance, results, tables])
@@ -97,15 +76,6 @@ def test_a_stored_result_of_another_key_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"K": 5', '"K": 6'))
     with pytest.raises(ValueError, match=r"'K': 6"):
         stored.row({"K": 5}, lambda: {"error": 1.0})
-
-
-def test_results_are_published_as_parquet_and_markdown(tmp_path: Path) -> None:
-    publish(tmp_path, "fig", [{"K": 5, "error": float("inf")}, {"K": 6, "error": 0.5}], "| K |")
-    assert pq.read_table(tmp_path / "fig.parquet").to_pylist() == [
-        {"K": 5, "error": None},
-        {"K": 6, "error": 0.5},
-    ]
-    assert (tmp_path / "fig.md").read_text() == "| K |\n"
 
 
 def test_results_are_stale_once_their_code_has_changed(tmp_path: Path) -> None:
@@ -184,11 +154,6 @@ def test_only_edits_of_imported_modules_make_a_result_stale(
     assert changed_groups(record, tmp_path) == sorted(record["code"][0])
 
 
-def test_methods_have_different_looks() -> None:
-    looks = [(look.colour, look.marker, look.line) for look in pictures.LOOKS.values()]
-    assert len({*looks}) == len(looks)
-
-
 def test_a_figure_has_one_legend_and_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("first.svg", "again.svg"):
@@ -205,11 +170,6 @@ def test_a_figure_has_one_legend_and_the_same_bytes(tmp_path: Path) -> None:
     # The order is that of LOOKS; methods without a value are omitted.
     assert [first.count(f">{name}<") for name in ("AP", "ENN", "PALM")] == [1, 1, 0]
     assert first.index(">AP<") < first.index(">ENN<")
-
-
-def test_other_libraries_get_the_tokens_of_the_counts() -> None:
-    counts = sparse.csr_array(np.array([[2, 0, 1], [0, 0, 0], [0, 3, 0]]))
-    assert list(peers.documents(counts)) == [["0", "0", "2"], ["1", "1", "1"]]
 
 
 def test_gibbs_sampling_yields_topics_after_each_number_of_sweeps() -> None:

@@ -82,6 +82,7 @@ def assert_close(found: StepSums, expected: StepSums) -> None:
 def test_a_step_is_that_of_the_oracle(n_topics: int, rounds: int, scale: float) -> None:
     random = np.random.default_rng(n_topics)
     topics = random.dirichlet(np.full(N_WORDS, 0.3), n_topics).T
+    topics[3] = 0
     prior = random.gamma(1.0, 0.3, n_topics) + 0.01
     dense = random.poisson(0.4, (30, N_WORDS)) * scale
     dense[7] = 0
@@ -175,18 +176,12 @@ def test_the_longest_document_is_ten_times_the_typical_one() -> None:
     assert longest_document(0.0, 0) == math.inf
 
 
-def test_words_that_no_topic_has_say_nothing(topics: Floats, counts: csr_array[Any]) -> None:
-    missing = topics.copy()
-    missing[:4] = 0
-    found = step_sums(counts, missing, PRIOR)
-    assert not found.tokens[:4].any()
-    expected = cvb0(counts.toarray().astype(float), missing, PRIOR, ROUNDS)
-    np.testing.assert_allclose(found.tokens, expected.tokens, **CLOSE)
-    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-5)
-
-
 def test_threads_change_no_bit(topics: Floats, counts: csr_array[Any]) -> None:
+    """Nor do arrays that cannot be written, such as Arrow's."""
     assert len(blocks(counts.indptr, N_WORDS)) > 2
+    counts, topics = counts.copy(), topics.copy()
+    for values in (counts.indptr, counts.indices, counts.data, topics):
+        values.flags.writeable = False
     one, *others = (step_sums(counts, topics, PRIOR, with_pairs=True, threads=n) for n in (1, 2, 3, 20))
     for other in others:
         assert_same(other, one)
@@ -200,28 +195,12 @@ def test_parts_add_up_to_the_whole_in_any_order(topics: Floats, counts: csr_arra
         assert_close(sum(parts, start=next(parts)), whole)
 
 
-def test_a_token_does_not_vote_for_itself() -> None:
-    """One token is alone in its document: however often it is looked at, only the prior speaks for a topic."""
-    topics = np.array([[0.5, 0.5], [0.5, 0.5]])
-    prior = np.array([0.1, 0.3])
-    found = step_sums(csr_array([[1, 0]]), topics, prior, rounds=50)
-    np.testing.assert_allclose(found.tokens[0], [0.25, 0.75], rtol=2e-4)
-
-
 @pytest.mark.parametrize("n_documents", [0, 3])
 def test_documents_without_words_add_nothing(topics: Floats, n_documents: int) -> None:
     found = step_sums(csr_array((n_documents, N_WORDS), dtype=np.int32), topics, PRIOR, with_pairs=True)
     assert found.n_documents == found.n_tokens == found.log_likelihood == 0
     assert not found.tokens.any()
     assert not found.pairs.any()
-
-
-def test_read_only_arrays_give_the_same_sums(topics: Floats, counts: csr_array[Any]) -> None:
-    """Arrow's buffers cannot be written."""
-    locked = counts.copy()
-    for values in (locked.indptr, locked.indices, locked.data, frozen := topics.copy()):
-        values.flags.writeable = False
-    assert_same(step_sums(locked, frozen, PRIOR), step_sums(counts, topics, PRIOR))
 
 
 def test_topics_are_distributions_without_holes(topics: Floats, counts: csr_array[Any]) -> None:
@@ -253,22 +232,6 @@ def test_the_start_has_every_word() -> None:
     assert start[0, 0] > start[1, 1] > 0.9
 
 
-def test_steps_find_the_topics_and_explain_the_documents_better() -> None:
-    random = np.random.default_rng(6)
-    truth = random.dirichlet(np.full(200, 0.1), N_TOPICS).T
-    counts = simulated(truth, PRIOR, 3_000, 60)
-    topics = first_topics(0.5 * truth + 0.5 * truth.mean(axis=1, keepdims=True), truth.mean(axis=1))
-    errors, likelihoods = [np.abs(topics - truth).sum(axis=0).mean()], []
-    for _ in range(5):
-        sums = step_sums(counts, topics, PRIOR)
-        topics = next_topics(sums.tokens)
-        errors.append(np.abs(topics - truth).sum(axis=0).mean())
-        likelihoods.append(sums.log_likelihood)
-    assert errors[-1] < 0.15 < 0.5 < errors[0]
-    assert (np.diff(errors) < 0).all()
-    assert (np.diff(likelihoods) > 0).all()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -295,11 +258,8 @@ def test_blocks_hold_each_document_once(lengths: list[int]) -> None:
     assert sum(bounds.size - 1 for bounds in found) == len(lengths)
     for left, right in pairwise(found):
         assert left[-1] == right[0]
-
-
-def test_blocks_are_even() -> None:
-    found = blocks(np.arange(0, 6401, 10), n_words=100)
-    assert [bounds[-1] - bounds[0] for bounds in found] == [1600] * 4
+    if lengths == [5] * 640:
+        assert len({bounds[-1] - bounds[0] for bounds in found}) == 1, "even"
 
 
 def test_small_corpora_are_seen_whole_and_large_ones_sampled_first() -> None:
@@ -342,25 +302,3 @@ def test_each_sampled_step_uses_other_documents(share: float) -> None:
     assert used[:distinct].sum(axis=0).max() == 1
     times = used.sum(axis=0)
     assert times.min() >= times.max() - 1 > 0
-
-
-def test_the_default_steps_get_as_far_as_twice_as_many_plain_ones() -> None:
-    random = np.random.default_rng(8)
-    truth = random.dirichlet(np.full(150, 0.1), N_TOPICS).T
-    counts = simulated(truth, PRIOR, 2_000, 40)
-    start = first_topics(0.3 * truth + 0.7 * truth.mean(axis=1, keepdims=True), truth.mean(axis=1))
-
-    def after(*relaxed: bool) -> Floats:
-        topics = start
-        for over in relaxed:
-            before, topics = topics, next_topics(step_sums(counts, topics, PRIOR).tokens)
-            topics = over_relaxed(topics, before) if over else topics
-        return topics
-
-    limit = after(*[False] * 200)
-    found = after(*(step.relaxed for step in plan_steps(counts.nnz, counts.shape[0])))
-    error, plain, twice = (
-        np.abs(topics - limit).sum()
-        for topics in (found, after(*[False] * STEPS), after(*[False] * 2 * STEPS))
-    )
-    assert error < 1.1 * twice < 0.8 * plain

@@ -123,21 +123,6 @@ def test_topics_get_nearer_the_truth(tmp_path):
     assert perplexity(found) < perplexity(start)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sample", [4000, 10**9])
-def test_a_huge_document_gets_no_topic_of_its_own(tmp_path, monkeypatch, starts, corpus, truth, sample):
-    """It has words of its own and half of all tokens, and is there from the start."""
-    monkeypatch.setattr(polish_step, "SAMPLE_NONZEROS", sample)
-    huge = np.zeros((1, WORDS), dtype=np.int64)
-    huge[0, :20] = 2_000
-    longer = write_corpus(tmp_path / "longer", np.vstack([truth.counts, huge]))
-    found = polish(starts["lr-jsmf"], longer, tmp_path / "out", ALL, execution=SYNCHRONOUS)
-    plain = polish(starts["lr-jsmf"], corpus, tmp_path / "plain", ALL, execution=SYNCHRONOUS)
-    # Words of the document in the topic that has most of them: of 800 documents of 40 tokens it has 400 tokens' say.
-    mass = [model.arrays["word_topic"][:20].sum(axis=0).max() for model in (found, plain)]
-    assert mass[0] < mass[1] + 0.05
-
-
 @pytest.mark.usefixtures("small_sample")
 def test_documents_held_out_play_no_part(tmp_path, starts, corpus):
     """Steps see the others alone, and their perplexity is below that of the unigram distribution."""
@@ -182,7 +167,7 @@ def test_an_interrupted_run_resumes(tmp_path, monkeypatch, starts, corpus, fails
             raise KeyboardInterrupt
         return read(unit, n_words)
 
-    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.read_block", failing)
+    monkeypatch.setattr("streaming_jsmf.topics.document_job.read_block", failing)
     with pytest.raises(KeyboardInterrupt):
         polish(starts["lr-jsmf"], corpus, tmp_path / "out", settings, execution=SYNCHRONOUS)
     with pytest.raises(SettingsMismatchError, match="unfinished polish that differs in"):
@@ -229,21 +214,8 @@ def test_a_model_of_another_algorithm_is_another_model(monkeypatch, corpus):
     request = ("start", open_corpus(corpus), ALL)
     now = polished_fingerprint(*request)
     assert now == polished_fingerprint(*request)
-    monkeypatch.setattr("streaming_jsmf.topics.polish_tasks.ALGORITHM_VERSION", 3)
+    monkeypatch.setattr("streaming_jsmf.topics.polish.ALGORITHM_VERSION", 3)
     assert now != polished_fingerprint(*request)
-
-
-def test_a_model_with_drawn_topics_is_another_model_than_before(monkeypatch, corpus):
-    monkeypatch.setattr(polish_step, "DRAWN_DOCUMENTS", 100)
-    known = []
-    for steps in (2, 3):
-        request = ("start", open_corpus(corpus), PolishSettings(steps=steps))
-        with monkeypatch.context() as patch:
-            patch.setattr("streaming_jsmf.topics.polish_tasks.DRAWN_VERSION", 4)
-            before = polished_fingerprint(*request)
-        known.append(before == polished_fingerprint(*request))
-    # The last two steps draw nothing.
-    assert known == [True, False]
 
 
 def test_the_verb_and_fit_agree(tmp_path, corpus):

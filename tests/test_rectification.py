@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads
-from streaming_jsmf.rectification import alternating, diagonal
+from streaming_jsmf.rectification import complete
 from streaming_jsmf.rectification import palm as palm_module
-from streaming_jsmf.rectification.alternating import alternating_projection
-from streaming_jsmf.rectification.diagonal import completed_diagonal, diagonal_completion
+from streaming_jsmf.rectification.complete import (
+    alternating_projection,
+    completed_diagonal,
+    diagonal_completion,
+)
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (
     PALMOptions,
@@ -38,7 +41,7 @@ def cooccurrence(request: pytest.FixtureRequest) -> Floats:
 
 @pytest.fixture(autouse=True)
 def _several_panels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alternating, "PANEL_ROWS", 13)
+    monkeypatch.setattr(complete, "PANEL_ROWS", 13)
 
 
 def dense(c: Floats) -> SymmetricOperator:
@@ -212,7 +215,7 @@ def test_a_halving_solves_the_oracles_system(spectrum: str) -> None:
     c = SPECTRA[spectrum]()
     permutation = np.random.default_rng(1).permutation(len(c))
     a, b = np.split(permutation, [len(c) // 2])
-    found = diagonal._halving_estimate(c, np.diagonal(c).copy(), K, permutation)
+    found = complete._halving_estimate(c, np.diagonal(c).copy(), K, permutation)
     scale = np.abs(np.diagonal(c)).max()
     np.testing.assert_allclose(found[a], reference.completed_half(c, a, b, K), atol=1e-8 * scale)
     np.testing.assert_allclose(found[b], reference.completed_half(c, b, a, K), atol=1e-8 * scale)
@@ -234,8 +237,8 @@ def test_a_lost_diagonal_is_found_again() -> None:
 def test_the_diagonal_is_the_non_negative_median_over_halvings() -> None:
     c = SPECTRA["negative tail"]()
     old = np.diagonal(c).copy()
-    permutations = [diagonal._permutation(len(c), 3, i) for i in range(5)]
-    estimates = np.array([diagonal._halving_estimate(c, old, K, p) for p in permutations])
+    permutations = [complete._permutation(len(c), 3, i) for i in range(5)]
+    estimates = np.array([complete._halving_estimate(c, old, K, p) for p in permutations])
     assert len({tuple(p) for p in permutations}) == 5
     result, whole = diagonal_completion(c, K, halvings=5, seed=3), c.copy()
     np.fill_diagonal(whole, np.maximum(np.median(estimates, axis=0), 0))
@@ -244,7 +247,7 @@ def test_the_diagonal_is_the_non_negative_median_over_halvings() -> None:
     change = np.linalg.norm(np.diagonal(whole) - old) / np.linalg.norm(c)
     assert result.change == pytest.approx(change)
     assert not np.array_equal(diagonal_completion(c, K, halvings=5, seed=4).rectified, result.rectified)
-    assert diagonal_completion(c, K).iterations == diagonal.HALVINGS
+    assert diagonal_completion(c, K).iterations == complete.HALVINGS
 
 
 def test_a_word_that_spans_a_direction_alone_keeps_its_entry() -> None:

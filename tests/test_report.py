@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -14,17 +12,15 @@ import pytest
 import zarr
 
 from streaming_jsmf import InferSettings, ScanSettings, StodSettings, infer, report
-from streaming_jsmf.evaluation.metrics import LINES
+from streaming_jsmf.evaluation.metrics import SHOWN
 from streaming_jsmf.evaluation.topic_shape import dominancy
-from streaming_jsmf.reporting.page import FIRST_LINES
-from streaming_jsmf.reporting.read_contents import read_contents
+from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted, write_corpus
 from tests.damage import rewritten
 from tests.html_pages import Element, page_at, values_of
 from tests.outcomes import Command, Outcome, printed, refused
-from tests.processes import command, ended, finished
 from tests.stores import scanned
 from tests.test_report_page import HOSTILE
 
@@ -147,19 +143,6 @@ def test_panels_give_the_affinity_of_the_whole_matrix(
         np.testing.assert_allclose(contents.affinity, root.T @ root, rtol=1e-12)
 
 
-def test_a_topic_that_repeats_another_leads_to_it(stores: Path, tmp_path: Path, out: Path) -> None:
-    model = read_model(stores / "stod")
-    repeats = np.full(K, -1)
-    repeats[3] = 1
-    metrics = {**model.metrics, "duplicates": 1}
-    arrays = {**model.arrays, "duplicate_of": repeats}
-    write_model(tmp_path / "model", Model(arrays, model.settings, metrics, model.provenance))
-    report(tmp_path / "model", out)
-    assert [cell.text for cell in page_at(out).all("td", "repeats")] == ["", "", "", "topic 1", ""]
-    [warning] = page_at(out).one("ul", "warnings").all("li")
-    assert warning.text.startswith("1 topics")
-
-
 def test_warnings_are_those_of_topics(invoke: Command, anchored: Path, out: Path) -> None:
     rewritten(anchored, lambda about: about["metrics"].update(topic_topic_sum=1.35))
     assert invoke("report", anchored, out).code == 0
@@ -191,7 +174,7 @@ def test_counts_of_evaluate_add_the_metrics_of_documents(
     }
     assert {(name, value.split()[0]) for name, value in metrics.items()} <= told
     needed = {"npmi", "u_mass", "coherence.jsmf_2015", "distinct_share", "effective_topics"}
-    assert needed <= metrics.keys() <= {line.path for line in LINES}
+    assert needed <= metrics.keys() <= {line.path for line in SHOWN}
     correlations = read_model(model_path).arrays.get("topic_topic")
     expected = None if correlations is None else f"{dominancy(correlations):.4g}"
     assert metrics.get("dominancy") == expected
@@ -230,18 +213,6 @@ def test_few_topics_have_a_page(n_topics: int, stores: Path, tmp_path: Path, out
         assert sorted(values["tree"]["order"]) == list(range(found))
         for element in (*page.all("table"), *page.all("aside"), *page.all("header")):
             assert not re.search(r"\b(nan|inf)\b", element.text, re.IGNORECASE)
-
-
-@pytest.mark.slow
-def test_the_same_model_gives_the_same_bytes_anywhere(
-    invoke: Command, model_path: Path, tmp_path: Path
-) -> None:
-    assert invoke("report", model_path, tmp_path / "first.html").code == 0
-    moved = model_path.rename(tmp_path / "elsewhere")
-    # Another process, with other hashes of strings and other threads.
-    environment = {"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "2"}
-    finished(command("report", moved, tmp_path / "second.html"), **environment)
-    assert (tmp_path / "first.html").read_bytes() == (tmp_path / "second.html").read_bytes()
 
 
 def test_wrong_input_ends_in_one_line(
@@ -305,16 +276,3 @@ def test_damage_ends_in_one_line(invoke: Command, model_path: Path, out: Path) -
     (model_path / "zarr.json").write_text("{")
     refused(invoke("report", model_path, out), 3, str(model_path))
     assert not out.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="limits the size of files")
-def test_a_write_that_fails_leaves_the_old_page_and_nothing_beside(anchored: Path, tmp_path: Path) -> None:
-    page = tmp_path / "pages" / "page.html"
-    page.parent.mkdir()
-    old = FIRST_LINES.encode() + b"old"
-    page.write_bytes(old)
-    # Files of this shell may have 4 blocks, less than a page needs.
-    line = shlex.join(command("report", anchored, page, "--overwrite"))
-    refused(ended(["/bin/sh", "-c", f"ulimit -f 4; exec {line}"]), 2)
-    assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == {"page.html": old}

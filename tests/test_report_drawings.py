@@ -10,20 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from streaming_jsmf import display
 from streaming_jsmf.evaluation.verdicts import Frequency, spelling_ranks, topic_warnings
-from streaming_jsmf.reporting import contents, layout, page
-from streaming_jsmf.reporting.contents import Contents
+from streaming_jsmf.reporting import layout, page
 from streaming_jsmf.reporting.layout import (
     classical_scaling,
     conditional,
     draw_map,
     hellinger_distances,
-    neighbours_kept,
+    neighbors_kept,
     times_chance,
     topic_tree,
 )
-from streaming_jsmf.reporting.topics import Topic, Word
-from tests.report_pages import lists_of
 
 
 def drawn(n_topics: int, seed: int = 0, n_words: int = 50) -> NDArray[np.float64]:
@@ -36,10 +34,10 @@ def affinity_of(word_topic: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def families(n_topics: int, seed: int = 0) -> NDArray[np.float64]:
-    """Topics in families of five around a centre of their own, as topics of real corpora are."""
+    """Topics in families of five around a center of their own, as topics of real corpora are."""
     generator = np.random.default_rng(seed)
-    centres = generator.dirichlet(np.full(400, 0.05), size=n_topics // 5)
-    return np.array([generator.dirichlet(6 * centres[topic // 5] + 0.002) for topic in range(n_topics)]).T
+    centers = generator.dirichlet(np.full(400, 0.05), size=n_topics // 5)
+    return np.array([generator.dirichlet(6 * centers[topic // 5] + 0.002) for topic in range(n_topics)]).T
 
 
 def apart(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,11 +55,11 @@ def test_circles_do_not_overlap_and_have_areas_like_shares(n_topics: int) -> Non
 
 
 @pytest.mark.slow
-def test_the_map_of_a_hundred_topics_keeps_more_neighbours_than_classical_scaling() -> None:
+def test_the_map_of_a_hundred_topics_keeps_more_neighbors_than_classical_scaling() -> None:
     affinity = affinity_of(families(100))
     distances = hellinger_distances(affinity)
     found = draw_map(affinity, np.full(100, 0.01))
-    plane = neighbours_kept(distances, classical_scaling(distances), found.neighbours)
+    plane = neighbors_kept(distances, classical_scaling(distances), found.neighbors)
     assert found.kept > 0.6
     assert found.kept > 1.5 * plane
     assert found.by_chance == pytest.approx(5 / 99)
@@ -73,10 +71,10 @@ def test_the_same_topics_give_the_same_map() -> None:
     assert first.points.tobytes() == second.points.tobytes()
 
 
-def test_neighbours_kept_are_counted_one_by_one() -> None:
+def test_neighbors_kept_are_counted_one_by_one() -> None:
     line = np.arange(6.0)
     distances = np.abs(line[:, None] - line[None])
-    assert neighbours_kept(distances, np.stack([line, line * 0], axis=1), 2) == 1
+    assert neighbors_kept(distances, np.stack([line, line * 0], axis=1), 2) == 1
     swapped = np.array([5.0, 1, 2, 3, 4, 0])
 
     def near(at: NDArray[np.float64], topic: int) -> set[int]:
@@ -84,7 +82,7 @@ def test_neighbours_kept_are_counted_one_by_one() -> None:
         return set(others[:2])
 
     kept = [len(near(line, topic) & near(swapped, topic)) / 2 for topic in range(6)]
-    found = neighbours_kept(distances, np.stack([swapped, line * 0], axis=1), 2)
+    found = neighbors_kept(distances, np.stack([swapped, line * 0], axis=1), 2)
     assert found == pytest.approx(np.mean(kept))
 
 
@@ -178,16 +176,8 @@ def test_words_of_no_document_have_a_spelling() -> None:
     assert ranks[0, 0] > ranks[0, 1] > 0
 
 
-@pytest.mark.parametrize("module", [contents, layout, page])
+@pytest.mark.parametrize("module", [display, layout, page])
 def test_examples_hold(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0
     assert result.failed == 0
-
-
-def test_matrices_of_another_size_are_refused() -> None:
-    topics = tuple(Topic(number, 0.3, (Word("a", 0.5),)) for number in range(3))
-    with pytest.raises(ValueError, match=r"topic_topic .*\(2, 2\).*\(3, 3\)"):
-        Contents("by-hand", 1, None, topics, np.eye(3), lists_of(topics), np.eye(2))
-    with pytest.raises(ValueError, match="topic"):
-        Contents("by-hand", 1, None, (), np.zeros((0, 0)), lists_of(()))

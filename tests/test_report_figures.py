@@ -21,7 +21,7 @@ from streaming_jsmf import (
 )
 from streaming_jsmf.interface.topic_model import TopicModel
 from streaming_jsmf.reporting.layout import times_chance
-from streaming_jsmf.reporting.plots import COLOURS
+from streaming_jsmf.reporting.plots import COLORS
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import planted
 from tests.outcomes import Command, refused
@@ -132,7 +132,7 @@ def test_lines_are_mean_shares_with_their_errors(model: Path, shares: Path) -> N
     frame = shares_by(model, shares, "year").dropna(subset="year")
     for line, topic in zip(axes.lines, (1, 3), strict=True):
         np.testing.assert_allclose(line.get_ydata(), 100 * frame["share"][topic::K])
-    assert [line.get_color() for line in axes.lines] == list(COLOURS[:2])
+    assert [line.get_color() for line in axes.lines] == list(COLORS[:2])
     assert len(axes.get_legend().get_texts()) == 2
     assert axes.get_xlabel() == "year (documents without it, left out: 1)"
     assert "%" in axes.get_ylabel()

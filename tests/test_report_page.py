@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.evaluation.metrics import Row
-from streaming_jsmf.reporting.contents import Contents, Fact, Section, Stage
+from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.page import D3, FIRST_LINES, SCRIPTS, STYLES, render
 from streaming_jsmf.reporting.topics import Topic, Word
 from tests.html_pages import Element, parse, probabilities_of, values_of
@@ -49,7 +49,7 @@ def contents() -> Contents:
         Topic(0, 0.75, words, HOSTILE, HOSTILE, HOSTILE[0], npmi=0.25),
         Topic(1, 0.25, words[::-1], HOSTILE[::-1], (), HOSTILE[3], npmi=-0.5),
     )
-    facts = tuple(Fact(text, text) for text in HOSTILE)
+    facts = dict(zip(HOSTILE, HOSTILE, strict=True))
     return Contents(
         HOSTILE[0],
         1234567,
@@ -62,8 +62,8 @@ def contents() -> Contents:
         (Row(*HOSTILE[:4]),),
         HOSTILE[2],
         facts,
-        (Section(HOSTILE[5], facts),),
-        (Stage(HOSTILE[0], 1.5, 2**21),),
+        {HOSTILE[5]: facts},
+        {HOSTILE[0]: {"seconds": 1.5, "peak_memory": 2**21}},
     )
 
 
@@ -184,10 +184,3 @@ def test_all_that_a_page_is_made_of_is_in_the_package_with_its_licence(contents:
     text = render(contents)
     assert "https://d3js.org" in text
     assert "Permission to use, copy, modify" in text
-
-
-def test_a_word_without_end_does_not_make_the_page_wide(contents: Contents) -> None:
-    # The rest is for the browser to show; here: that such a word is in elements that may cut or break it.
-    long = "x" * 300
-    shown = page_of(one_topic(contents, long)).one("main").all("span")
-    assert [element.classes for element in shown if element.text == long] == [["word"]] * 4

@@ -12,18 +12,18 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming_jsmf import Execution, InputError, documents_of_topic, over_time, shares_by, transform
+from streaming_jsmf.display import percent
 from streaming_jsmf.documents import shares as share_files
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.evaluation.choice import Measures, choose, fields_of
 from streaming_jsmf.evaluation.verdicts import checks_of, warnings_of
-from streaming_jsmf.reporting import read_documents as report_documents
-from streaming_jsmf.reporting import read_words as report_words
-from streaming_jsmf.reporting.contents import WordLists, percent
+from streaming_jsmf.reporting import contents as report_contents
+from streaming_jsmf.reporting import words as report_words
+from streaming_jsmf.reporting.contents import documents_of, groups_of
+from streaming_jsmf.reporting.levels import flow
 from streaming_jsmf.reporting.page import packed_probabilities
-from streaming_jsmf.reporting.read_contents import flow
-from streaming_jsmf.reporting.read_documents import documents_of, groups_of
-from streaming_jsmf.reporting.read_words import BY_RELEVANCE, LAMBDAS, read_word_topic
+from streaming_jsmf.reporting.words import BY_RELEVANCE, LAMBDAS, WordLists, read_word_topic
 from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.topics.store import Model, read_model, read_model_panels, write_model
 from tests.corpora import planted, words
@@ -206,7 +206,7 @@ def test_the_page_has_words_documents_and_groups(
 def test_wrong_shares_and_columns_end_in_one_line(
     invoke: Command, model: Path, shares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_documents, "MOST_GROUPS", 80)
+    monkeypatch.setattr(report_contents, "MOST_GROUPS", 80)
     other = saved(tmp_path / "other", planted(90, N, K, length=30, seed=4).word_topic)
     for chosen, column, parts in (
         (model, "colour", ("'colour'", "year")),

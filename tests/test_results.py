@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,17 +17,15 @@ import pytest
 import streaming_jsmf as sj
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
-from streaming_jsmf.ingestion.in_memory import Location
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.results import UNIDENTIFIED, Found, identity_of_files, write_alone
 from tests.campaigns.kills import states
-from tests.corpora import planted, words, write_corpus, write_texts
+from tests.corpora import planted, words
 from tests.outcomes import Command, Outcome, refused
-from tests.results import wanted_result, write_result
+from tests.results import INFER, SCAN, wanted_result, write_result, write_stores
 
 ALONE = ("--scheduler", "synchronous", "--quiet")
-SCAN = ("--max-topics", "3", "--partition-nonzeros", "900", *ALONE)
-INFER = ("--topics", "3", "--anchor-min-df", "2")
 FIT = (*INFER, "--partition-nonzeros", "900", "--steps", "8", *ALONE)
 INGEST = ("--preset", "papers", "--min-tokens", "1", *ALONE)
 
@@ -107,7 +104,7 @@ TWICE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("simulate", "out", "--documents", "90", "--vocabulary-size", "40", "--topics", "3", *ALONE),
         ("--seed", "5"),
     ),
-    "scan": (("scan", "a", "out", *SCAN), ("--seed", "5")),
+    "scan": (("scan", "a", "out", *SCAN, "--quiet"), ("--seed", "5")),
     "infer": (("infer", "m", "out", *INFER), ("--rectify", "none")),
     "infer several": (("infer", "m", "out", "--topics", "2,3"), ("--rectify", "none")),
     "polish": (("polish", "model", "a", "out", "--steps", "8", *ALONE), ("--seed", "5")),
@@ -128,17 +125,7 @@ TWICE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    counts = planted(120, 40, 3, length=30, seed=7).counts
-    write_corpus(folder / "a", counts, row_group_rows=10)
-    names = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyzäöüßéèêàâçñø"] + ["olive", "plum"]
-    write_texts(
-        folder / "texts.jsonl",
-        {i: " ".join(np.repeat(names, row).tolist()) for i, row in enumerate(counts)},
-    )
-    scan = sj.ScanSettings(max_topics=3, partition_nonzeros=900)
-    sj.scan(folder / "a", folder / "m", scan, sj.Execution("synchronous"))
-    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2)
+    folder = write_stores(tmp_path_factory.mktemp("made"))
     sj.transform(folder / "model", folder / "a", folder / "s.parquet")
     sj.fit(folder / "texts.jsonl", folder / "fitted", 3, preset="papers", anchor_min_df=2, polish=False)
     return folder
@@ -315,7 +302,7 @@ def test_shares_of_files_that_cannot_be_identified_are_not_stale(
 def test_unfinished_work_on_unidentified_files_is_not_resumed(tmp_path: Path) -> None:
     work = Workspace(tmp_path / "w", "test", {"a": 1, UNIDENTIFIED: ["http://x"]})
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
     work.start()
     assert not work.steps_done
 
@@ -338,16 +325,11 @@ def test_data_in_memory_are_identified_by_their_contents(folder: Path) -> None:
 def test_unfinished_work_of_another_request_goes_with_overwrite(folder: Path) -> None:
     work = Workspace.beside(folder / "out", "ingest", {"a": 1})
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
     with pytest.raises(SettingsMismatchError, match=r"out\.partial holds an unfinished ingest"):
         sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers")
     sj.ingest(folder / "texts.jsonl", folder / "out", preset="papers", overwrite=True)
     assert not work.directory.exists()
-
-
-def test_a_location_is_not_spooled_again(tmp_path: Path) -> None:
-    location = Location(str(tmp_path / "x"), "0" * 64)
-    assert replace(location).path == str(tmp_path / "x")
 
 
 # -- what is not replaced, deleted or left behind ---------------------------------------------------------------------
@@ -387,7 +369,7 @@ def test_a_file_of_the_user_in_a_replaced_directory_is_not_deleted(folder: Path,
 def test_a_call_that_fails_leaves_the_work_of_another_process(folder: Path, curation: Any) -> None:
     work = Workspace.beside(folder / "out", "ingest", {"of": "another process"})
     work.start()
-    work.checkpoints().commit_metadata("00000", {})
+    work.checkpoints().commit_part("00000", PartialResult({}), {})
     before = states(folder)
     with pytest.raises(InputError) as caught:
         sj.ingest(["some text"] * 9, folder / "out", sj.IngestRequest(curation=curation))

@@ -149,7 +149,7 @@ import hashlib
 import numpy as np
 from scipy.sparse import csr_array
 from streaming_jsmf import LRJSMF
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from tests.corpora import planted
 
 counts = csr_array(planted(120, 40, 3, length=60, seed=2).counts)

@@ -21,9 +21,8 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Event, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.simulation import Truth, read_truth, simulate_lda
-from streaming_jsmf.simulation import documents as drawing
 from streaming_jsmf.simulation import simulate as simulating
-from streaming_jsmf.simulation.truth import ANCHOR_PROBABILITY, truth_of, with_prior
+from streaming_jsmf.simulation.truth import ANCHOR_PROBABILITY, truth_of
 from streaming_jsmf.storage.lock import sole_writer
 from tests.corpora import dense, dense_rows, file_bytes
 from tests.damage import SOME, Damage
@@ -33,8 +32,8 @@ SIZES: dict[str, Any] = {"n_words": 300, "n_topics": 4, "seed": 7}
 ALONE = Execution("synchronous")
 
 
-def settings_of(*, alpha=None, **sizes) -> SimulationSettings:
-    return with_prior(SimulationSettings(**{"n_documents": 1, **sizes}), alpha)
+def settings_of(**sizes) -> SimulationSettings:
+    return SimulationSettings(**{"n_documents": 1, **sizes})
 
 
 def simulate_truth(**sizes) -> Truth:
@@ -45,7 +44,7 @@ def simulate_truth(**sizes) -> Truth:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 documents of 100 tokens."""
-    monkeypatch.setattr(drawing, "BATCH_TOKENS", 10_000)
+    monkeypatch.setattr(simulating, "BATCH_TOKENS", 10_000)
 
 
 # -- documents --------------------------------------------------------------------------------------------------------
@@ -99,7 +98,7 @@ def test_the_manifest_and_the_vocabulary_count_the_documents(tmp_path):
 @pytest.mark.usefixtures("small_batches")
 def test_batches_are_independent_and_a_shorter_corpus_is_a_prefix(tmp_path):
     table = dense(simulate_lda(tmp_path / "a", n_documents=350, **SIZES))
-    batch = drawing.simulate_batch(drawing.make_sampler(settings_of(**SIZES)), 350, 3)
+    batch = simulating.simulate_batch(simulating.make_sampler(settings_of(**SIZES)), 350, 3)
     assert batch.document_id.to_pylist() == list(range(300, 350))
     assert np.array_equal(dense_rows(batch, 300), table[300:])
     assert not np.array_equal(table[0:50], table[100:150])
@@ -112,7 +111,7 @@ def test_batches_are_independent_and_a_shorter_corpus_is_a_prefix(tmp_path):
 )
 def test_the_guide_agrees_with_a_search(change):
     sizes = {**SIZES, "n_words": 5000, **change}
-    sampler = drawing.make_sampler(settings_of(**sizes))
+    sampler = simulating.make_sampler(settings_of(**sizes))
     truth = simulate_truth(**sizes)
     cells = sampler.guide.shape[1] - 1
     edges = np.arange(cells) / cells
@@ -129,7 +128,7 @@ def test_the_guide_agrees_with_a_search(change):
 
 @pytest.mark.parametrize("kind", [np.uint64, np.uint32])
 def test_wide_and_narrow_keys_count_the_same(kind):
-    bags = drawing._bags(np.array([5, 1, 5, 9, 1, 5], kind), 2, 3, pa.array(range(3)))
+    bags = simulating._bags(np.array([5, 1, 5, 9, 1, 5], kind), 2, 3, pa.array(range(3)))
     found = (bags.indptr.tolist(), bags.ids.tolist(), bags.counts.tolist())
     assert found == ([0, 1, 2, 3], [1, 1, 1], [2, 3, 1])
 
@@ -155,7 +154,7 @@ def test_moments_follow_the_truth(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(drawing, "BATCH_TOKENS", 20_000)
+    monkeypatch.setattr(simulating, "BATCH_TOKENS", 20_000)
 
     def peak(n_documents: int) -> int:
         tracemalloc.start()

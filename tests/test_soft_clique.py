@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streaming_jsmf import InferSettings, ScanSettings, open_model, scan
+from streaming_jsmf import ScanSettings, open_model, scan
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError
-from streaming_jsmf.inference.soft_clique import Clique, dense_similarity, low_rank_similarity, soft_cliques
+from streaming_jsmf.inference.anchors import (
+    Clique,
+    DegenerateAnchorsError,
+    dense_similarity,
+    low_rank_similarity,
+    soft_cliques,
+)
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.topics.store import read_model
@@ -130,11 +135,6 @@ def test_a_model_lists_all_cliques_and_any_of_them_can_have_the_anchors(
     assert first["clique_weight"][1] == pytest.approx((block.sum() - np.trace(block)) / 2)
     sizes = {"clique": len(first["cliques"]), "topic_": 3}
     assert dict(open_model(tmp_path / "first")["cliques"].sizes) == sizes
-
-
-def test_one_search_is_the_setting_of_models_made_before_there_were_several() -> None:
-    assert {"cliques", "clique"}.isdisjoint(InferSettings(4, anchors="soft-clique").fields())
-    assert InferSettings(4, anchors="soft-clique", cliques=9, clique=2).fields()["cliques"] == 9
 
 
 @pytest.mark.parametrize(

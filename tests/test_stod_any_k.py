@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings
+from streaming_jsmf import InferSettings, ScanSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError
 from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.evaluation.verdicts import warnings_of
@@ -64,12 +64,6 @@ def test_alpha0_is_found_whatever_k_is(n_topics: int, moments: Moments) -> None:
     else:
         assert shares.metrics["alpha0"] > 3 * TRUE_SUM, "what is wrong with that rule"
         assert error(shares) > 1.35 * error(true)
-
-
-def test_alpha0_is_that_of_anchor_words(documents: NDArray[np.int64]) -> None:
-    counts = csr_array(documents[:1000])
-    anchored = LRJSMF(K + 1, correlations="refined", polish_steps=0, workers=1).fit(counts)
-    assert STOD(K + 1, workers=1).fit(counts).alpha0_ == anchored.alpha0_
 
 
 @pytest.mark.parametrize("n_topics", ASKED)

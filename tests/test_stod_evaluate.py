@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-import numpy as np
 import pytest
 
-from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.evaluation.evaluate import evaluate
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.simulation.truth import read_truth
-from streaming_jsmf.topics.infer import infer
 from streaming_jsmf.topics.store import read_model
 from tests.outcomes import printed
-from tests.stores import scanned
 
 SCHEMA = json.loads(
     (Path(__file__).parent.parent / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8")
@@ -82,27 +77,3 @@ def test_corpus_and_truth_add_their_metrics(folder: Path) -> None:
     after = shown_by("topics", model)
     assert [row["prominent"] for row in after] == [row["prominent"] for row in before]
     assert [row["characteristic"] for row in after] == [topic["characteristic"] for topic in shown["topics"]]
-
-
-def test_a_third_moment_added_later_does_not_change_models(folder: Path, tmp_path: Path) -> None:
-    moments = scanned(folder / "corpus", tmp_path / "moments", SETTINGS)
-    infer(moments, tmp_path / "before", InferSettings(K, max_iterations=3))
-    moments = scanned(folder / "corpus", tmp_path / "moments", replace(SETTINGS, third_moment=True))
-    infer(moments, tmp_path / "after", InferSettings(K, max_iterations=3))
-    infer(moments, tmp_path / "stod", StodSettings(K))
-    shown = {name: evaluate(tmp_path / name) for name in ("before", "after", "stod")}
-    assert {document["moments"] for document in shown.values()} == {str(tmp_path / "moments")}
-    assert shown["before"]["metrics"] == shown["after"]["metrics"]
-    before, after = (read_model(tmp_path / name, ()).provenance for name in ("before", "after"))
-    assert before["fingerprint"] == after["fingerprint"]
-
-
-def test_labels_belong_to_one_topic_only(folder: Path) -> None:
-    rows = shown_by("topics", folder / "model")
-    labels = [word for row in rows for word in row["label"]]
-    assert len(labels) == len(set(labels)) == 3 * K
-    for row in rows:
-        assert "anchor" not in row
-        assert row["label"][0] in row["prominent"] + row["characteristic"]
-    table = read_model(folder / "model").arrays["label_words"]
-    assert np.unique(table).size == table.size

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import StodSettings
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM
-from streaming_jsmf.inference.stod.engine import (
+from streaming_jsmf.inference.stod import (
     NoTopicsError,
     TensorTopics,
     core_moments,
@@ -21,8 +21,7 @@ from streaming_jsmf.inference.stod.engine import (
     whitened_product,
     whitened_tensor,
 )
-from streaming_jsmf.inference.stod.power import Components, decompose, refine
-from streaming_jsmf.inference.stod.recovery import (
+from streaming_jsmf.inference.stod_recovery import (
     MIXING_STEPS,
     Recovered,
     best_multiple,
@@ -31,6 +30,7 @@ from streaming_jsmf.inference.stod.recovery import (
     noise_of,
     recover,
 )
+from streaming_jsmf.inference.tensor_power import Components, decompose, refine
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.linalg.document_tensor import BasisMoments
 from streaming_jsmf.linalg.tensor import cube
@@ -118,7 +118,7 @@ def test_noise_far_from_alpha0_does_not_mislead_the_search(
             return 3.0 if alpha0 > 1 else 0.3
         return 1.0 - 0.1 * np.log(alpha0 / truth)
 
-    monkeypatch.setattr("streaming_jsmf.inference.stod.engine._share_sum", share_sum)
+    monkeypatch.setattr("streaming_jsmf.inference.stod._share_sum", share_sum)
     found = find_alpha0(None, PLAIN)  # type: ignore[arg-type]
     assert found == pytest.approx(truth, rel=2e-3)
 

@@ -13,13 +13,12 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
-from streaming_jsmf import InferSettings, ScanSettings, StodSettings, fit, infer, open_model
+from streaming_jsmf import LRJSMF, STOD, InferSettings, ScanSettings, StodSettings, fit, infer, open_model
 from streaming_jsmf.config import DocumentWeights
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.jobs.events import Event, Iteration
-from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model
@@ -109,14 +108,6 @@ def test_weights_are_for_documents_of_other_lengths(
     capped = error(fitted(counts, tmp_path, "capped", AUTO), law)
     assert capped < bound
     assert error(fitted(counts, tmp_path, other, AUTO), law) > times * capped
-
-
-def test_copies_of_a_document_are_taken_for_a_topic(
-    corpora: tuple[Law, dict[str, Counts]], tmp_path: Path
-) -> None:
-    law, all_counts = corpora
-    # `ingest --duplicates drop` leaves them out (test_stod_hard_corpora.py).
-    assert 0.15 < error(fitted(all_counts["copies"], tmp_path, "capped", AUTO), law) < 0.5
 
 
 @pytest.mark.parametrize("alpha0", ["auto", "1"])
@@ -234,7 +225,7 @@ def test_fit_scans_once_and_adds_what_is_missing(plain: Path, tmp_path: Path) ->
     ("options", "said"),
     [
         (("--stod-restarts", "0"), "restarts is 0"),
-        (("--topics", "1000"), "1000"),
+        (("--topics", "1000"), "1,000"),
         (("--rectify", "none"), "rectify belongs to engine lr-jsmf"),
         (("--engine", "lr-jsmf", "--stod-refine", "als"), "refine belongs to engine stod"),
         (("--partitions", "1990"), "--partition-by"),
@@ -264,10 +255,39 @@ def test_selected_partitions_have_no_third_moment(plain: Path, tmp_path: Path) -
         infer(moments, tmp_path / "one", AUTO, partitions="1990")
 
 
-def test_the_stored_tensor_is_a_distribution_seen_from_the_basis(plain: Path) -> None:
-    read = open_moments(plain).tensor_moments()
-    third = unpacked(read.moments.third, read.basis.shape[1])
-    # Along the first eigenvector the tensor is nearly that of the mean, and every slice of it is symmetric.
-    mean = read.basis.T @ read.moments.word_mean
-    assert third[0, 0, 0] == pytest.approx(mean[0] ** 3, rel=0.2)
-    np.testing.assert_array_equal(third, third.transpose(2, 1, 0))
+@pytest.mark.slow
+def test_more_topics_than_the_documents_hold(tmp_path: Path, invoke: Command) -> None:
+    kinds = np.random.default_rng(0).poisson(20.0, size=(2, 40))
+    counts = np.repeat(kinds, 150, axis=0)
+    corpus = write_corpus(tmp_path / "two", counts)
+    fit = ("fit", corpus, tmp_path / "model", "--topics", 4, "--scheduler", "synchronous")
+    said = "2 positive eigenvalues, 4 topics were asked for"
+    refused(invoke(*fit).without_progress(), 2, said)
+    assert not (tmp_path / "model").exists()
+    outcome = invoke(*fit, "--engine", "stod")
+    assert outcome.code == 0
+    assert "2 topics, 4 were asked for" in outcome.err
+    with pytest.raises(ValueError, match=said):
+        LRJSMF(4, workers=1).fit(counts)
+    # Each word is in both kinds of documents: no anchor tells how pure they are.
+    model = STOD(4, alpha0="shares", workers=1).fit(counts)
+    assert model.components_.shape == (2, 40)
+    assert len(model.get_feature_names_out()) == 2
+    truth = (kinds / kinds.sum(axis=1, keepdims=True)).T
+    assert match_topics(model.components_.T, truth).mean_l1 < 0.1
+    shares = model.transform(counts)
+    assert (shares.argmax(axis=1)[:150] != shares.argmax(axis=1)[150:]).all()
+    assert shares.max(axis=1).min() > 0.9
+
+
+@pytest.mark.parametrize("alpha0", ["0", "nan", "1001", "little"])
+def test_an_alpha0_out_of_range_is_refused_before_any_work(
+    alpha0: str, tmp_path: Path, invoke: Command
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus", Law().documents(np.full(50, 60)))
+    fit = ("fit", corpus, tmp_path / "m", "--topics", 2, "--engine", "stod", "--stod-alpha0", alpha0)
+    refused(invoke(*fit), 2, "alpha0 is ", alpha0)
+    assert {path.name for path in tmp_path.iterdir()} == {"corpus"}
+    value = alpha0 if alpha0 == "little" else float(alpha0)
+    with pytest.raises(ValueError, match="alpha0 is "):
+        STOD(2, alpha0=value, scratch=tmp_path / "not-even-looked-at").fit(corpus)

@@ -12,15 +12,14 @@ import pytest
 
 from streaming_jsmf import STOD
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
-from streaming_jsmf.errors import SettingsMismatchError
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.reader import open_moments, read_store
-from streaming_jsmf.topics.infer import model_fingerprint
+from streaming_jsmf.topics.infer import InferPlan
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
-from tests.stores import SMALL, digests, require_moments, scanned
+from tests.stores import SMALL, require_moments, scanned
 
 PLAIN = replace(SMALL, partition_nonzeros=2000)
 THIRD = replace(PLAIN, third_moment=True)
@@ -56,43 +55,24 @@ def test_a_store_holds_the_moments_of_its_documents(tmp_path: Path) -> None:
     assert store.outcome("third_moment")["scalars"]["n_documents"] == (counts.sum(axis=1) >= 3).sum()  # type: ignore[index]
 
 
-def test_models_of_lr_jsmf_do_not_depend_on_it(folder: Path) -> None:
-    with_it, without = open_moments(folder / "with"), open_moments(folder / "without")
-    for settings, same in ((InferSettings(4), True), (StodSettings(4), False)):
-        assert (model_fingerprint(with_it, settings) == model_fingerprint(without, settings)) is same
-
-
-def test_models_depend_on_the_version_of_the_rectification(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_moments(folder / "with")
+def test_models_depend_on_what_they_are_made_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the third moment only models of the tensor engine; on ENN's version all that it has rectified."""
+    stores = [open_moments(folder / name) for name in ("with", "without")]
     cases = [
         (InferSettings(4), True),
         (InferSettings(4, rectify="none"), False),
         (StodSettings(4), True),
         (StodSettings(4, alpha0=1.0), False),
     ]
-    before = [model_fingerprint(store, settings) for settings, _ in cases]
+
+    def fingerprints(settings: InferSettings | StodSettings) -> list[str]:
+        return [InferPlan(store, settings, 1).fingerprint for store in stores]
+
+    before = [fingerprints(settings) for settings, _ in cases]
+    assert [one == other for one, other in before] == [True, True, False, False]
     monkeypatch.setattr("streaming_jsmf.topics.infer.ENN_ALGORITHM", 100)
     for (settings, depends), old in zip(cases, before, strict=True):
-        assert (model_fingerprint(store, settings) != old) is depends
-
-
-def test_a_scan_that_does_not_ask_for_it_leaves_it(folder: Path, copy: Callable[[str], Path]) -> None:
-    store = copy("with")
-    files = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
-    for settings in (PLAIN, THIRD):
-        scanned(folder / "a", store, settings)
-    assert {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()} == files
-
-
-def test_other_settings_still_make_another_store(folder: Path, copy: Callable[[str], Path]) -> None:
-    store = copy("without")
-    with pytest.raises(SettingsMismatchError, match=r"max_topics: .*\b5, .*\b6\b") as caught:
-        scanned(folder / "a", store, replace(THIRD, max_topics=6))
-    assert "third_moment" not in str(caught.value)
-    assert digests(store) == digests(folder / "without")
-    assert not read_store(store).missing_stages
+        assert (fingerprints(settings)[0] != old[0]) is depends
 
 
 def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path]) -> None:

@@ -53,13 +53,6 @@ def test_a_span_inside_another_counts_for_itself_in_every_thread(clock: ThreadCl
     assert watch.seconds == {"around": 0, "outer": 8, "inner": 24}
 
 
-def test_sleep_does_not_count() -> None:
-    # Of the real clock: it stands still while a thread waits, however busy the machine is.
-    with stopwatch() as watch, span("asleep"):
-        threading.Event().wait(0.2)
-    assert watch.seconds["asleep"] < 0.2
-
-
 def test_a_span_that_fails_is_closed(clock: ThreadClock) -> None:
     with stopwatch() as watch:
         with pytest.raises(ValueError, match="no"), span("a"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,18 +19,13 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf import Execution, InputError, TopicModel, ingest, transform
 from streaming_jsmf.corpus import open_corpus
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.documents import transform_job
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.transform_job import (
-    DocumentPart,
-    TransformRequest,
-    transform_documents,
-    write_part,
-)
+from streaming_jsmf.documents.transform_job import PartContext, write_part
 from streaming_jsmf.errors import SettingsMismatchError
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import Planted, as_lists, file_bytes, planted, words
 from tests.outcomes import Command, refused
@@ -91,7 +85,7 @@ def save_model(path: Path, word_topic: NDArray[np.float64], vocabulary: list[str
 
 def shares_of(path: Path) -> NDArray[np.float64]:
     found = open_shares(path)
-    return np.concatenate([found.about.dense(table) for table in found.tables(found.about.columns)])
+    return np.concatenate([theta for theta, _ in found.dense()])
 
 
 def expected(drawn: Planted) -> NDArray[np.float64]:
@@ -100,7 +94,7 @@ def expected(drawn: Planted) -> NDArray[np.float64]:
 
 def made_by(model: Path, corpus: Path, out: Path, **settings: Any) -> Any:
     """The shares that transform writes, on one thread."""
-    made = transform(model, corpus, out, execution=SYNCHRONOUS, **settings)
+    made = transform(model, corpus, out, **{"execution": SYNCHRONOUS, **settings})
     assert made.about.totals is not None
     return made
 
@@ -228,57 +222,58 @@ def test_ids_count_where_the_corpus_has_none(corpus_path: Path, drawn: Planted, 
 
 
 @pytest.fixture
-def asked(corpus: Path, drawn: Planted) -> TransformRequest:
-    """In many small tasks."""
-    topics = TopicParameters(tuple(words(N)), drawn.word_topic, PRIOR, np.ones(N))
-    return TransformRequest(topics, open_corpus(corpus), partition_nonzeros=300)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transform_job, "PARTITION_NONZEROS", 300)
 
 
 def files(path: Path) -> dict[str, bytes]:
     return {"": path.read_bytes()} if path.is_file() else file_bytes(path)
 
 
+@pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("name", ["s.parquet", "s.zarr", "s", "s.csv"])
 def test_same_bytes_after_a_kill(
-    asked: TransformRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    corpus: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     out, workspace = tmp_path / name, Workspace.beside(tmp_path / name, "transform")
     (tmp_path / "whole").mkdir()
-    transform_documents(asked, tmp_path / "whole" / name, SYNCHRONOUS)
+    made_by(model, corpus, tmp_path / "whole" / name)
     done: list[int] = []
 
-    def dying(context: Any, part: DocumentPart) -> Any:
+    def dying(context: PartContext, part: tuple[Partition, int]) -> Any:
+        number = part[0].index
         if len(done) == 2:
             # As a kill leaves it: a part without record.
-            (context.root / "parts" / f"part-{part.number:05d}.parquet").write_bytes(b"PAR1 half")
+            context.path(number).write_bytes(b"PAR1 half")
             raise KeyboardInterrupt
-        done.append(part.number)
+        done.append(number)
         return write_part(context, part)
 
     monkeypatch.setattr(transform_job, "write_part", dying)
     with pytest.raises(KeyboardInterrupt):
-        transform_documents(asked, out, SYNCHRONOUS)
+        made_by(model, corpus, out)
     assert workspace.steps_done == {"transform": 2}
     assert not out.exists()
     with pytest.raises(SettingsMismatchError, match="top"):
-        transform_documents(replace(asked, top=1), out, SYNCHRONOUS)
+        made_by(model, corpus, out, top=1)
     damaged, whole = done
     (workspace.directory / "parts" / f"part-{damaged:05d}.parquet").write_bytes(b"a crash of the machine")
     done.clear()
     monkeypatch.setattr(
-        transform_job, "write_part", lambda c, part: (done.append(part.number), write_part(c, part))[1]
+        transform_job, "write_part", lambda c, part: (done.append(part[0].index), write_part(c, part))[1]
     )
-    transform_documents(asked, out, SYNCHRONOUS)
+    made_by(model, corpus, out)
     assert damaged in done
     assert whole not in done
     assert files(out) == files(tmp_path / "whole" / name)
     assert not workspace.directory.exists()
 
 
+@pytest.mark.usefixtures("small_tasks")
 @pytest.mark.parametrize("scheduler", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
-def test_same_bytes_on_every_scheduler(asked: TransformRequest, tmp_path: Path, scheduler: str) -> None:
-    transform_documents(asked, tmp_path / "a.parquet", SYNCHRONOUS)
-    transform_documents(asked, tmp_path / "b.parquet", Execution(scheduler, 2))
+def test_same_bytes_on_every_scheduler(corpus: Path, model: Path, tmp_path: Path, scheduler: str) -> None:
+    made_by(model, corpus, tmp_path / "a.parquet")
+    made_by(model, corpus, tmp_path / "b.parquet", execution=Execution(scheduler, 2))
     assert files(tmp_path / "a.parquet") == files(tmp_path / "b.parquet")
 
 
@@ -336,13 +331,7 @@ def with_another_title(table: pa.Table) -> pa.Table:
     return table.set_column(2, "title", pa.array([*table["title"].to_pylist()[:-1], "other"]))
 
 
-def with_equal_shares(table: pa.Table) -> pa.Table:
-    return table.set_column(3, "topic_shares", pa.array([[1 / K] * K] * len(table), pa.list_(pa.float32())))
-
-
-@pytest.mark.parametrize(
-    "change", [without_a_row, without_a_column, with_another_title, with_equal_shares, None]
-)
+@pytest.mark.parametrize("change", [without_a_row, without_a_column, with_another_title, None])
 @pytest.mark.parametrize("name", ["s.parquet", "s"])
 def test_a_changed_file_is_found(
     corpus: Path, model: Path, tmp_path: Path, invoke: Command, name: str, change: Any
@@ -397,26 +386,15 @@ def test_changed_metadata_are_found(
     assert file.read_bytes() == data
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--top", 5), "1 to 4"),
-        (("--top", 0), "top is 0"),
-        (("--memory", "1MB"), "--memory"),
-    ],
-)
-def test_bad_requests(
-    corpus: Path, model: Path, tmp_path: Path, invoke: Command, options: tuple[object, ...], said: str
-) -> None:
-    refused(invoke("transform", model, corpus, tmp_path / "s", *options), 2, said)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_format_that_is_not_written_is_refused(
-    corpus: Path, model: Path, tmp_path: Path, invoke: Command
-) -> None:
-    refused(invoke("transform", model, corpus, tmp_path / "s.xlsx"), 2, "as .xlsx", ".parquet", ".csv")
-    assert not list(tmp_path.iterdir())
+def test_bad_requests(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
+    for name, options, said in (
+        ("s", ("--top", 5), "1 to 4"),
+        ("s", ("--top", 0), "top is 0"),
+        ("s", ("--memory", "1MB"), "--memory"),
+        ("s.xlsx", (), "as .xlsx"),
+    ):
+        refused(invoke("transform", model, corpus, tmp_path / name, *options), 2, said)
+        assert not list(tmp_path.iterdir())
 
 
 def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:

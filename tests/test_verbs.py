@@ -264,11 +264,3 @@ def test_json_is_all_that_is_printed(verb: str, places: dict[str, Any]) -> None:
         assert next(iter(found.values())) == str(places["out"])
     if verb in TOPICS:
         assert found == json.loads(printed("topics", places["out"], "--json"))
-
-
-@pytest.mark.parametrize("verb", ["ingest", "simulate", "scan", "infer", "fit"])
-def test_info_describes_what_a_verb_made(verb: str, places: dict[str, Any]) -> None:
-    printed(*arguments(verb, places))
-    described = json.loads(printed("info", places["out"], "--json", "--verify"))
-    kind = {"scan": "moments", "infer": "model", "fit": "model"}.get(verb, "corpus")
-    assert (described["kind"], described["complete"]) == (kind, True)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from pipelines.common.tod import DocumentMoments
-from streaming_jsmf.inference.stod.engine import core_moments, whiten, whitened_tensor
-from streaming_jsmf.inference.stod.recovery import best_multiple, noise_of
+from streaming_jsmf.inference.stod import core_moments, whiten, whitened_tensor
+from streaming_jsmf.inference.stod_recovery import best_multiple, noise_of
 from streaming_jsmf.linalg.document_tensor import BasisMoments, basis_moments, tensor_sums
 
 Floats = NDArray[np.float64]

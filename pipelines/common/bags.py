@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from scipy import sparse
 
 from streaming_jsmf.corpus import open_corpus
@@ -55,3 +56,10 @@ def write_corpus(path: Path, counts: sparse.csr_array, documents_per_shard: int 
         pq.write_table(pa.table(columns), part / f"part-{number:05d}.parquet", row_group_size=5_000)
     (part / "vocab.txt").write_text("\n".join(map(str, range(counts.shape[1]))) + "\n", encoding="utf-8")
     part.rename(path)
+
+
+def cooccurrence_counts(counts: sparse.csr_array, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Documents that contain both words of each pair of distinct ``ids``, (P, P); the diagonal is their frequency."""
+    present = (sparse.csr_array(counts)[:, ids] > 0).astype(np.int64)
+    pairs: NDArray[np.int64] = (present.T @ present).toarray()
+    return pairs

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipelines.common.bags import read_counts, write_corpus
+from pipelines.common.bags import cooccurrence_counts, read_counts, write_corpus
 from streaming_jsmf.corpus import Corpus
-from streaming_jsmf.evaluation.coherence import cooccurrence_counts, distinct_share, npmi
+from streaming_jsmf.evaluation.coherence import distinct_share, npmi
 
 #: Every fifth document is held out.
 HELD_OUT = 5
@@ -62,5 +62,5 @@ class FittedCorpus:
 def coherence_of(counts: sparse.csr_array, words: NDArray[np.int64]) -> float:
     """Mean NPMI in documents of the words of topics (K, n)."""
     chosen, places = np.unique(words, return_inverse=True)
-    pairs = cooccurrence_counts([counts], chosen)
+    pairs = cooccurrence_counts(counts, chosen)
     return float(npmi(np.diag(pairs), pairs, counts.shape[0], places.reshape(words.shape)).mean())

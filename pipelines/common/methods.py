@@ -29,8 +29,7 @@ from streaming_jsmf.jobs.events import silent
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative, papers_rows
 from streaming_jsmf.rectification.result import Rectification
-from streaming_jsmf.topics.anchor_words import anchor_rules
-from streaming_jsmf.topics.rectify import rectify
+from streaming_jsmf.topics.anchor_words import anchor_rules, rectify
 
 Floats = NDArray[np.float64]
 
@@ -202,7 +201,8 @@ def _anchored(setup: Setup, method: Method, moments: Moments, n_topics: int) -> 
     settings = setup.settings(method, n_topics)
     started = time.process_time()
     found = _rectified(method, moments, settings)
-    rules, known = anchor_rules(moments, settings), (moments.row_sum, moments.document_frequency)
+    rules = anchor_rules(settings, moments.n_documents)
+    known = moments.row_sum, moments.document_frequency
     topics: AnchorWordTopics
     if method.whole:
         matrix = moments.cooccurrence() if found.matrix is None else found.matrix

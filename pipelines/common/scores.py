@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pipelines.common.bags import cooccurrence_counts
 from pipelines.common.methods import Setup
 from pipelines.common.results import Arrays, Row
 from streaming_jsmf.evaluation import coherence, topic_shape
@@ -136,7 +137,7 @@ class Scorer:
     def _coherence(self, top_words: NDArray[np.int64]) -> Row:
         counts = self.setup.counts
         ids = np.unique(top_words)
-        pairs = coherence.cooccurrence_counts([counts], ids)
+        pairs = cooccurrence_counts(counts, ids)
         places, frequency = np.searchsorted(ids, top_words), np.diag(pairs)
         ten = places[:, :10]
         return {

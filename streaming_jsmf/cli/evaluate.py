@@ -61,18 +61,19 @@ def _one(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _several(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The metrics of several models: a line per metric, a column per model, a star on the best value."""
-    from streaming_jsmf.evaluation.metrics import LINES, lookup, number_of
+    from streaming_jsmf.evaluation.inputs import lookup
+    from streaming_jsmf.evaluation.metrics import SHOWN, number_of
 
     rows = [("metric", *(Path(result["model"]).name for result in results), "better")]
-    for line in LINES:
-        numbers = [number_of(lookup(result["metrics"], line.path)) for result in results]
+    for shown in SHOWN:
+        numbers = [number_of(lookup(result["metrics"], shown.path)) for result in results]
         if any(number is not None for number in numbers):
-            best = _best(numbers, line.better)
+            best = _best(numbers, shown.better)
             cells = (
                 "-" if number is None else f"{number:.4g}{'*' * (i == best)}"
                 for i, number in enumerate(numbers)
             )
-            rows.append((line.path, *cells, line.better))
+            rows.append((shown.path, *cells, shown.better))
     yield from _corpus(results[0])
     yield table(rows, f"<{'>' * len(results)}<")
     first, *others = (result["missing"] for result in results)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from streaming_jsmf.cli.verb import json_option, json_text, option, verb
-from streaming_jsmf.display import location, printable, wrapped
+from streaming_jsmf.display import flattened, location, memory_text, percent, printable, wrapped
 
 #: Width of the names on the page.
 NAMES = 16
@@ -65,7 +65,6 @@ def _page(path: str, described: Mapping[str, Any]) -> Iterator[str]:
 def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of the page."""
     from streaming_jsmf.evaluation.verdicts import warnings_of
-    from streaming_jsmf.reporting.contents import facts_of
 
     for name, value in described.items():
         if name not in _OMITTED and not name.endswith(_DONE) and value not in ([], None):
@@ -80,8 +79,8 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, sign in (("settings", "="), ("versions", " ")):
         fields = described.get(name) or provenance.get(name)
         if fields:
-            facts = (f"{fact.name}{sign}{fact.value}" for fact in facts_of(fields) if fact.value != "-")
-            yield name, ", ".join(facts)
+            texts = (f"{key}{sign}{text}" for key, text in flattened(fields).items() if text != "-")
+            yield name, ", ".join(texts)
     metrics = described.get("metrics") or {}
     if perplexities := (metrics.get("polish") or {}).get("perplexity"):
         last = perplexities[-1]
@@ -93,8 +92,6 @@ def _facts(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from streaming_jsmf.reporting.contents import memory_text
-
     for name in ("moments", "started", "finished"):
         if provenance.get(name):
             yield name, str(provenance[name])
@@ -111,7 +108,7 @@ def _origin(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if sample:
         if sample["share_of_documents"] < 1:
-            share = _percent(sample["share_of_documents"])
+            share = percent(sample["share_of_documents"])
             yield "sample", f"{sample['documents']:,} documents, {share} of the corpus"
         if not sample["basis_of_all_documents"]:
             yield "basis", "made before documents were added; scan --rebase makes it of all documents"
@@ -119,12 +116,12 @@ def _sample(sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "estimated error",
             f"{sample['estimated_error']:.2g} of Y Y' (relative, an approximate upper bound)",
         )
-        yield "outside basis", f"{_percent(sample['outside_basis'])} of the squared norm of Y Y'"
+        yield "outside basis", f"{percent(sample['outside_basis'])} of the squared norm of Y Y'"
     if sample.get("words"):
         words, tokens = sample["words_hardly_seen"], sample["tokens_hardly_seen"]
         yield (
             "rare in sample",
-            f"{_percent(words)} of the words ({_percent(tokens)} of the tokens), such as {', '.join(sample['words'])}",
+            f"{percent(words)} of the words ({percent(tokens)} of the tokens), such as {', '.join(sample['words'])}",
         )
 
 
@@ -151,10 +148,6 @@ def _text(value: Any) -> str:
             return ", ".join(map(str, value))
         case _:
             return str(value)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g}%"
 
 
 def _sizes(fields: Mapping[str, Any]) -> str:

@@ -12,18 +12,22 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from streaming_jsmf.cli.observation import STANDARD_ERROR
 from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents.share_files import ABOUT_NAME
 from streaming_jsmf.errors import InputError, LogError, StoreError
-from streaming_jsmf.jobs.events import Event, Iteration, PartitionCommitted, StageFinished, StageStarted
-from streaming_jsmf.jobs.memory import peak_memory
-from streaming_jsmf.jobs.progress import Meter
+from streaming_jsmf.jobs.events import (
+    Event,
+    Iteration,
+    Meter,
+    PartitionCommitted,
+    StageFinished,
+    StageStarted,
+)
+from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.paths import ROOT
-from streaming_jsmf.storage.provenance import utc_now
-
-#: Name of standard error as a target.
-STANDARD_ERROR = "-"
+from streaming_jsmf.storage.results import utc_now
 
 #: Longest first line in bytes; it has the settings of a command.
 _LONGEST_LINE = 2**20

@@ -13,20 +13,13 @@ import click
 
 from streaming_jsmf.cli import interrupts
 from streaming_jsmf.cli.choose_k import choose_k
-from streaming_jsmf.cli.documents import documents
 from streaming_jsmf.cli.evaluate import evaluate
-from streaming_jsmf.cli.fit import fit
-from streaming_jsmf.cli.infer import infer
 from streaming_jsmf.cli.info import info
-from streaming_jsmf.cli.ingest import ingest
 from streaming_jsmf.cli.outcome import outcome_of
-from streaming_jsmf.cli.over_time import over_time
-from streaming_jsmf.cli.polish import polish
+from streaming_jsmf.cli.queries import documents, over_time
 from streaming_jsmf.cli.report import report, view
-from streaming_jsmf.cli.scan import scan
-from streaming_jsmf.cli.simulate import simulate
+from streaming_jsmf.cli.stages import fit, infer, ingest, polish, scan, simulate, transform
 from streaming_jsmf.cli.topics import topics
-from streaming_jsmf.cli.transform import transform
 from streaming_jsmf.display import location, printable, spelled
 from streaming_jsmf.errors import options_named
 

@@ -8,18 +8,23 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaming_jsmf.cli import interrupts
-from streaming_jsmf.cli.log_json import STANDARD_ERROR, JsonLog, require_log
 from streaming_jsmf.cli.outcome import Outcome, interrupted, outcome_of
 from streaming_jsmf.errors import LAST, LogError
-from streaming_jsmf.jobs.events import Listener, combine
-from streaming_jsmf.jobs.progress import Bars, Lines, progress_listener
-from streaming_jsmf.storage.provenance import package_versions
+from streaming_jsmf.jobs.events import Listener, combine, progress_listener
+from streaming_jsmf.storage.results import package_versions
+
+if TYPE_CHECKING:
+    from streaming_jsmf.cli.log_json import JsonLog
 
 logger = logging.getLogger(__name__)
+
+#: Name of standard error as the target of a log.
+STANDARD_ERROR = "-"
 
 
 @contextmanager
@@ -32,7 +37,7 @@ def observed(log_json: str | None, *, quiet: bool = False, lines: bool = True) -
     quiet : Print only warnings and errors to standard error; the JSON log contains everything.
     lines : Without a terminal, print a line for each commit.
     """
-    listeners: list[Lines | Bars | JsonLog] = []
+    listeners: list[Any] = []
     with ExitStack() as stack:
         if quiet:
             for handler in logging.getLogger("streaming_jsmf").handlers:
@@ -74,6 +79,8 @@ def repeated() -> Iterator[None]:
 
 @contextmanager
 def _logged(target: str) -> Iterator[JsonLog]:
+    from streaming_jsmf.cli.log_json import JsonLog, require_log
+
     started, context = time.monotonic(), click.get_current_context()
     require_log(target, (value for name, value in context.params.items() if name != "log_json"))
     log = JsonLog(target)

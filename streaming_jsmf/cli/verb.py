@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
 import click
 
-from streaming_jsmf.config import (
-    ENGINE_SETTINGS,
-    INGEST_SETTINGS,
-    READER_OPTIONS,
-    ExecutionOptions,
-    readers_with,
-)
+from streaming_jsmf.config import READER_OPTIONS, ExecutionOptions, readers_with
 from streaming_jsmf.config.fields import BASIC, Field, declared_in
 from streaming_jsmf.config.requests import EXECUTION
 from streaming_jsmf.display import location
@@ -256,8 +248,6 @@ topics_option = option(
     help="Number of topics K, or several, such as 5,10,20, for one model each.",
 )  # fmt: skip
 
-engine_options = options_of(*ENGINE_SETTINGS, without=("seed",))
-
 overwrite_option = option("--overwrite", is_flag=True, help="Replace an existing result of the same kind.")
 json_option = partial(option, "--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 summary_option = option("--json", SUMMARY, is_flag=True, help="Print the result as JSON.")
@@ -308,10 +298,6 @@ def verb(
     return made
 
 
-#: How a source becomes a corpus.
-ingest_options = partial(options_of, *INGEST_SETTINGS)
-
-
 def require_one(raw: bool, **answers: bool) -> None:
     """Refuse several forms of an answer, such as ``csv`` and ``json``, and ``--raw`` without ``--csv``."""
     if sum(answers.values()) > 1:
@@ -332,9 +318,3 @@ def topic_numbers(text: str) -> list[int]:
             f"--topics is {text!r}; give a number such as 20, or several different ones: 5,10,20"
         )
     return numbers
-
-
-def allow_local_tokenizers(options: Mapping[str, Any]) -> None:
-    """Let MODULE:FUNCTION name a module in the working directory, as other programs do."""
-    if ":" in options.get("tokenizer", ""):
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,10 @@ _question = partial(setting, group="Query")
 _edit = partial(setting, group="Editing topics (stored beside the model's arrays)", multiple=True)
 
 
+def _parameters(given: Any) -> Any:
+    return tuple(map(float, given.split(","))) if isinstance(given, str) else given
+
+
 @dataclass(frozen=True)
 class SimulationSettings(Settings):
     """A corpus to draw from latent Dirichlet allocation.
@@ -42,7 +47,7 @@ class SimulationSettings(Settings):
     seed
         Seed of all random draws.
     alpha
-        Dirichlet parameter of the topic shares of a document.
+        Dirichlet parameter of the topic shares of a document: one number, or one for each topic, separated by commas.
     beta
         Mean Dirichlet parameter of the words of a topic.
     mean_length
@@ -59,14 +64,12 @@ class SimulationSettings(Settings):
     n_words: int = setting(flags=("--vocabulary-size",), ge=1, le=MOST_WORDS)
     n_topics: int = setting(flags=("--topics",), ge=1)
     seed: int = seed_setting(le=2**64 - 1)
-    alpha: float | None = _distribution(None, absent="1/K")
+    alpha: Any = _distribution(None, absent="1/K", metavar="X", parse=_parameters, wanted="numbers")
     beta: float | None = _distribution(None, absent="200/N", gt=0)
     mean_length: float = _distribution(100, gt=0, le=1_000_000)
     separable: bool = _distribution(False)
     zipf: float | None = _distribution(None, absent="all words equally frequent", metavar="S", ge=0)
     documents_per_shard: int | None = setting(None, absent="about 20 M tokens", ge=1)
-    #: ``alpha`` as K numbers, once it is known to be valid.
-    prior: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,6 +77,22 @@ class SimulationSettings(Settings):
             raise InputError(
                 f"separable topics need more words than topics, not {self.n_words} and {self.n_topics}; give more words"
             )
+        prior = self.prior
+        if len(prior) != self.n_topics:
+            raise InputError(
+                f"{option.alpha} has {len(prior)} values; give one number or one for each of {self.n_topics} topics"
+            )
+        if not all(math.isfinite(value) and value > 0 for value in prior):
+            raise InputError(f"{option.alpha} must be positive and finite")
+        object.__setattr__(self, "alpha", prior[0] if len({*prior}) == 1 else prior)
+        object.__setattr__(self, "mean_length", float(self.mean_length))
+
+    @property
+    def prior(self) -> tuple[float, ...]:
+        """Dirichlet parameters of the topics, (K,)."""
+        given = 1 / self.n_topics if self.alpha is None else self.alpha
+        values = tuple(map(float, given if isinstance(given, Iterable) else [given]))
+        return values * self.n_topics if len(values) == 1 else values
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.errors import InputError, StoreError, first_line, pass_on_machine
+from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import is_url, open_file, sha256_of, state_of
-from streaming_jsmf.storage.regular import require_regular
 
 #: What to do about a damaged or missing shard.
 RESTORE = "restore it or build the corpus again"

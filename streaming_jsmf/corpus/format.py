@@ -24,7 +24,7 @@ from streaming_jsmf.corpus.manifest import (
 from streaming_jsmf.corpus.vocabulary import TEXT_NAMES, VOCABULARY_NAME, Vocabulary, read_vocabulary
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.errors import InputError, StoreError
-from streaming_jsmf.storage.names import CHECK_OR_LIST
+from streaming_jsmf.storage.local import CHECK_OR_LIST
 from streaming_jsmf.storage.objects import in_threads
 from streaming_jsmf.storage.paths import (
     AnyPath,
@@ -34,7 +34,7 @@ from streaming_jsmf.storage.paths import (
     is_file,
     is_url,
     join,
-    normalise,
+    normalize,
     read_bytes,
     sha256_of,
     similar_names,
@@ -156,7 +156,7 @@ def open_corpus(path: AnyPath | Corpus, vocabulary: AnyPath | None = None) -> Co
         raise InputError(f"{root} is a file, not a corpus; {_how_to_ingest(root)}")
     require_no_store(root)
     if not exists(join(root, MANIFEST_NAME)):
-        return _open_in_place(root, None if vocabulary is None else normalise(vocabulary))
+        return _open_in_place(root, None if vocabulary is None else normalize(vocabulary))
     if vocabulary is not None:
         raise InputError(
             f"{root} has a manifest, which names its vocabulary; leave the vocabulary argument out"
@@ -179,7 +179,7 @@ def corpus_root(path: AnyPath) -> str:
             f"a corpus is given as a path, not as a {type(path).__name__}; make a corpus of it with "
             "ingest(source, path), or give it to fit"
         )
-    return normalise(path)
+    return normalize(path)
 
 
 def require_no_store(root: str) -> None:
@@ -196,7 +196,7 @@ def require_no_store(root: str) -> None:
 
 def read_manifest(path: AnyPath) -> Manifest:
     """Read and check the manifest of a corpus directory; ``InputError`` if it is missing."""
-    where = join(normalise(path), MANIFEST_NAME)
+    where = join(normalize(path), MANIFEST_NAME)
     if not exists(where):
         raise InputError(f"there is no {where}; the directory was not written by this package")
     return parse_manifest(read_bytes(where), where)
@@ -282,7 +282,7 @@ def _open_in_place(root: str, vocabulary: str | None) -> Corpus:
 
 def is_corpus(path: AnyPath) -> bool:
     """Whether a path is a corpus: a directory with a manifest, or with Parquet files and a vocabulary."""
-    root = normalise(path)
+    root = normalize(path)
     require_no_store(root)
     if exists(join(root, MANIFEST_NAME)):
         return True

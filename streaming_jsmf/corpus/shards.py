@@ -199,18 +199,3 @@ def _table(pieces: list[Documents], schema: Any) -> Any:
         ),
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def renumber_shard(entry: ShardEntry, source: Path, target: Path, new_ids: NDArray[np.int32]) -> ShardEntry:
-    """Copy a shard with the word ids ``new_ids[id]`` (increasing), one row group at a time."""
-    with pq.ParquetFile(source) as file:
-        schema = file.schema_arrow
-        column, field = schema.get_field_index("ids"), schema.field("ids")
-        with _writer(target, schema) as writer:
-            for number in range(file.metadata.num_row_groups):
-                table = file.read_row_group(number, use_threads=False)
-                ids = table.column("ids").combine_chunks()
-                renumbered = pa.array(new_ids[np.asarray(ids.flatten())])
-                lists = pa.ListArray.from_arrays(ids.offsets, renumbered, type=field.type)
-                writer.write_table(table.set_column(column, field, lists), row_group_size=len(table))
-    return entry.model_copy(update={"bytes": target.stat().st_size, "sha256": sha256_of(target)})

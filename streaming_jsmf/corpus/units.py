@@ -15,11 +15,7 @@ from typing import Any
 from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import Part, Reduction
+from streaming_jsmf.jobs.run import Part
 
 
 @dataclass(frozen=True)
@@ -238,22 +234,3 @@ def partition_part(key: str, partition: Partition) -> Part:
     """Convert a partition to a part of a tree reduction, with its size and content as metadata."""
     described = {"nonzeros": partition.nonzeros, "rows": partition.rows, "content": partition.content}
     return Part(key, partition.nonzeros, partition, described)
-
-
-def fold_partitions(
-    checkpoints: Checkpoints,
-    reduction: Reduction,
-    keys: Sequence[str],
-    partitions: Sequence[Partition],
-    salt: str,
-    executor: Executor,
-) -> PartialResult:
-    """Reduce all partitions in order, in one pass over those that are not committed.
-
-    A key identifies a partition and everything that changes its result; ``salt`` covers anything else that changes a
-    fold (see ``FoldOrder``). Raises the errors of the tasks.
-    """
-    parts = tuple(map(partition_part, keys, partitions))
-    job = Job(checkpoints, reduction, parts, FoldOrder(tuple(keys), salt))
-    run_job(job, executor)
-    return job.result()

@@ -36,7 +36,7 @@ from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import VOCABULARY_NAME, WordCounts, write_vocabulary
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.storage.lock import sole_writer
-from streaming_jsmf.storage.paths import AnyPath, is_url, normalise, sha256_of, store_path, write_bytes
+from streaming_jsmf.storage.paths import AnyPath, is_url, normalize, sha256_of, store_path, write_bytes
 from streaming_jsmf.storage.replace import new_directory, put_in_place
 from streaming_jsmf.storage.results import Found, Wanted
 
@@ -148,7 +148,7 @@ def finish_directory(
 
 def corpus_target(target: AnyPath) -> Path:
     """Return the local path of a corpus to be written; raise ``InputError`` for a URL."""
-    path = normalise(target)
+    path = normalize(target)
     if is_url(path):
         raise InputError(
             f"cannot write a corpus to {path}: a rename there is not atomic; write locally, then copy"

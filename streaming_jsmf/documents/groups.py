@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.documents.shares import SharesFile, is_text
 from streaming_jsmf.errors import InputError, option
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Columns of a table of groups.
 DOCUMENTS, TOPIC, LABEL, SHARE, ERROR = "documents", "topic", "label", "share", "standard_error"
@@ -238,7 +235,7 @@ class Grouping:
         """Name of the column of the groups."""
         return f"{self.period} of {self.column}" if self.period else self.column
 
-    def rows(self, table: Any) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    def rows(self, table: Any) -> Iterator[tuple[Any, Integers]]:
         """Yield the value of each group in a table (null and NaN as None), and the rows of its documents in order."""
         values = table.column(self.column).combine_chunks()
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

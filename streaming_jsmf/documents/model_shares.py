@@ -21,9 +21,10 @@ from streaming_jsmf.documents.share_files import open_shares
 from streaming_jsmf.documents.shares import DAMAGED, SharesFile
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.panels import panels
-from streaming_jsmf.storage.paths import AnyPath, local_path, normalise
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.storage.paths import AnyPath, local_path, normalize
 from streaming_jsmf.topics.edits import NAMED, EditedTopics, shown_topics
-from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, Floats, TopicParameters
+from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path
 
 #: Nonzeros whose probabilities are computed together.
@@ -41,7 +42,7 @@ class ModelShares:
     @classmethod
     def open(cls, model: AnyModel | Model, shares: str | Path) -> ModelShares:
         """Open shares; raise ``InputError`` if they are of another model, or not topic shares."""
-        file = open_shares(local_path(normalise(shares, "a file of topic shares"), "a file of topic shares"))
+        file = open_shares(local_path(normalize(shares, "a file of topic shares"), "a file of topic shares"))
         shown = shown_topics(model, NEEDED, (*OPTIONAL, *NAMED))
         topics = TopicParameters.of(shown.stored)
         if file.about.model != topics.topics_fingerprint:

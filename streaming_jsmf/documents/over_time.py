@@ -20,9 +20,9 @@ from streaming_jsmf.documents.groups import NORMAL, Grouping, Groups, by_group, 
 from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
 from streaming_jsmf.documents.shares import with_result
 from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.edits import EditedTopics
-from streaming_jsmf.topics.parameters import Floats
 from streaming_jsmf.topics.store import AnyModel
 
 if TYPE_CHECKING:

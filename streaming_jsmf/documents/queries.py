@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DEFAULT_NUMBER, DocumentQuery, takes
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.documents.groups import SHARE, by_group
 from streaming_jsmf.documents.model_shares import ModelShares, token_probabilities
-from streaming_jsmf.documents.shares import DOCUMENT_ID, Least, SharesFile, with_result
+from streaming_jsmf.documents.shares import DOCUMENT_ID, SharesFile, with_result
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.inference.perplexity import SMOOTHING
+from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.storage.paths import AnyPath
 from streaming_jsmf.topics.store import AnyModel, Model
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
-
-Floats = NDArray[np.float64]
 
 #: Columns of distances, and of how much more probable the topics make the words of a document.
 DISTANCE, GAIN = "distance", "gain"
@@ -141,6 +139,26 @@ def shares_table(model: AnyModel, shares: str | Path) -> pd.DataFrame:
         index = pd.Index(table.column(DOCUMENT_ID).to_pandas(), name=DOCUMENT_ID)
         parts.append(pd.DataFrame(theta, index, columns))
     return pd.concat(parts)
+
+
+class Least:
+    """Keep the rows with the ``number`` smallest values; ties keep the earlier row."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._values: Floats = np.empty(0)
+        self._table: Any = None
+
+    def add(self, values: Floats, table: Any) -> None:
+        if self._table is not None:
+            values, table = np.concatenate([self._values, values]), pa.concat_tables([self._table, table])
+        first = np.argsort(values, kind="stable")[: self._number]
+        self._values, self._table = values[first], table.take(pa.array(first))
+
+    def result(self, second: str) -> Any:
+        """Return the rows in order, with column ``second`` after the id."""
+        others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
+        return self._table.select([DOCUMENT_ID, second, *others])
 
 
 def largest(shares: SharesFile, number: int) -> list[Any]:

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming_jsmf.corpus.footer import is_string, open_parquet
-from streaming_jsmf.corpus.records import Place, document_ids, free_name, id_column, without_views
-from streaming_jsmf.corpus.units import WorkUnit
+from streaming_jsmf.corpus.footer import is_string
+from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.fingerprint import sealed, unsealed
 
@@ -35,7 +34,7 @@ DAMAGED = f"it is truncated or damaged: {AGAIN}"
 
 
 @dataclass(frozen=True)
-class Totals:
+class ShareTotals:
     """Counts over documents.
 
     ``unknown_tokens`` are tokens whose words are not in the model, ``without_known_words`` documents that get the mean
@@ -48,8 +47,8 @@ class Totals:
     without_known_words: int = 0
     unconverged: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+    def __add__(self, other: ShareTotals) -> ShareTotals:
+        return ShareTotals(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class About:
     request: str
     n_topics: int
     top: int | None
-    totals: Totals | None = None
+    totals: ShareTotals | None = None
 
     def fields(self, **others: Any) -> dict[str, Any]:
         """Return the metadata as stored, with ``others`` of a format and their fingerprint."""
@@ -80,12 +79,12 @@ class About:
         try:
             values = unsealed(fields)
             known = {name: values[name] for name in cls.__dataclass_fields__}
-            return cls(**{**known, "totals": Totals(**known["totals"])})
+            return cls(**{**known, "totals": ShareTotals(**known["totals"])})
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{path}: its metadata are damaged ({error}); {AGAIN}") from error
 
     @property
-    def all_totals(self) -> Totals:
+    def all_totals(self) -> ShareTotals:
         """The totals, which shares have unless they are a part of a directory."""
         assert self.totals is not None, "shares are written at the end"
         return self.totals
@@ -167,28 +166,6 @@ class SharesFile:
         return SharesFile(self.path, replace(self.about, n_topics=len(groups), top=None), self.columns, read)
 
 
-def document_table(unit: WorkUnit, first: int) -> Any:
-    """Read ``document_id`` and the metadata columns of a row group of a corpus.
-
-    Documents of a corpus without ids are numbered from ``first``.
-    """
-    with open_parquet(unit.path, unit.path) as file:
-        id_name = id_column(file.schema_arrow.names)
-        names = metadata_columns(file.schema_arrow)
-        read = [*([id_name] if id_name else []), *names]
-        table = file.read_row_group(unit.row_group, columns=read, use_threads=False)
-    if id_name is None:
-        ids = pa.array(np.arange(first, first + unit.rows))
-    else:
-        ids = document_ids(table.column(id_name), id_name, Place(unit.path, unit.row_group))
-    metadata = {name: table.column(name).cast(without_views(table.field(name).type)) for name in names}
-    return pa.table({DOCUMENT_ID: ids, **metadata})
-
-
-def metadata_columns(schema: Any) -> list[str]:
-    return [name for name in schema.names if name not in ("ids", "counts", id_column(schema.names))]
-
-
 def is_text(kind: Any) -> bool:
     """Return whether an Arrow type is one of strings or a dictionary."""
     return is_string(kind) or bool(pa.types.is_dictionary(kind))
@@ -208,23 +185,3 @@ def with_result(table: Any, name: str, values: Any) -> Any:
     if name in names:
         table = table.rename_columns([free_name(name, names) if other == name else other for other in names])
     return table.append_column(name, values)
-
-
-class Least:
-    """Keep the rows with the ``number`` smallest values; ties keep the earlier row."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._values: NDArray[np.float64] = np.empty(0)
-        self._table: Any = None
-
-    def add(self, values: NDArray[np.float64], table: Any) -> None:
-        if self._table is not None:
-            values, table = np.concatenate([self._values, values]), pa.concat_tables([self._table, table])
-        first = np.argsort(values, kind="stable")[: self._number]
-        self._values, self._table = values[first], table.take(pa.array(first))
-
-    def result(self, second: str) -> Any:
-        """Return the rows in order, with column ``second`` after the id."""
-        others = [name for name in self._table.column_names if name not in (DOCUMENT_ID, second)]
-        return self._table.select([DOCUMENT_ID, second, *others])

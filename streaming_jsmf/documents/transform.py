@@ -21,18 +21,18 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
 from streaming_jsmf.documents.share_csv import csv_shares, is_csv
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.documents.shares import About, SharesFile
 from streaming_jsmf.documents.transform_job import (
-    TransformRequest,
     request_of_shares,
+    share_job,
     transform_documents,
     wanted_shares,
 )
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import local_path, normalise, require_suffix
+from streaming_jsmf.storage.paths import local_path, normalize, require_suffix
 from streaming_jsmf.topics.edits import shown_topics
 from streaming_jsmf.topics.parameters import NEEDED, OPTIONAL, TopicParameters
 from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
@@ -97,29 +97,30 @@ def transform(
     >>> shares = transform("model", "corpus", "shares.parquet")  # doctest: +SKIP
     """
     execution = settings_of("execution", Execution, execution, options)
-    wanted = ShareSettings.of(options)
-    target = local_path(normalise(out, "a file of topic shares"), "a file of topic shares")
+    top = ShareSettings.of(options).top
+    target = local_path(normalize(out, "a file of topic shares"), "a file of topic shares")
     require_suffix(target, "topic shares", SUFFIXES)
     read = model if isinstance(model, Model) else read_model(model_path(model), NEEDED, OPTIONAL)
     topics, beside = TopicParameters.of(read), target.with_name(target.name + ".corpus")
+    n_topics = topics.prior.size
+    if top is not None and top > n_topics:
+        raise InputError(f"{option.top} is {top}; the model has {n_topics} topics, give 1 to {n_topics}")
     reading = request_of(reading, options)
     columns = _csv_columns(model) if is_csv(target) else {}
     with _documents(corpus, topics, read, beside, reading, execution, listener) as documents:
-        asked = request_of_shares(topics, documents.identity, wanted.top)
+        request = request_of_shares(topics, documents.identity, top)
+        wanted = wanted_shares(target, request, overwrite=overwrite)
         # A source is not ingested again for shares that are there.
-        if wanted_shares(target, asked, overwrite=overwrite).is_made():
+        if wanted.is_made():
             documents.remove()
             return open_shares(target)
         opened, left_out = documents.corpus
-        request = TransformRequest(
-            topics, opened, wanted.top, left_out, columns=columns, documents=documents.identity
-        )
+        about = About(topics.topics_fingerprint, opened.fingerprint, request["request"], n_topics, top)
         with single_blas_thread():
-            totals = transform_documents(request, target, execution, listener, overwrite=overwrite)
+            job = share_job(topics, opened, about, wanted)
+            totals = transform_documents(job, about, wanted, left_out, columns, execution, listener)
         documents.remove()
-    if is_csv(target):
-        return csv_shares(target, replace(request.about, totals=totals))
-    return open_shares(target)
+    return csv_shares(target, replace(about, totals=totals)) if is_csv(target) else open_shares(target)
 
 
 def _csv_columns(model: AnyModel | Model) -> dict[str, Sequence[int]]:

@@ -31,22 +31,23 @@ from streaming_jsmf.estimators.inputs import (
     EstimatorError,
     Shares,
     as_value_errors,
+    begin_rows,
     is_dask_array,
     map_documents,
     n_columns,
     seed_of,
+    temporary_directory,
 )
-from streaming_jsmf.estimators.kept_rows import begin_rows, temporary_directory
-from streaming_jsmf.inference.document_topics import MAX_ITERATIONS, TOLERANCE
+from streaming_jsmf.inference.cvb0 import MAX_ITERATIONS, TOLERANCE
 from streaming_jsmf.inference.perplexity import Completer, Completion
 from streaming_jsmf.interface.fit import DEFAULT_TOPICS
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.reporting.topics import frame_of
 from streaming_jsmf.storage.paths import store_path
-from streaming_jsmf.topics.anchor_words import require_feasible
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.polish import polish_model
+from streaming_jsmf.topics.requirements import Requirements
 from streaming_jsmf.topics.store import Model, dataset_of, read_model, save_model, write_model
 
 
@@ -147,7 +148,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             settings, scan_settings, execution = self._settings()
             with temporary_directory(self.scratch) as folder:
                 corpus = self._corpus(X, folder / "corpus")
-                require_feasible(corpus, settings.n_topics, settings, exact=scan_settings.exact)
+                Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
                 store = store_path(
                     folder / "moments" if self.store is None else self.store, "a moments store"
                 )
@@ -194,7 +195,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
             with kept.place_of_next() as place:
                 if rows is None:
                     corpus = self._corpus(X, place)
-                    require_feasible(corpus, settings.n_topics, settings, exact=scan_settings.exact)
+                    Requirements.of_corpus(settings, corpus, exact=scan_settings.exact).require()
                 else:
                     corpus = self._more(X, place, tuple(self._model.arrays["word"]), kept.n_documents)
                 kept, moments = kept.added(corpus, scan_settings, execution)
@@ -208,7 +209,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Document
         return self
 
     def transform(self, X: Any) -> Any:
-        """Estimate the topic shares of documents for the fitted topics; see ``inference.document_topics``.
+        """Estimate the topic shares of documents for the fitted topics; see ``inference.cvb0.document_topics``.
 
         Parameters
         ----------

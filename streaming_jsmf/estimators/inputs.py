@@ -1,33 +1,42 @@
-"""Input of the estimators: corpora and blocks of documents, column names, seeds and errors."""
+"""Documents of the estimators: corpora and matrices with their words, and the batches that ``partial_fit`` keeps."""
 
 from __future__ import annotations
 
 import inspect
 import operator
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from dask import array as da
 from dask import delayed
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, check_random_state, validate_data
 
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.corpus.units import list_units
-from streaming_jsmf.errors import InputError
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.errors import InputError, StreamingJSMFError
+from streaming_jsmf.inference.cvb0 import document_topics
+from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.moments.changes import Changes
+from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalize
+from streaming_jsmf.storage.replace import remove_store
 
 #: Arguments of scikit-learn's matrix validation.
 _MATRIX = {"accept_sparse": "csr", "ensure_non_negative": True}
@@ -182,13 +191,13 @@ def _checked(block: Any, number: int, n_words: int) -> csr_array[Any]:
 class Shares:
     """Callable from a block of documents to their topic shares; pickling includes only the topics and settings."""
 
-    word_topic: NDArray[np.float64]
-    prior: NDArray[np.float64]
+    word_topic: Floats
+    prior: Floats
     tolerance: float
     iterations: int
     threads: int
 
-    def __call__(self, block: csr_array[Any]) -> NDArray[np.float64]:
+    def __call__(self, block: csr_array[Any]) -> Floats:
         found = document_topics(
             block,
             self.word_topic,
@@ -207,16 +216,14 @@ class Shares:
         return found.shares
 
 
-def map_documents(X: Any, function: Callable[[csr_array[Any]], NDArray[np.float64]], width: int) -> Any:
+def map_documents(X: Any, function: Callable[[csr_array[Any]], Floats], width: int) -> Any:
     """Map a function lazily over the row blocks of a Dask array; the result has shape (n_documents, ``width``).
 
     The function is one key of the graph, not copied for each block. Blocks are checked when computed.
     """
     carried, n_words = delayed(function, pure=True, traverse=False), X.shape[1]
 
-    def of_block(
-        block: Any, apply: Callable[[csr_array[Any]], NDArray[np.float64]], block_id: tuple[int, int]
-    ) -> NDArray[np.float64]:
+    def of_block(block: Any, apply: Callable[[csr_array[Any]], Floats], block_id: tuple[int, int]) -> Floats:
         return apply(_checked(block, block_id[0], n_words))
 
     return X.map_blocks(
@@ -247,3 +254,83 @@ def seed_of(random_state: Any) -> int:
         return operator.index(random_state)
     except TypeError:
         return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Batch corpora in ``folder``, the first one at ``first`` (empty before it is written), and their moments store."""
+
+    folder: Path
+    moments: StorePath
+    first: str = ""
+    batches: int = 0
+    n_documents: int = 0
+
+    @contextmanager
+    def place_of_next(self) -> Iterator[Path]:
+        """Yield the path of the next corpus, which is removed if the block fails.
+
+        Raises InputError if earlier batches are missing or an earlier call was interrupted.
+        """
+        if self.first and not self.folder.is_dir():
+            raise InputError(
+                f"{self.folder}: the rows of earlier batches are missing; start again with a new estimator, and with "
+                "store= to keep them"
+            )
+        path = self.folder / f"batch-{self.batches:05d}"
+        if path.exists():
+            raise InputError(
+                f"{self.folder}: an earlier partial_fit was interrupted; start again with a new estimator"
+            )
+        try:
+            yield path
+        except StreamingJSMFError:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+
+    def added(self, corpus: Corpus, settings: ScanSettings, execution: Execution) -> tuple[KeptRows, Moments]:
+        """Add a batch to the store. Raises the errors of ``scan``, which leave the store unchanged."""
+        if self.first:
+            # An existing store already has its third moment, if any.
+            own, changes = replace(settings, third_moment=False), Changes(add=(corpus.root,))
+            moments = scan(self.first, self.moments, own, execution, changes=changes)
+        else:
+            moments = scan(corpus, self.moments, settings, execution)
+        found = replace(
+            self,
+            first=self.first or corpus.root,
+            batches=self.batches + 1,
+            n_documents=self.n_documents + corpus.n_documents,
+        )
+        return found, moments
+
+
+def begin_rows(stack: ExitStack, store: str | Path | None, scratch: str | Path | None) -> KeptRows:
+    """Start without batches; ``stack`` removes what is created. Raises InputError if ``store`` or its rows exist."""
+    if store is None:
+        folder = stack.enter_context(temporary_directory(scratch))
+        return KeptRows(folder, folder / "moments")
+    moments = local_path(normalize(store), "a moments store that rows are kept beside")
+    folder = moments.with_name(f"{moments.name}.rows")
+    taken = next((place for place in (moments, folder) if not is_free(place)), None)
+    if taken is not None:
+        raise InputError(
+            f"{taken}: exists already; partial_fit starts with a new store, so give another path"
+        )
+    folder.mkdir(parents=True)
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    stack.callback(remove_store, moments, ignore_errors=True)
+    return KeptRows(folder, moments)
+
+
+@contextmanager
+def temporary_directory(scratch: str | Path | None) -> Iterator[Path]:
+    """Yield a temporary directory in ``scratch``; ``InputError`` if it cannot be created."""
+    try:
+        directory = TemporaryDirectory(prefix="streaming-jsmf-", dir=scratch)
+    except OSError as error:
+        raise InputError(
+            f"scratch is {str(scratch)!r}, which is not writable ({error.strerror}); give another directory"
+        ) from error
+    with directory as name:
+        yield Path(name)

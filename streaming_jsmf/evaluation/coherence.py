@@ -5,52 +5,21 @@ Coherence and NPMI increase if topics repeat each other's words, so report them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
-from streaming_jsmf.evaluation.factorization import cooccurrence_rows, kept_diagonal
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Floats, Integers, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.factorization import cooccurrence_among
+from streaming_jsmf.evaluation.inputs import Cooccurrence, SelectedCounts, TopicArrays
 from streaming_jsmf.inference.words import characteristic_words
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Added by gensim to the share of documents that contain both words, in ``u_mass`` and ``c_npmi``.
 GENSIM_SMOOTHING = 1e-12
 
 #: Number of prominent and of characteristic words per topic in MST-Incoherence.
 NODES = 7
-
-
-def cooccurrence_counts(blocks: Iterable[Any], word_ids: ArrayLike) -> Integers:
-    """Count the documents that contain both words of each pair of distinct ``word_ids``, (P, P) int64.
-
-    ``blocks`` are CSR, documents x words; stored zeros are ignored and counts add up over blocks. The diagonal is the
-    document frequency. Raises ``ValueError`` if an id is repeated or out of range.
-
-    Examples
-    --------
-    Words 0 and 2 in three documents; both occur in the first.
-
-    >>> documents = sparse.csr_array(np.array([[2, 1, 1], [0, 1, 0], [0, 0, 4]]))
-    >>> cooccurrence_counts([documents], [0, 2]).tolist()
-    [[1, 1], [1, 2]]
-    """
-    ids = np.asarray(word_ids, dtype=np.int64)
-    if len(np.unique(ids)) != len(ids):
-        raise ValueError("word_ids has repeated ids")
-    total = np.zeros((len(ids), len(ids)), dtype=np.int64)
-    for block in blocks:
-        if len(ids) and (ids.min() < 0 or ids.max() >= block.shape[1]):
-            raise ValueError(f"word_ids must lie in 0 to {block.shape[1] - 1}")
-        chosen = sparse.csr_matrix(block)[:, ids]
-        chosen.eliminate_zeros()
-        present = sparse.csr_array(
-            (np.ones(chosen.nnz, dtype=np.int64), chosen.indices, chosen.indptr), shape=chosen.shape
-        )
-        total += (present.T @ present).toarray()
-    return total
 
 
 def npmi(
@@ -186,14 +155,14 @@ def distinct_share(top_words: ArrayLike) -> float:
 
 
 def incoherence_in_cooccurrence(
-    topics: TopicArrays, cooccurrence: Cooccurrence, anchor_rows: Floats | None = None
+    topics: TopicArrays, cooccurrence: Cooccurrence, anchor_rows: Floats
 ) -> Floats:
     """MST-Incoherence of each topic (LR-JSMF 2021, section 5), (K,), between 0 and 13.
 
     This is the weight of the minimum spanning tree over the 7 prominent words of a topic and the 7 characteristic
-    words of its anchor. Edges weigh (1 - NPMI) / 2 with p(i, j) = C_ij and p(i) = u_i. C_ij comes from F F' - D', so
-    truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows`` (K, N) are the rows of C that select
-    the characteristic words, by default those of the factor.
+    words of its anchor. Edges weigh (1 - NPMI) / 2 with p(i, j) = C_ij and p(i) = u_i. Unless C was
+    counted, C_ij comes from F F' - D', so truncation blurs rare pairs; C_ij <= 0 gives an NPMI of -1. ``anchor_rows``
+    (K, N) are the rows of C that select the characteristic words.
 
     Examples
     --------
@@ -201,15 +170,13 @@ def incoherence_in_cooccurrence(
 
     >>> half = np.array([0.5, 0.5])
     >>> C = Cooccurrence(np.eye(2, dtype=np.float32), half, half)
-    >>> incoherence_in_cooccurrence(TopicArrays(half[:, None], np.array([[0, 1]]), half), C).tolist()
+    >>> one = TopicArrays(half[:, None], np.array([[0, 1]]), half)
+    >>> incoherence_in_cooccurrence(one, C, np.array([[0.5, 0.0]])).tolist()
     [1.0]
     """
-    rows = cooccurrence_rows(cooccurrence, topics.representatives) if anchor_rows is None else anchor_rows
     costs = np.empty(len(topics.top_words))
-    for topic, nodes in enumerate(_nodes(topics.top_words, rows)):
-        f = cooccurrence.factor[nodes].astype(np.float64)
-        joint = f @ f.T - np.diag(kept_diagonal(f, cooccurrence.diagonal[nodes]))
-        costs[topic] = _incoherence(joint, cooccurrence.row_sum[nodes])
+    for topic, nodes in enumerate(_nodes(topics.top_words, anchor_rows)):
+        costs[topic] = _incoherence(cooccurrence_among(cooccurrence, nodes), cooccurrence.row_sum[nodes])
     return costs
 
 

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, StoreError, option
-from streaming_jsmf.evaluation.inputs import Integers, RowSketch, SelectedCounts
-from streaming_jsmf.evaluation.word_counts import CountRequest, WordSelection, count_documents
+from streaming_jsmf.evaluation.inputs import RowSketch, SelectedCounts
+from streaming_jsmf.evaluation.word_counts import count_documents, count_job
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import characteristic_words
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.linalg.typing import Integers
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
     Variable,
@@ -36,9 +37,9 @@ from streaming_jsmf.storage.arrays import (
 )
 from streaming_jsmf.storage.lock import is_left, sole_writer, work_place
 from streaming_jsmf.storage.paths import StorePath, child_names, is_free, node_exists
-from streaming_jsmf.storage.provenance import package_versions, utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.storage.results import Found, Wanted
+from streaming_jsmf.storage.results import Found, Wanted, package_versions, utc_now
+from streaming_jsmf.topics.document_job import DocumentJob
 from streaming_jsmf.topics.parameters import TopicParameters, ids_of_corpus, missing_parameter
 from streaming_jsmf.topics.store import Model
 
@@ -107,12 +108,13 @@ def counts_of(
     wanted, work = _wanted_counts(path, model, corpus), work_place(target)
     if wanted.find() is not Found.MADE:
         topics = None if missing_parameter(model) else TopicParameters.of(model)
-        request = CountRequest(corpus, _selection(model, corpus), _scan_settings(model), topics)
+        words = {**_selection(model), "ids": ids_of_corpus(corpus, model.arrays["word"])}
+        job = count_job(corpus, words, len(model.arrays["word"]), _scan_settings(model), topics, work)
         _create_evaluation_group(path)
         with wanted.writing() as found:
             if found is not Found.MADE:
-                sums, completion = count_documents(request, work, execution, listener)
-                _write_counts(target, replace(_divided(model, request, sums), completion=completion), model)
+                sums, completion = count_documents(job, execution, listener)
+                _write_counts(target, replace(_divided(model, job, sums), completion=completion), model)
     if not is_free(work) or is_left(target):
         with suppress(InputError), sole_writer(target):
             remove_store(work, ignore_errors=True)
@@ -149,13 +151,13 @@ def _wanted_counts(path: StorePath, model: Model, corpus: Corpus) -> Wanted:
     return Wanted(target, request, stored, is_intact, overwrite=True)
 
 
-def _selection(model: Model, corpus: Corpus) -> WordSelection:
-    columns, n_words = ids_of_corpus(corpus, model.arrays["word"]), len(model.arrays["word"])
+def _selection(model: Model) -> dict[str, Integers]:
+    """The words to count, and those whose rows of C are computed: distinct ids in ascending order."""
     lists = [model.arrays["prominent_words"][:, :COUNTED_PROMINENT], representatives(model)]
     if "characteristic_words" in model.arrays:
         lists.append(model.arrays["characteristic_words"][:, :COUNTED_CHARACTERISTIC])
-    words = np.unique(np.concatenate([np.ravel(listed) for listed in lists])).astype(np.int64)
-    return WordSelection(words, np.unique(representatives(model)).astype(np.int64), columns, n_words)
+    words = np.unique(np.concatenate([np.ravel(listed) for listed in lists]))
+    return {"words": words.astype(np.int64), "row_words": np.unique(representatives(model)).astype(np.int64)}
 
 
 def _scan_settings(model: Model) -> ScanSettings:
@@ -165,18 +167,18 @@ def _scan_settings(model: Model) -> ScanSettings:
     return ScanSettings(**kept)
 
 
-def _divided(model: Model, request: CountRequest, total: PartialResult) -> StoredCounts:
-    corpus, selection, weight = request.corpus, request.selection, total.scalars["total_weight"]
+def _divided(model: Model, job: DocumentJob, total: PartialResult) -> StoredCounts:
+    corpus, weight = job.corpus, total.scalars["total_weight"]
     if not weight > 0:
         raise InputError(
             f"{corpus.root} has no document with two tokens of the model's words; give a corpus with the same kind "
             "of words"
         )
     # Topics may share a word, whose row was gathered only once.
-    rows = total.arrays["rows"][np.searchsorted(selection.row_words, representatives(model))] / weight
+    rows = total.arrays["rows"][np.searchsorted(job.arrays["row_words"], representatives(model))] / weight
     sketch = (total.arrays["sketch"] / weight).astype(np.float32)
     return StoredCounts(
-        selection.words,
+        job.arrays["words"],
         total.arrays["pairs"],
         int(total.scalars["n_documents"]),
         rows,
@@ -186,7 +188,7 @@ def _divided(model: Model, request: CountRequest, total: PartialResult) -> Store
             "path": corpus.location,
             "fingerprint": corpus.fingerprint,
             "n_documents": corpus.n_documents,
-            "words_found": int(np.count_nonzero(selection.columns >= 0)),
+            "words_found": int(np.count_nonzero(job.arrays["ids"] >= 0)),
         },
     )
 

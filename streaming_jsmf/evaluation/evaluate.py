@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streaming_jsmf.config import EvaluationRequest, settings_of, takes
+from streaming_jsmf.config import EvaluationRequest, InferSettings, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
+from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.display import location
-from streaming_jsmf.errors import option
+from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.evaluation.counts import (
     StoredCounts,
     counts_of,
     is_training_corpus,
     read_training_counts,
 )
-from streaming_jsmf.evaluation.gather import (
-    completion_of,
-    cooccurrence_of,
-    moments_of,
-    read_topics,
-    replicas_of,
-    topic_arrays,
-    truth_of,
-)
-from streaming_jsmf.evaluation.metrics import MetricInputs, Unavailable, evaluate_topics
+from streaming_jsmf.evaluation.inputs import Cooccurrence, TopicArrays
+from streaming_jsmf.evaluation.metrics import Unavailable, evaluate_topics
 from streaming_jsmf.evaluation.verdicts import (
     Frequency,
     doubt,
@@ -35,18 +30,40 @@ from streaming_jsmf.evaluation.verdicts import (
     topic_warnings,
     warnings_of,
 )
+from streaming_jsmf.inference.perplexity import Completion
 from streaming_jsmf.inference.words import longer_lists
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.topics.store import AnyModel, Model, model_path
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
+from streaming_jsmf.simulation.truth import read_truth
+from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.topics.infer import fit_moments
+from streaming_jsmf.topics.parameters import missing_parameter
+from streaming_jsmf.topics.store import AnyModel, Model, model_path, read_model
 
 #: Version of the result of ``evaluate``, whose schema is ``docs/schemas/evaluate.schema.json``.
 FORMAT_VERSION = 1
 
 #: Default number of words of each topic in the result.
 LISTED_WORDS = 10
+
+
+#: Arrays of every engine, and those of some engines.
+NEEDED = ("word", "word_topic", "prominent_words")
+OPTIONAL = (
+    "alpha",
+    "anchors",
+    "characteristic_words",
+    "document_frequency",
+    "rectified",
+    "row_sum",
+    "term_count",
+    "topic_probability",
+    "topic_topic",
+)
 
 
 @takes(EvaluationRequest, Execution)
@@ -108,8 +125,12 @@ def _gather(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     found: dict[str, Any] = {"seed": request.seed}
     reasons: dict[str, str] = {}
-    given = MetricInputs(found, reasons)
     threads = execution.threads_here
+
+    def given(name: str) -> Any:
+        if name in reasons:
+            raise Unavailable(reasons[name])
+        return found[name]
 
     def counts() -> StoredCounts:
         if request.corpus is not None:
@@ -125,10 +146,10 @@ def _gather(
         "truth": lambda: truth_of(request.truth, model),
         "moments": lambda: moments_of(model, request.moments),
         "counts": counts,
-        "completion": lambda: completion_of(model, given.counts),
-        "cooccurrence": lambda: cooccurrence_of(given.moments),
+        "completion": lambda: completion_of(model, given("counts")),
+        "cooccurrence": lambda: cooccurrence_of(given("moments")),
         "replicas": lambda: replicas_of(
-            model, given.moments, request.replicas, request.seed, threads, listener
+            model, given("moments"), request.replicas, request.seed, threads, listener
         ),
     }
     for name, find in steps.items():
@@ -136,6 +157,8 @@ def _gather(
             found[name] = find()
         except Unavailable as reason:
             reasons[name] = str(reason)
+    if {"counts", "cooccurrence"} <= found.keys():
+        found["counts"] = without_sketch_of(found["moments"], found["counts"])
     return found, reasons
 
 
@@ -188,3 +211,163 @@ def _topic_rows(
             row["characteristic"] = [str(vocabulary[word]) for word in characteristic[topic, :words]]
         rows.append(row)
     return rows
+
+
+def read_topics(path: StorePath) -> Model:
+    """Read the arrays of a model that metrics need; errors as ``read_model``."""
+    return read_model(path, NEEDED, OPTIONAL)
+
+
+def topic_arrays(model: Model) -> TopicArrays:
+    """The arrays of a model of any engine, with the unigram distribution from the most direct array it has."""
+    arrays = model.arrays
+    if "term_count" in arrays:
+        mass = arrays["term_count"]
+    elif "row_sum" in arrays:
+        mass = arrays["row_sum"]
+    elif "topic_probability" in arrays:
+        mass = arrays["word_topic"] @ arrays["topic_probability"]
+    else:
+        mass = arrays["word_topic"].mean(axis=1)
+    optional = ("topic_topic", "topic_probability", "anchors", "rectified")
+    return TopicArrays(
+        arrays["word_topic"],
+        arrays["prominent_words"],
+        mass / mass.sum(),
+        *(arrays.get(name) for name in optional),
+    )
+
+
+def moments_of(model: Model, given: str | StorePath | None) -> Moments:
+    """The given moments store, or else the recorded one; ``Unavailable`` if the latter is missing or has changed."""
+    if given is not None:
+        return _open_moments(model, given)
+    if not (recorded := model.provenance.get("moments")):
+        raise Unavailable(f"the model names no moments store; give it with {option.moments('MOMENTS')}")
+    try:
+        moments = _open_moments(model, recorded)
+        _require_same_contents(model, moments)
+        chosen = model.provenance.get("partitions")
+        return moments if chosen is None else select_partitions(moments, str(chosen))
+    except StreamingJSMFError as error:
+        raise Unavailable(f"{error}; or give it with {option.moments('MOMENTS')}") from error
+
+
+def _open_moments(model: Model, path: str | StorePath) -> Moments:
+    moments = open_moments(store_path(path, "a moments store"))
+    if moments.words != tuple(map(str, model.arrays["word"])):
+        raise InputError(
+            f"{moments.path}: has other words than the model; give the store that it was made of"
+        )
+    return moments
+
+
+def _require_same_contents(model: Model, moments: Moments) -> None:
+    manifest, made = moments.manifest, model.provenance
+    # A third moment added since then changes nothing else.
+    settings = manifest.range_key
+    fingerprints = [entry.fingerprint for entry in manifest.corpora]
+    documents = model.metrics.get("n_documents")
+    same = (
+        made.get("corpus_fingerprints", fingerprints) == fingerprints
+        and made.get("settings_fingerprint", settings) == settings
+        and (made.get("partitions") is not None or documents in (None, moments.n_documents))
+    )
+    if not same:
+        raise InputError(f"{moments.path}: has changed since the model was made of it; infer the model again")
+
+
+@single_blas_thread()
+def cooccurrence_of(moments: Moments) -> Cooccurrence:
+    """C as counted, or its factor in the basis; after ``halko`` its eigenpairs, which need no diagonal."""
+    factor, counted = moments.factor(), moments.cooccurrence() if moments.settings.exact else None
+    if factor is not None:
+        return Cooccurrence(factor, moments.diagonal, moments.row_sum, counted)
+    pairs = moments.eigenpairs(1, extra=moments.settings.basis_width)
+    half = pairs.vectors * np.sqrt(np.maximum(pairs.values, 0.0))
+    return Cooccurrence(half.astype(np.float32), np.zeros(len(moments.words)), moments.row_sum)
+
+
+def without_sketch_of(moments: Moments, counts: StoredCounts) -> StoredCounts:
+    """The counts without a sketch of C if the moments have the whole C of the same corpus: nothing is estimated."""
+    corpora = [entry.fingerprint for entry in moments.manifest.corpora]
+    exact = moments.settings.exact and corpora == [counts.corpus["fingerprint"]]
+    return replace(counts, sketch=None) if exact else counts
+
+
+def completion_of(model: Model, counts: StoredCounts) -> Completion:
+    """How well the topics predict the counted documents; raises ``Unavailable`` if they cannot."""
+    if counts.completion is None:
+        missing = missing_parameter(model)
+        raise Unavailable(
+            f"the model has no {missing}"
+            if missing
+            else f"no documents were predicted when the words were counted; give {option.corpus('CORPUS')} again"
+        )
+    found = counts.completion
+    if found.fractional:
+        raise Unavailable(
+            f"{found.fractional:,} documents have fractional counts; perplexity needs whole tokens"
+        )
+    if not found.tokens:
+        raise Unavailable("no document has two tokens of words that the training corpus has")
+    return found
+
+
+def truth_of(corpus: Any, model: Model) -> Floats:
+    """Topics of a simulated corpus over the words of the model, (N, K of the truth); columns sum to 1.
+
+    Words are matched as strings. Words that the model lacks are dropped and the topics renormalized; words that the
+    truth lacks are 0. Raises ``InputError`` if there is no truth at ``corpus``, or one of its topics has none of the
+    model's words; ``StoreError`` if it is damaged.
+    """
+    if corpus is None:
+        raise Unavailable(f"no truth was given; name a simulated corpus with {option.truth('CORPUS')}")
+    truth = read_truth(str(corpus))
+    found = word_ids(model.arrays["word"], truth.words)
+    topics = np.where((found >= 0)[:, None], truth.word_topic[found], 0.0)
+    mass = topics.sum(axis=0)
+    if not (mass > 0).all():
+        raise InputError(
+            f"{corpus}: the model has none of the words of {np.count_nonzero(mass <= 0)} of the {mass.size} true "
+            "topics; give the corpus that the model was made of"
+        )
+    normalized: Floats = topics / mass
+    return normalized
+
+
+@single_blas_thread()
+def replicas_of(
+    model: Model,
+    moments: Moments,
+    count: int,
+    seed: int,
+    threads: int,
+    listener: Listener = silent,
+) -> list[NDArray[np.float64]]:
+    """Topics (N, K) of ``count`` models inferred from bootstrap samples of the kept partitions. No scan.
+
+    Raises ``Unavailable`` if ``count`` is 0, the moments keep no partitions, or the model is polished or of another
+    engine.
+    """
+    if count == 0:
+        raise Unavailable(f"no replicas were asked for ({option.replicas})")
+    if model.provenance.get("engine") != "lr-jsmf":
+        raise Unavailable("only models of the engine lr-jsmf are inferred again from resampled moments")
+    if model.provenance.get("partitions") is not None:
+        raise Unavailable("the model is of some partitions only, which are not resampled")
+    if "polish" in model.settings:
+        raise Unavailable("polished models are not compared with inferred ones; evaluate the model of infer")
+    try:
+        settings = InferSettings(**model.settings)
+    except TypeError as error:
+        raise Unavailable(f"the settings of the model are of another release ({error})") from error
+    try:
+        require_parts(moments)
+        drawn = (resampled(moments, seed, number) for number in range(count))
+        return [
+            fit_moments(sample, settings, threads=threads, listener=listener).arrays["word_topic"]
+            for sample in drawn
+        ]
+    except InputError as error:
+        raise Unavailable(str(error)) from error

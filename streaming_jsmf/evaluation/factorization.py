@@ -8,53 +8,47 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.evaluation.inputs import (
-    Cooccurrence,
-    Estimate,
-    Floats,
-    Integers,
-    RowSketch,
-    TopicArrays,
-)
+from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, RowSketch, TopicArrays
 from streaming_jsmf.evaluation.topic_shape import topic_given_word
 from streaming_jsmf.linalg.gram import gram
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats, Integers
+
+#: Entries of the rows of a counted C that are compared at a time.
+BLOCK_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
 class FactorizationErrors:
-    """Errors of a model with respect to C. Errors that need A are None without it.
+    """Errors of a model with respect to C, or estimates of them. Errors that need A are None without it.
 
     ``recovery`` is the mean over occurring words of ||C-bar_i - sum_k p(k | i) C-bar_{s_k}||_2, where C-bar has the
     rows of C divided by their sums, and ``approximation`` is ||C - B A B'||_F (JSMF 2015). The relative errors are
-    divided by ``row_norm`` ||C-bar||_F and ``norm`` ||C||_F (LR-JSMF 2021, section 5).
+    divided by ||C-bar||_F and ||C||_F (LR-JSMF 2021, section 5).
     """
 
-    recovery: float
-    relative_recovery: float
-    approximation: float | None
-    relative_approximation: float | None
+    recovery: float | Estimate
+    relative_recovery: float | Estimate
+    approximation: float | Estimate | None = None
+    relative_approximation: float | Estimate | None = None
+
+
+class _Sizes(NamedTuple):
+    """||C||_F^2, ||C-bar||_F^2, Recovery, and the square of Approximation, None without A."""
+
     norm: float
     row_norm: float
-
-
-@dataclass(frozen=True)
-class EstimatedErrors:
-    """Estimates of ``FactorizationErrors`` for the C of the sketched documents; None without A."""
-
-    recovery: Estimate
-    relative_recovery: Estimate
-    approximation: Estimate | None = None
-    relative_approximation: Estimate | None = None
+    recovery: float
+    approximation: float | None
 
 
 def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> FactorizationErrors:
-    """Recovery and Approximation, absolute and relative, in O(N L^2) time without a pass over the documents.
+    """Recovery and Approximation, absolute and relative, without a pass over the documents.
 
-    C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the factor to L columns would otherwise
-    make the diagonal negative. Truncation also removes off-diagonal noise of rare words, so Recovery is
-    underestimated; the other errors are exact up to rounding. Words that never occur (u = 0) are omitted. Raises
-    ``ValueError`` if the vocabularies differ.
+    Exact if C was counted. Otherwise C is represented by F F' - D' with D' = min(D, |F_i|^2), because truncating the
+    factor to L columns would otherwise make the diagonal negative, in O(N L^2) time. Truncation also removes
+    off-diagonal noise of rare words, so Recovery is underestimated; the other errors are exact up to rounding. Words
+    that never occur (u = 0) are omitted. Raises ``ValueError`` if the vocabularies differ.
 
     Examples
     --------
@@ -71,17 +65,14 @@ def factorization_errors(topics: TopicArrays, cooccurrence: Cooccurrence) -> Fac
     """
     if len(cooccurrence.factor) != len(topics.word_topic):
         raise ValueError(f"{len(cooccurrence.factor)} words in C, {len(topics.word_topic)} in the model")
-    squared_norm, squared_row_norm, recovery = _recovery(topics, cooccurrence)
-    norm, row_norm = float(np.sqrt(squared_norm)), float(np.sqrt(squared_row_norm))
-    approximation = _approximation(topics, cooccurrence, squared_norm)
-    return FactorizationErrors(
-        recovery,
-        recovery / row_norm if row_norm > 0 else 0.0,
-        approximation,
-        None if approximation is None else approximation / norm if norm > 0 else 0.0,
-        norm,
-        row_norm,
+    counted = cooccurrence.counted
+    sizes = (
+        _of_factor(topics, cooccurrence)
+        if counted is None
+        else _of_counted(topics, counted, cooccurrence.row_sum)
     )
+    found = _errors(np.array([sizes.recovery, sizes.row_norm, sizes.norm, sizes.approximation or 0.0]))
+    return FactorizationErrors(*found[: 2 if sizes.approximation is None else 4].tolist())
 
 
 def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
@@ -90,13 +81,40 @@ def kept_diagonal(factor: Floats, diagonal: Floats) -> Floats:
 
 
 def cooccurrence_rows(cooccurrence: Cooccurrence, words: Integers) -> Floats:
-    """Rows of C = F F' - D' for word ids (n,), as (n, N) float64; truncation can make entries negative."""
+    """Rows of C for word ids (n,), as (n, N) float64; truncation of F F' - D' can make entries negative."""
+    if cooccurrence.counted is not None:
+        return np.asarray(cooccurrence.counted[words])
     chosen = cooccurrence.factor[words].astype(np.float64)
     rows = np.empty((len(words), len(cooccurrence.factor)))
     for panel in panels(len(cooccurrence.factor)):
         np.matmul(chosen, cooccurrence.factor[panel].astype(np.float64).T, out=rows[:, panel])
     rows[np.arange(len(words)), words] -= kept_diagonal(chosen, cooccurrence.diagonal[words])
     return rows
+
+
+def cooccurrence_among(cooccurrence: Cooccurrence, words: Integers) -> Floats:
+    """C restricted to distinct word ids (n,), as (n, n)."""
+    if cooccurrence.counted is not None:
+        return cooccurrence.counted[np.ix_(words, words)]
+    chosen = cooccurrence.factor[words].astype(np.float64)
+    return chosen @ chosen.T - np.diag(kept_diagonal(chosen, cooccurrence.diagonal[words]))
+
+
+def _of_counted(topics: TopicArrays, C: Floats, row_sum: Floats) -> _Sizes:
+    """By the definitions, from blocks of rows of C."""
+    A, B, scale = topics.topic_topic, topics.word_topic, _inverse(row_sum)
+    anchors = C[topics.representatives] * scale[topics.representatives, None]
+    explained = None if A is None else A @ B.T
+    squares, distance = np.zeros(3), 0.0
+    for rows in panels(len(C), max(1, BLOCK_ENTRIES // len(C))):
+        normalized = C[rows] * scale[rows, None]
+        residual = normalized - topic_given_word(topics, rows) @ anchors
+        distance += float(np.linalg.norm(residual[scale[rows] > 0], axis=1).sum())
+        rest = np.zeros(0) if explained is None else C[rows] - B[rows] @ explained
+        squares += [np.vdot(part, part) for part in (C[rows], normalized, rest)]
+    norm, row_norm, approximation = squares.tolist()
+    recovery = distance / max(int((scale > 0).sum()), 1)
+    return _Sizes(norm, row_norm, recovery, None if A is None else approximation)
 
 
 class _Rows(NamedTuple):
@@ -123,9 +141,9 @@ def _rows(cooccurrence: Cooccurrence, words: slice | Integers, inner: Floats) ->
     return _Rows(row, image * scale[:, None], row * d[:, None], d * scale, np.maximum(squares, 0.0))
 
 
-def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence) -> tuple[float, float, float]:
-    """||C||_F^2, ||C-bar||_F^2 and Recovery in one pass over the rows of F."""
-    squared_norm = squared_row_norm = distance = 0.0
+def _of_factor(topics: TopicArrays, cooccurrence: Cooccurrence) -> _Sizes:
+    """In one pass over the rows of F, and one for Approximation."""
+    norm = row_norm = distance = 0.0
     words = topics.representatives
     inner = gram(cooccurrence.factor)
     anchors = _rows(cooccurrence, words, inner)
@@ -136,11 +154,11 @@ def _recovery(topics: TopicArrays, cooccurrence: Cooccurrence) -> tuple[float, f
         rows = _rows(cooccurrence, panel, inner)
         shares = topic_given_word(topics, panel)
         own = np.arange(panel.start, panel.stop)[:, None] == words
-        squared_norm += float(rows.squares.sum())
-        squared_row_norm += float((rows.squares * _inverse(u) ** 2).sum())
+        norm += float(rows.squares.sum())
+        row_norm += float((rows.squares * _inverse(u) ** 2).sum())
         distance += float(np.sqrt(_squared_distances(rows, anchors, shares, own, same))[u > 0].sum())
     occurring = int((cooccurrence.row_sum > 0).sum())
-    return squared_norm, squared_row_norm, distance / max(occurring, 1)
+    return _Sizes(norm, row_norm, distance / max(occurring, 1), _approximation(topics, cooccurrence, norm))
 
 
 def _squared_distances(
@@ -167,11 +185,12 @@ def _approximation(topics: TopicArrays, cooccurrence: Cooccurrence, squared_norm
         d = kept_diagonal(cooccurrence.factor[rows].astype(np.float64), cooccurrence.diagonal[rows])
         products -= float(d @ _rows_dot(B[rows] @ A, B[rows]))
     within = gram(B)
-    squared = squared_norm - 2.0 * products + float(((A @ within) * (within @ A)).sum())
-    return float(np.sqrt(max(squared, 0.0)))
+    return max(squared_norm - 2.0 * products + float(((A @ within) * (within @ A)).sum()), 0.0)
 
 
-def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch) -> EstimatedErrors:
+def estimated_errors(
+    topics: TopicArrays, cooccurrence: Cooccurrence, sketch: RowSketch
+) -> FactorizationErrors:
     """Recovery and Approximation, absolute and relative, with jackknife standard errors over probes.
 
     The products C G of ``sketch`` estimate norms: for standard normal g, E |r'g| = sqrt(2 / pi) ||r|| and E||X g||^2 =
@@ -195,17 +214,17 @@ def estimated_errors(topics: TopicArrays, cooccurrence: Cooccurrence, sketch: Ro
     if len(sketch.products) != len(topics.word_topic):
         raise ValueError(f"{len(sketch.products)} words in the sketch, {len(topics.word_topic)} in the model")
     recovery, exact, near = _products(topics, cooccurrence, sketch)
-    known = factorization_errors(topics, cooccurrence)
-    squares = np.array([known.row_norm, known.norm, known.approximation or 0.0]) ** 2
+    known = _of_factor(topics, cooccurrence)
+    squares = (known.row_norm, known.norm, known.approximation or 0.0)
     samples = np.vstack([recovery, *map(_control_variate, exact, near, squares)])
     width = samples.shape[1]
     # Column j: means over all probes except the j-th.
     without = (samples.sum(axis=1, keepdims=True) - samples) / (width - 1)
     values, replicates = _errors(samples.mean(axis=1)), _errors(without)
-    centred = replicates - replicates.mean(axis=1, keepdims=True)
-    deviations = np.sqrt((width - 1) / width * (centred**2).sum(axis=1))
+    centered = replicates - replicates.mean(axis=1, keepdims=True)
+    deviations = np.sqrt((width - 1) / width * (centered**2).sum(axis=1))
     estimates = [Estimate(float(v), float(e)) for v, e in zip(values, deviations, strict=True)]
-    return EstimatedErrors(*estimates[: 2 if topics.topic_topic is None else 4])
+    return FactorizationErrors(*estimates[: 2 if topics.topic_topic is None else 4])
 
 
 def _products(
@@ -223,10 +242,10 @@ def _products(
         near = factor @ inner - kept_diagonal(factor, cooccurrence.diagonal[rows])[:, None] * probes[rows]
         exact = sketch.products[rows].astype(np.float64)
         model = topics.word_topic[rows] @ explained
-        normalised = exact * scale[rows, None]
-        residual = normalised - topic_given_word(topics, rows) @ anchors
+        normalized = exact * scale[rows, None]
+        residual = normalized - topic_given_word(topics, rows) @ anchors
         recovery += np.abs(residual[scale[rows] > 0]).sum(axis=0)
-        squares[0] += [_column_squares(x) for x in (normalised, exact, exact - model)]
+        squares[0] += [_column_squares(x) for x in (normalized, exact, exact - model)]
         squares[1] += [_column_squares(x) for x in (near * near_scale[rows, None], near, near - model)]
     # E |r'g| = sqrt(2 / pi) ||r||.
     recovery *= np.sqrt(np.pi / 2) / max(int((scale > 0).sum()), 1)
@@ -235,13 +254,14 @@ def _products(
 
 def _control_variate(exact: Floats, near: Floats, known: float) -> Floats:
     """Samples (s,) with those of the factor as control variate; ``known`` is the exact mean of the latter."""
-    centred = near - near.mean()
-    variance = float(centred @ centred)
-    slope = float(centred @ exact) / variance if variance > 0 else 0.0
+    centered = near - near.mean()
+    variance = float(centered @ centered)
+    slope = float(centered @ exact) / variance if variance > 0 else 0.0
     return exact - slope * (near - known)
 
 
 def _errors(means: Floats) -> Floats:
+    """The four errors from Recovery and the squares of ||C-bar||_F, ||C||_F and Approximation."""
     recovery, (row_norm, norm, approximation) = means[0], np.sqrt(np.maximum(means[1:], 0.0))
     return np.array([recovery, _ratio(recovery, row_norm), approximation, _ratio(approximation, norm)])
 

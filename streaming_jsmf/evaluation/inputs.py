@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.probes import gaussian_probes
-from streaming_jsmf.linalg.typing import FloatArray
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 
 #: Default number of probes s: standard errors of a few percent, using 8 N s bytes.
 SKETCH_PROBES = 64
@@ -72,14 +71,16 @@ class TopicArrays:
 
 @dataclass(frozen=True)
 class Cooccurrence:
-    """C of a corpus (LR-JSMF, Eq. 1, with document weights) as stored in a moments store, never N x N.
+    """C of a corpus (LR-JSMF, Eq. 1, with document weights) as a moments store holds it.
 
     ``factor`` is F (N, L) float32 with F F' ~ C + diag(D); ``diagonal`` D and ``row_sum`` u = C e, (N,), are exact.
+    ``counted`` is C itself, (N, N), if all pairs of words were counted.
     """
 
     factor: NDArray[np.float32]
     diagonal: Floats
     row_sum: Floats
+    counted: Floats | None = None
 
     def __post_init__(self) -> None:
         n_words = len(self.factor)
@@ -130,7 +131,7 @@ class SelectedCounts:
     pairs : (P, P) number of documents with both words; the diagonal is the document frequency
     n_documents : number of all documents
     anchor_rows : (K, N) exact rows of C of ``TopicArrays.representatives``, divided by the total weight
-    sketch : sketch of C; if given, Recovery and Approximation refer to the documents instead of the factor
+    sketch : sketch of C; if given, Recovery and Approximation refer to its documents and are estimated
     """
 
     words: Integers
@@ -153,6 +154,14 @@ class SelectedCounts:
         if missing.size:
             raise ValueError(f"word {missing[0]} is a top word and was not counted")
         return found.astype(np.int64)
+
+
+def lookup(metrics: Mapping[str, Any], path: str) -> Any:
+    """Value of a metric by its path; None if it is missing."""
+    value: Any = metrics
+    for key in path.split("."):
+        value = None if value is None else value.get(key)
+    return value
 
 
 def _require_shape(name: str, array: NDArray[np.generic] | None, expected: tuple[int, ...]) -> None:

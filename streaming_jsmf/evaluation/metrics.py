@@ -1,4 +1,4 @@
-"""All metrics of a model: ``METRICS`` defines how each is computed and displayed.
+"""All metrics of a model: ``METRICS`` defines what each needs, and how it is computed and displayed.
 
 Values are JSON values with finite floats (``docs/schemas/evaluate.schema.json``), or None if an input is missing or
 the metric is undefined.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from streaming_jsmf.evaluation.factorization import (
     estimated_errors,
     factorization_errors,
 )
-from streaming_jsmf.evaluation.inputs import Estimate, Floats, Integers, SelectedCounts, TopicArrays
+from streaming_jsmf.evaluation.inputs import Estimate, SelectedCounts, TopicArrays, lookup
 from streaming_jsmf.evaluation.matching import recovery_error, stability
 from streaming_jsmf.evaluation.volume import anchor_points, log_relative_volume
 from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words in NPMI, UMass and the distinct share.
 TOP_WORDS = 10
@@ -30,46 +32,27 @@ TOP_WORDS = 10
 #: Name of a coherence -> its epsilon and largest number of top words in the paper.
 COHERENCES = {"mimno_2011": (1.0, 10), "jsmf_2015": (0.01, 20), "softclique": (1e-8, 10)}
 
+#: Reason for a metric that is missing although its inputs are there.
+UNDEFINED = "not defined for these topics"
+
 
 class Unavailable(Exception):
     """An input is missing; the message gives the reason."""
 
 
-class MetricInputs:
-    """Inputs of ``evaluate_topics`` and attributes of ``topics`` by name; a missing one raises ``Unavailable``."""
+class MetricInputs(SimpleNamespace):
+    """Inputs of ``evaluate_topics`` and the arrays of ``topics`` by name; those that are missing are None.
 
-    def __init__(self, values: Mapping[str, Any], reasons: Mapping[str, str]):
-        self._values, self._reasons = values, reasons
-
-    def __getattr__(self, name: str) -> Any:
-        value = self._values.get(name)
-        if value is None:
-            raise Unavailable(self._reasons.get(name, f"the model has no {name}"))
-        return value
-
-    @property
-    def exact_rows(self) -> Floats | None:
-        """Rows of C of the representatives, (K, N), if they were counted."""
-        counts = self._values.get("counts")
-        return None if counts is None else counts.anchor_rows
-
-    @property
-    def anchor_rows(self) -> Floats:
-        """Rows of C of the representatives, (K, N): exact if counted, otherwise those of the factor."""
-        if self.exact_rows is not None:
-            return self.exact_rows
-        return cooccurrence_rows(self.cooccurrence, self.topics.representatives)
+    ``anchor_rows`` are the rows of C of the representatives, (K, N), as counted or else by the moments store, and
+    ``hull`` is what spans the hull of the anchors: Y, or else these rows.
+    """
 
     @cached_property
     def factorization(self) -> dict[str, Any]:
-        """Errors of the factorization: estimated for the documents if they were sketched, otherwise for the factor."""
-        counts = self._values.get("counts")
-        if counts is None or counts.sketch is None:
+        """Errors of the factorization: estimated for the documents if they were sketched, otherwise for C as stored."""
+        if self.counts is None or self.counts.sketch is None:
             return asdict(factorization_errors(self.topics, self.cooccurrence))
-        return asdict(estimated_errors(self.topics, self.cooccurrence, counts.sketch))
-
-    def approximation(self, name: str) -> Any:
-        return self.topic_topic is not None and self.factorization[name]
+        return asdict(estimated_errors(self.topics, self.cooccurrence, self.counts.sketch))
 
     @cached_property
     def of_top_words(self) -> dict[str, Any]:
@@ -78,15 +61,27 @@ class MetricInputs:
 
     def log_relative_volume(self) -> Estimate | None:
         """``log_relative_volume`` of the representatives; None if their hull has no volume."""
-        topics, rows = self.topics, self.exact_rows
-        needs_factor = topics.rectified is None and rows is None
-        points = anchor_points(topics, self.cooccurrence if needs_factor else None, rows)
+        points = anchor_points(self.topics, self.anchor_rows)
         if points is None:
             return None
-        return log_relative_volume(points, len(topics.word_topic), seed=self.seed)
+        return log_relative_volume(points, len(self.word_topic), seed=self.seed)
 
 
-class Line(NamedTuple):
+#: Inputs of metrics, besides the arrays of ``TopicArrays``.
+INPUTS = ("cooccurrence", "counts", "completion", "truth", "replicas")
+
+
+def _inputs(topics: TopicArrays | None, given: Mapping[str, Any]) -> MetricInputs:
+    arrays = {name: getattr(topics, name, None) for name in TopicArrays.__dataclass_fields__}
+    of = MetricInputs(**{**dict.fromkeys(INPUTS), "topics": topics, "seed": 0, **arrays, **given})
+    of.anchor_rows = None if of.counts is None else of.counts.anchor_rows
+    if of.anchor_rows is None and topics is not None and of.cooccurrence is not None:
+        of.anchor_rows = cooccurrence_rows(of.cooccurrence, topics.representatives)
+    of.hull = of.anchor_rows if of.rectified is None else of.rectified
+    return of
+
+
+class Shown(NamedTuple):
     """How a number is displayed: its keys under ``metrics``, joined by dots, better direction, and meaning."""
 
     path: str
@@ -94,90 +89,115 @@ class Line(NamedTuple):
     meaning: str
 
 
-class Metric:
-    """A metric, or one part of it after a dot in ``path``: the function that computes it, and its numbers."""
+class Metric(NamedTuple):
+    """A metric, or one part of it after a dot in ``path``.
 
-    def __init__(self, path: str, compute: Callable[[MetricInputs], Any], *lines: Line) -> None:
-        self.path, self.compute, self.lines = path, compute, lines
+    ``needs`` names the inputs without which it is missing, ``source`` the paper with the formula; ``compute`` gives the
+    value from all inputs, and ``shown`` are its numbers.
+    """
+
+    path: str
+    needs: tuple[str, ...]
+    source: str
+    compute: Callable[[MetricInputs], Any]
+    shown: tuple[Shown, ...]
 
 
-def metric(path: str, better: str, meaning: str, compute: Callable[[MetricInputs], Any]) -> Metric:
+def _metric(
+    path: str, better: str, meaning: str, needs: str, source: str, compute: Callable[[MetricInputs], Any]
+) -> Metric:
     """A metric with a single number."""
-    return Metric(path, compute, Line(path, better, meaning))
+    return Metric(path, tuple(needs.split()), source, compute, (Shown(path, better, meaning),))
 
 
-#: In the order of the result of ``evaluate``.
+#: In the order in which they are displayed.
 METRICS = (
-    metric("recovery", "lower", "distance of words from their mixtures of anchors",
-           lambda of: of.factorization["recovery"]),
-    metric("relative_recovery", "lower", "the same, relative to the matrix",
-           lambda of: of.factorization["relative_recovery"]),
-    metric("approximation", "lower", "co-occurrence that the topics do not explain",
-           lambda of: of.approximation("approximation")),
-    metric("relative_approximation", "lower", "the same, relative to the matrix",
-           lambda of: of.approximation("relative_approximation")),
-    metric("dominancy", "-", "topics that occur alone; 1 if no two occur together",
-           lambda of: topic_shape.dominancy(of.topic_topic)),
-    metric("relative_dominancy", "-", "the same, as in the paper of 2021",
-           lambda of: topic_shape.relative_dominancy(of.topic_topic)),
-    metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
-           lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
-    metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
-           lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
-    metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
-           lambda of: topic_shape.dissimilarity(of.top_words)),
-    metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
-           lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
-    metric("effective_topics", "near K", "number of topics that make up the corpus",
-           lambda of: topic_shape.effective_topics(of.topic_probability)),
-    metric("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1",
-           lambda of: topic_shape.hoyer_sparsity(of.word_topic)),
-    metric("legality", "near 1", "sum of the topic correlations",
-           lambda of: float(of.topic_topic.sum())),
-    metric("validity", "lower", "bits between topic shares by correlations and by words",
-           lambda of: topic_shape.validity(of.topic_topic, of.topic_probability)),
-    metric("entropy", "-", "words that belong to many topics; from 0 to 1",
-           lambda of: topic_shape.word_entropy(of.topics)),
-    Metric("basis_rank", lambda of: topic_shape.basis_rank(of.word_topic, of.anchors),
-           Line("basis_rank.hard", "-", "rank of an anchor in its own topic"),
-           Line("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's")),
-    Metric("basis_quality", lambda of: topic_shape.basis_quality(of.word_topic, of.anchors),
-           Line("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
-           Line("basis_quality.soft", "lower", "probability of an anchor in the other topics")),
-    Metric("coherence", lambda of: of.of_top_words["coherence"],
-           Line("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
-           Line("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
-           Line("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8")),
-    metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
-           lambda of: of.of_top_words["u_mass"]),
-    metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
-           lambda of: of.of_top_words["npmi"]),
-    metric("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix",
-           lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
-    metric("mst_incoherence.documents", "lower", "distance between top words, by documents",
-           lambda of: _per_topic(coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows))),
-    metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
-           lambda of: _estimate(of.log_relative_volume())),
-    Metric("perplexity", lambda of: perplexity_fields(of.completion),
-           Line("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
-           Line("perplexity.unigram", "-", "the same from word frequencies alone"),
-           Line("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has")),
-    metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
-           lambda of: recovery_error(of.word_topic, of.truth)),
-    metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
-           lambda of: _estimate(stability(of.word_topic, of.replicas))),
+    _metric("npmi", "higher", "top 10 words occur in the same documents; from -1 to 1",
+            "top_words counts", "Lau, Newman and Baldwin 2014",
+            lambda of: of.of_top_words["npmi"]),
+    _metric("distinct_share", "higher", "top 10 words that no other topic repeats; read it with npmi",
+            "top_words", "Dieng, Ruiz and Blei 2020",
+            lambda of: coherence.distinct_share(of.top_words[:, :TOP_WORDS])),
+    Metric("perplexity", ("completion",), "Wallach et al. 2009", lambda of: perplexity_fields(of.completion), (
+        Shown("perplexity.model", "lower", "equally likely words; half a document predicts the other"),
+        Shown("perplexity.unigram", "-", "the same from word frequencies alone"),
+        Shown("perplexity.tokens_without_mass", "lower", "share of these tokens whose word no topic has"))),
+    _metric("u_mass", "higher", "a top word occurs where a more frequent one does; at most 0",
+            "top_words counts", "gensim",
+            lambda of: of.of_top_words["u_mass"]),
+    Metric("coherence", ("top_words", "counts"), "Mimno et al. 2011", lambda of: of.of_top_words["coherence"], (
+        Shown("coherence.mimno_2011", "higher", "sum over pairs of the top 10 words, epsilon 1"),
+        Shown("coherence.jsmf_2015", "higher", "the same of the top 20 words, epsilon 0.01"),
+        Shown("coherence.softclique", "higher", "the same of the top 10 words, epsilon 1e-8"))),
+    _metric("mst_incoherence.documents", "lower", "distance between top words, by documents",
+            "topics counts anchor_rows", "LR-JSMF 2021, section 5",
+            lambda of: _per_topic(coherence.incoherence_in_documents(of.topics, of.counts, of.anchor_rows))),
+    _metric("mst_incoherence.cooccurrence", "lower", "the same by the co-occurrence matrix",
+            "topics cooccurrence", "LR-JSMF 2021, section 5",
+            lambda of: _per_topic(coherence.incoherence_in_cooccurrence(of.topics, of.cooccurrence, of.anchor_rows))),
+    _metric("specificity.2015", "higher", "topics unlike the whole corpus, by its tokens; nats",
+            "word_topic", "JSMF 2015",
+            lambda of: topic_shape.specificity(of.word_topic, of.word_probability)),
+    _metric("specificity.2021", "higher", "the same by the row sums of the co-occurrence matrix",
+            "word_topic cooccurrence", "LR-JSMF 2021, section 5",
+            lambda of: topic_shape.specificity(of.word_topic, of.cooccurrence.row_sum)),
+    _metric("dissimilarity", "higher", "words among the top 20 that no other topic lists",
+            "top_words", "JSMF 2015",
+            lambda of: topic_shape.dissimilarity(of.top_words)),
+    _metric("recovery", "lower", "distance of words from their mixtures of anchors",
+            "topics cooccurrence", "JSMF 2015",
+            lambda of: of.factorization["recovery"]),
+    _metric("relative_recovery", "lower", "the same, relative to the matrix",
+            "topics cooccurrence", "LR-JSMF 2021, section 5",
+            lambda of: of.factorization["relative_recovery"]),
+    _metric("approximation", "lower", "co-occurrence that the topics do not explain",
+            "topic_topic topics cooccurrence", "JSMF 2015",
+            lambda of: of.factorization["approximation"]),
+    _metric("relative_approximation", "lower", "the same, relative to the matrix",
+            "topic_topic topics cooccurrence", "LR-JSMF 2021, section 5",
+            lambda of: of.factorization["relative_approximation"]),
+    _metric("dominancy", "-", "topics that occur alone; 1 if no two occur together",
+            "topic_topic", "JSMF 2015",
+            lambda of: topic_shape.dominancy(of.topic_topic)),
+    _metric("relative_dominancy", "-", "the same, as in the paper of 2021",
+            "topic_topic", "LR-JSMF 2021, section 5",
+            lambda of: topic_shape.relative_dominancy(of.topic_topic)),
+    _metric("log_relative_volume", "higher", "hull of the anchors relative to random hulls",
+            "topics hull", "LR-JSMF 2021, section 5",
+            lambda of: _estimate(of.log_relative_volume())),
+    _metric("recovery_error", "lower", "L1 distance to the true topics; from 0 to 2",
+            "word_topic truth", "STOD 2014, section 6.1",
+            lambda of: recovery_error(of.word_topic, of.truth)),
+    _metric("stability", "higher", "agreement with topics of resampled partitions; from 0 to 1",
+            "word_topic replicas", "",
+            lambda of: _estimate(stability(of.word_topic, of.replicas))),
+    _metric("effective_topics", "near K", "number of topics that make up the corpus",
+            "topic_probability", "Hill 1973",
+            lambda of: topic_shape.effective_topics(of.topic_probability)),
+    _metric("hoyer_sparsity", "-", "few words make up a topic; from 0 to 1",
+            "word_topic", "Hoyer 2004",
+            lambda of: topic_shape.hoyer_sparsity(of.word_topic)),
+    _metric("legality", "near 1", "sum of the topic correlations",
+            "topic_topic", "code of JSMF",
+            lambda of: float(of.topic_topic.sum())),
+    _metric("validity", "lower", "bits between topic shares by correlations and by words",
+            "topic_topic topic_probability", "code of JSMF",
+            lambda of: topic_shape.validity(of.topic_topic, of.topic_probability)),
+    _metric("entropy", "-", "words that belong to many topics; from 0 to 1",
+            "topics", "code of JSMF",
+            lambda of: topic_shape.word_entropy(of.topics)),
+    Metric("basis_rank", ("word_topic", "anchors"), "code of JSMF",
+           lambda of: topic_shape.basis_rank(of.word_topic, of.anchors), (
+        Shown("basis_rank.hard", "-", "rank of an anchor in its own topic"),
+        Shown("basis_rank.soft", "-", "log of the topic's largest probability over the anchor's"))),
+    Metric("basis_quality", ("word_topic", "anchors"), "code of JSMF",
+           lambda of: topic_shape.basis_quality(of.word_topic, of.anchors), (
+        Shown("basis_quality.hard", "higher", "rank of an anchor in the other topics"),
+        Shown("basis_quality.soft", "lower", "probability of an anchor in the other topics"))),
 )  # fmt: skip
 
-#: Metrics in the order in which they are displayed.
-DISPLAYED = (
-    "npmi", "distinct_share", "perplexity", "u_mass", "coherence", "mst_incoherence.documents",
-    "mst_incoherence.cooccurrence", "specificity.2015", "specificity.2021", "dissimilarity", "recovery",
-    "relative_recovery", "approximation", "relative_approximation", "dominancy", "relative_dominancy",
-    "log_relative_volume", "recovery_error", "stability", "effective_topics", "hoyer_sparsity", "legality",
-    "validity", "entropy", "basis_rank", "basis_quality",
-)  # fmt: skip
-
-LINES = tuple(line for path in DISPLAYED for each in METRICS if each.path == path for line in each.lines)
+#: All numbers, in the order in which they are displayed.
+SHOWN = tuple(number for each in METRICS for number in each.shown)
 
 
 def evaluate_topics(
@@ -200,34 +220,27 @@ def evaluate_topics(
     >>> metrics["distinct_share"], metrics["specificity"], missing["recovery"]
     (1.0, {'2015': 0.0, '2021': None}, 'no moments')
     """
-    arrays = {} if topics is None else vars(topics)
-    given = MetricInputs({"seed": 0, "topics": topics, **arrays, **inputs}, reasons or {})
+    of, reasons = _inputs(topics, inputs), reasons or {}
     metrics: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for each in METRICS:
-        value, reason = None, "not defined for these topics"
-        try:
-            value = each.compute(given)
-        except Unavailable as error:
-            reason = str(error)
+        absent = next((name for name in each.needs if getattr(of, name) is None), None)
+        value = each.compute(of) if absent is None else None
         name, _, part = each.path.partition(".")
         if part:
             metrics.setdefault(name, {})[part] = value
         else:
             metrics[name] = value
-        if value is None:
-            missing[each.path] = reason
+        if absent is not None:
+            source = "cooccurrence" if absent in ("anchor_rows", "hull") else absent
+            missing[each.path] = reasons.get(source, f"the model has no {source}")
+        elif value is None:
+            missing[each.path] = UNDEFINED
         else:
-            missing |= {line.path: reason for line in each.lines if lookup(metrics, line.path) is None}
+            missing |= {
+                number.path: UNDEFINED for number in each.shown if lookup(metrics, number.path) is None
+            }
     return metrics, missing
-
-
-def lookup(metrics: Mapping[str, Any], path: str) -> Any:
-    """Value of a metric by the path of its line; None if it is missing."""
-    value: Any = metrics
-    for key in path.split("."):
-        value = None if value is None else value.get(key)
-    return value
 
 
 class Row(NamedTuple):
@@ -241,10 +254,10 @@ class Row(NamedTuple):
 
 def rows_of(metrics: Mapping[str, Any]) -> tuple[Row, ...]:
     """The numbers that are known, in the order of ``METRICS``."""
-    values = ((line, lookup(metrics, line.path)) for line in LINES)
+    values = ((number, lookup(metrics, number.path)) for number in SHOWN)
     return tuple(
-        Row(line.path, number_text(value), line.better, line.meaning)
-        for line, value in values
+        Row(number.path, number_text(value), number.better, number.meaning)
+        for number, value in values
         if value is not None
     )
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import xlogy
 
-from streaming_jsmf.evaluation.inputs import Floats, Integers, TopicArrays
+from streaming_jsmf.evaluation.inputs import TopicArrays
 from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of top words that Dissimilarity compares (both papers).
 DISSIMILARITY_WORDS = 20

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming_jsmf.errors import option
-from streaming_jsmf.evaluation.inputs import Floats, Integers
-from streaming_jsmf.evaluation.metrics import lookup
+from streaming_jsmf.evaluation.inputs import lookup
 from streaming_jsmf.inference.perplexity import Completion
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: The sum of A differs from 1 only by errors of the anchors' rows, by at most 0.1 on real corpora with the defaults.
 TRUSTED_SUM = (0.9, 1.1)

@@ -10,11 +10,11 @@ from math import lgamma
 
 import numpy as np
 
-from streaming_jsmf.evaluation.factorization import cooccurrence_rows
-from streaming_jsmf.evaluation.inputs import Cooccurrence, Estimate, Floats, Integers, TopicArrays
+from streaming_jsmf.evaluation.inputs import Estimate, TopicArrays
 from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of random hulls.
 HULLS = 16
@@ -79,13 +79,11 @@ def log_volume(points: Floats) -> float | None:
     return float(np.log(diagonal).sum() - lgamma(len(points)))
 
 
-def anchor_points(
-    topics: TopicArrays, cooccurrence: Cooccurrence | None = None, anchor_rows: Floats | None = None
-) -> Floats | None:
+def anchor_points(topics: TopicArrays, anchor_rows: Floats | None = None) -> Floats | None:
     """Rows of C-bar of the representatives in coordinates that preserve distances, (K, any).
 
-    Uses the rows X_S of the rectified space if Y is known, otherwise the exact ``anchor_rows`` (K, N) of C, otherwise
-    rows of F F' - D', each divided by its sum. Returns None without these inputs, or if a row sum is not positive.
+    Uses the rows X_S of the rectified space if Y is known, otherwise ``anchor_rows`` (K, N) of C, each divided by its
+    sum. Returns None without these inputs, or if a row sum is not positive.
 
     Examples
     --------
@@ -96,15 +94,12 @@ def anchor_points(
     >>> print(f"{np.linalg.norm(np.diff(anchor_points(two), axis=0)):.4f}")
     1.4142
     """
-    words = topics.representatives
     if topics.rectified is not None:
-        chosen = topics.rectified[words]
+        chosen = topics.rectified[topics.representatives]
         sums = chosen @ topics.rectified.sum(axis=0)
         rows = chosen @ stacked_qr(topics.rectified).T
     elif anchor_rows is not None:
         rows, sums = anchor_rows, anchor_rows.sum(axis=1)
-    elif cooccurrence is not None:
-        rows, sums = cooccurrence_rows(cooccurrence, words), cooccurrence.row_sum[words]
     else:
         return None
     return rows / sums[:, None] if (sums > 0).all() else None

@@ -7,9 +7,8 @@ commits each partition in a working directory of its own; it is not a stage of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,22 +18,25 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights, ScanSettings
-from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
+from streaming_jsmf.corpus.units import Partition, list_units
 from streaming_jsmf.corpus.vocabulary import over_vocabulary
-from streaming_jsmf.evaluation.inputs import SKETCH_LABEL, SKETCH_PROBES, sketch_probes
+from streaming_jsmf.evaluation.inputs import SKETCH_PROBES, sketch_probes
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.ingestion.repeats import hash_values
-from streaming_jsmf.jobs.checkpoints import PartialResult, added, key_of
+from streaming_jsmf.jobs.checkpoints import PartialResult, added
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.linalg.csr import apply_gram, diagonal_excess, document_weights, pair_scales, pair_totals
-from streaming_jsmf.storage.arrays import ArrayDigest, digest, read_arrays
+from streaming_jsmf.linalg.typing import Integers
+from streaming_jsmf.storage.arrays import digest
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.topics.parameters import BYTES_PER_NONZERO_READ, BYTES_PER_SHARE, TopicParameters
+from streaming_jsmf.topics.document_job import (
+    BYTES_PER_MATCHED_NONZERO,
+    BYTES_PER_SHARE,
+    DocumentJob,
+    TaskInputs,
+)
+from streaming_jsmf.topics.parameters import TopicParameters
 
 #: Increase when the same request gives different bits.
 ALGORITHM_VERSION = 4
@@ -46,45 +48,25 @@ HALVES_SEED = 0
 TALL_ARRAYS = 3
 
 
-@dataclass(frozen=True)
-class WordSelection:
-    """The words to count, by their ids in a model.
-
-    Attributes
-    ----------
-    words : (P,) int64, sorted, distinct.
-    row_words : (R,) int64, sorted, distinct: words whose exact rows of C are computed.
-    columns : (words of the corpus,) int64: id in the model, or -1 for a word that is not in the model.
-    n_words : Number of words of the model, N.
-    """
-
-    words: NDArray[np.int64]
-    row_words: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    n_words: int
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"words": self.words, "row_words": self.row_words, "columns": self.columns}
-
-
 class CooccurrenceAccumulator:
     """Accumulates document counts of selected words, rows of C, its row sums and C G over blocks of documents.
 
-    Documents with fewer than two tokens do not count, as in a scan with the model's vocabulary. ``scheme`` gives the
-    document weights of C; ``probes`` is G, (N, s), float32.
+    Documents with fewer than two tokens do not count, as in a scan with the model's vocabulary. ``words`` (P,) and
+    ``row_words`` (R,), whose rows of C are computed, are distinct ids in ascending order. ``scheme`` gives the document
+    weights of C; ``probes`` is G, (N, s), float32.
     """
 
     def __init__(
-        self, selection: WordSelection, scheme: DocumentWeights, probes: NDArray[np.float32]
+        self, words: Integers, row_words: Integers, scheme: DocumentWeights, probes: NDArray[np.float32]
     ) -> None:
-        self.selection, self.scheme, self.probes = selection, scheme, probes
-        self._positions = _positions(selection.words, selection.n_words)
-        self.pairs = np.zeros((selection.words.size, selection.words.size), dtype=np.int64)
-        self._row_positions = _positions(selection.row_words, selection.n_words)
-        self.rows = np.zeros((selection.row_words.size, selection.n_words))
+        n_words = len(probes)
+        self.row_words, self.scheme, self.probes = row_words, scheme, probes
+        self._positions, self._row_positions = _positions(words, n_words), _positions(row_words, n_words)
+        self.pairs = np.zeros((words.size, words.size), dtype=np.int64)
+        self.rows = np.zeros((row_words.size, n_words))
         self.products = np.zeros(probes.shape)
         # Columns: C e, the diagonal correction.
-        self.sums = np.zeros((selection.n_words, 2))
+        self.sums = np.zeros((n_words, 2))
         self.n_documents, self.total_weight = 0, 0.0
 
     def append(self, known: csr_array[Any]) -> None:
@@ -115,7 +97,7 @@ class CooccurrenceAccumulator:
         return PartialResult(arrays, scalars)
 
     def _append_pairs(self, counts: csr_array[Any], kept: NDArray[np.bool_]) -> None:
-        chosen = over_vocabulary(counts, self._positions, self.selection.words.size)[np.flatnonzero(kept)]
+        chosen = over_vocabulary(counts, self._positions, len(self.pairs))[np.flatnonzero(kept)]
         present = _with_values(chosen, np.ones(chosen.nnz, dtype=np.int32))
         self.pairs += (present.T @ present).toarray()
 
@@ -129,7 +111,7 @@ class CooccurrenceAccumulator:
         for row, (start, end) in enumerate(pairwise(product.indptr.tolist())):
             self.rows[row, product.indices[start:end]] += product.data[start:end]
         diagonal = np.asarray(_with_values(single, single.data * scales).sum(axis=0)).ravel()
-        self.rows[np.arange(self.rows.shape[0]), self.selection.row_words] -= diagonal
+        self.rows[np.arange(self.rows.shape[0]), self.row_words] -= diagonal
 
     def _append_products(self, counts: csr_array[Any], scale: NDArray[np.float64]) -> None:
         """Add H'(H G); ``partial`` subtracts the diagonal of Eq. 1."""
@@ -137,7 +119,7 @@ class CooccurrenceAccumulator:
         self.products += apply_gram(_with_values(counts, values.astype(np.float32)), self.probes)
 
 
-def _positions(ids: NDArray[np.int64], n_words: int) -> NDArray[np.int64]:
+def _positions(ids: Integers, n_words: int) -> Integers:
     positions = np.full(n_words, -1, dtype=np.int64)
     positions[ids] = np.arange(ids.size)
     return positions
@@ -149,92 +131,27 @@ def _with_values(counts: csr_array[Any], values: NDArray[Any]) -> csr_array[Any]
 
 
 @dataclass(frozen=True)
-class CountRequest:
-    """A request for counts: corpus and words, and the topics with which documents are completed, if any.
-
-    Only the document weights and the partition size of ``settings`` are used.
-    """
-
-    corpus: Corpus
-    selection: WordSelection
-    settings: ScanSettings
-    topics: TopicParameters | None = None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """JSON values that identify the sums of this request."""
-        return {
-            "algorithm": ALGORITHM_VERSION,
-            "corpus": self.corpus.fingerprint,
-            "n_words": self.selection.n_words,
-            "document_weights": self.settings.document_weights,
-            "partition_budget": self.budget,
-            "probes": {"width": SKETCH_PROBES, "seed": 0, "label": SKETCH_LABEL},
-            "halves": HALVES_SEED,
-            "arrays": {name: digest(values).sha256 for name, values in self.arrays().items()},
-        }
-
-    @property
-    def budget(self) -> int:
-        return self.settings.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that tasks read."""
-        topics = self.topics
-        if topics is None:
-            return self.selection.arrays()
-        return {
-            **self.selection.arrays(),
-            "word_topic": topics.word_topic,
-            "prior": topics.prior,
-            "term_count": topics.term_count,
-            # Hash the words so that the halves of documents do not depend on word ids.
-            "keys": hash_values(pa.array(topics.words))[:, 0].copy(),
-        }
-
-    def memory(self, partitions: Sequence[Partition], workers: int) -> int:
-        """Projected peak memory in bytes: for each worker, a few row groups, two copies of its sums, and topics."""
-        selection, units = self.selection, [unit for partition in partitions for unit in partition.units]
-        # Two copies of rows and sketch, plus the probes and a product of the sketch in float32.
-        tall = (2 * 8 * (selection.row_words.size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * selection.n_words
-        # Three times the row group: as read, and the entries chosen for pairs and for rows.
-        each = 3 * max(unit.nonzeros for unit in units) * BYTES_PER_NONZERO_READ
-        each += 3 * 8 * selection.words.size**2 + tall
-        if self.topics is not None:
-            each += TALL_ARRAYS * self.topics.word_topic.nbytes
-            each += max(unit.rows for unit in units) * self.topics.prior.size * BYTES_PER_SHARE
-        return PROCESS_BYTES + each * min(workers, len(partitions))
-
-
-@dataclass(frozen=True)
 class CountReduction:
-    """The reduction of ``count_documents``: the sums of each partition, added in manifest order.
+    """The sums of each partition, and how they are added, in manifest order; ``scheme`` gives the document weights."""
 
-    Workers read the arrays of the request from ``store`` and verify ``digests``; ``hint`` ends messages about damage.
-    """
-
-    store: StorePath
-    digests: Mapping[str, ArrayDigest]
-    n_words: int
+    inputs: TaskInputs
     scheme: DocumentWeights
-    hint: str
-    threads: int = 1
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition's data, with one row group in memory at a time."""
-        arrays = read_arrays(self.store, self.digests, hint=self.hint)
-        selection = WordSelection(arrays["words"], arrays["row_words"], arrays["columns"], self.n_words)
-        accumulator = CooccurrenceAccumulator(selection, self.scheme, sketch_probes(self.n_words))
+        inputs, n_words = self.inputs, self.inputs.n_words
+        words, row_words = inputs.read("words"), inputs.read("row_words")
+        accumulator = CooccurrenceAccumulator(words, row_words, self.scheme, sketch_probes(n_words))
         completer, completed = None, Completion()
-        if "keys" in arrays:
-            completer = Completer.of(
-                arrays["word_topic"], arrays["prior"], arrays["term_count"], arrays["keys"]
+        if "keys" in inputs.digests:
+            word_topic, prior, term_count, keys = map(
+                inputs.read, ("word_topic", "prior", "term_count", "keys")
             )
-        for block in iter_blocks(partition.units, selection.columns.size):
-            known = over_vocabulary(block, selection.columns, self.n_words)
+            completer = Completer.of(word_topic, prior, term_count, keys)
+        for _, known, _ in inputs.blocks(partition):
             accumulator.append(known)
             if completer is not None:
-                completed = completed.merge(complete_whole(completer, known, self.threads))
+                completed = completed.merge(complete_whole(completer, known, inputs.threads))
         sums = accumulator.partial()
         return PartialResult(sums.arrays, {**sums.scalars, **asdict(completed)})
 
@@ -252,33 +169,76 @@ def complete_whole(completer: Completer, block: csr_array[Any], threads: int | N
     return replace(sums, fractional=int(np.count_nonzero(fractional)))
 
 
+def count_job(
+    corpus: Corpus,
+    words: Mapping[str, Integers],
+    n_words: int,
+    settings: ScanSettings,
+    topics: TopicParameters | None,
+    root: StorePath,
+) -> DocumentJob:
+    """The job of ``count_documents``.
+
+    ``words`` has the ids in the model of the ``words`` to count (P,), of the ``row_words`` whose rows of C are computed
+    (R,), and of the words of the corpus (``ids``). Only document weights and partition size of ``settings`` are used.
+    """
+    arrays: dict[str, NDArray[Any]] = {**words}
+    # Two copies of rows and sketch, plus the probes and a product of the sketch in float32.
+    tall = (2 * 8 * (words["row_words"].size + SKETCH_PROBES) + 8 * SKETCH_PROBES) * n_words
+    units = list_units(corpus)
+    # Besides the row group as read: the entries chosen for pairs, and for rows.
+    chosen = 2 * max(unit.nonzeros for unit in units) * BYTES_PER_MATCHED_NONZERO
+    needed = chosen + 3 * 8 * words["words"].size ** 2 + tall
+    if topics is not None:
+        # A model is shown without what reads texts.
+        from streaming_jsmf.ingestion.repeats import hash_values
+
+        arrays |= {
+            "word_topic": topics.word_topic,
+            "prior": topics.prior,
+            "term_count": topics.term_count,
+            # Hash the words so that the halves of documents do not depend on word ids.
+            "keys": hash_values(pa.array(topics.words))[:, 0].copy(),
+        }
+        needed += TALL_ARRAYS * topics.word_topic.nbytes
+        needed += max(unit.rows for unit in units) * topics.prior.size * BYTES_PER_SHARE
+    fields = {
+        "algorithm": ALGORITHM_VERSION,
+        "n_words": n_words,
+        "document_weights": settings.document_weights,
+        "arrays": {name: digest(values).sha256 for name, values in arrays.items()},
+    }
+    return DocumentJob(
+        "count of documents",
+        root,
+        corpus,
+        budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=n_words,
+        arrays=arrays,
+        fields=fields,
+        task_bytes=needed,
+    )
+
+
 def count_documents(
-    request: CountRequest,
-    work: StorePath,
+    job: DocumentJob,
     execution: Execution | None = None,
     listener: Listener = silent,
 ) -> tuple[PartialResult, Completion | None]:
     """Count the selected words of a corpus, and predict half of the tokens of each document from the other half.
 
-    Makes one pass over the partitions not yet committed in ``work``. The same request gives the same bits on every
-    scheduler and number of workers. The caller removes ``work`` once the sums are stored. Words that the model lacks
-    are ignored. Raises ``InputError`` if the corpus has a bad record (``work`` is then removed) or the memory budget is
-    too small, and ``StoreError`` if a shard or ``work`` is damaged.
+    Makes one pass over the partitions not yet committed. The same request gives the same bits on every scheduler and
+    number of workers. The caller removes the work of the job once the sums are stored. Words that the model lacks
+    are ignored. Raises ``InputError`` if the corpus has a bad record (the work is then removed) or the memory budget is
+    too small, and ``StoreError`` if a shard or the work is damaged.
 
     Returns ``pairs`` (P, P) int64, documents with both words, or with the word on the diagonal; float64 ``rows`` (R, N)
     of C, ``sketch`` C G (N, s) and ``row_sum`` (N,), each times ``total_weight``; ``n_documents``, ``total_weight``;
     and the completion, None without topics.
     """
-    partitions = plan_partitions(list_units(request.corpus), request.budget)
-    keys = [key_of(name) for name in distinct([partition.content for partition in partitions])]
-    store = Workspace(work, "count of documents", request.arguments)
-    with store.executor(partial(request.memory, partitions), execution, listener) as executor:
-        # Results of another request in this directory are replaced; they cannot be used here.
-        digests = store.start(request.arrays(), replace=True)
-        n_words, weights = request.selection.n_words, request.settings.document_weights
-        threads = max(1, executor.tasks_at_once // len(partitions))
-        reduction = CountReduction(work, digests, n_words, weights, store.hint, threads)
-        checkpoints = store.checkpoints("counts")
-        sums = fold_partitions(checkpoints, reduction, keys, partitions, store.request, executor)
+    # Results of another request in this directory are replaced; they cannot be used here.
+    with job.running(execution, listener, replace=True) as (executor, inputs):
+        reduction = CountReduction(inputs, job.fields["document_weights"])
+        sums = job.fold(executor, reduction, "counts")()
     completed = {field.name: sums.scalars[field.name] for field in fields(Completion)}
-    return sums, None if request.topics is None else Completion(**completed)  # type: ignore[arg-type]
+    return sums, Completion(**completed) if "keys" in job.arrays else None  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ CHECK_EVERY = 20
 
 @dataclass(frozen=True)
 class RefinedCorrelations:
-    """The joint-stochastic A (K x K) that minimises ||Y Y' - B A B'||_F, with its optimality gap.
+    """The joint-stochastic A (K x K) that minimizes ||Y Y' - B A B'||_F, with its optimality gap.
 
     ``gap`` is the Frank-Wolfe gap: it bounds how far ||Y Y' - B A B'||_F^2 is above its minimum, relative to ||Y
     Y'||_F^2.
@@ -47,7 +47,7 @@ def refined_correlations(
     tolerance: float = 1e-8,
     max_iterations: int = 20_000,
 ) -> RefinedCorrelations:
-    """Minimise ||Y Y' - B A B'||_F over non-negative A of sum 1, by accelerated projected gradients.
+    """Minimize ||Y Y' - B A B'||_F over non-negative A of sum 1, by accelerated projected gradients.
 
     Unlike ``diagonal_correlations`` it uses all words. With G = B'B and T = B'Y (B'Y)' the objective is <A, G A G> - 2
     <A, T> plus a constant: O(N K^2) once and O(K^3) per iteration. B and Y are N x K, ``start`` is K x K, non-negative
@@ -97,7 +97,7 @@ LEAST_SHARE = 1e-6
 def prior_sum(topic_topic: Floats, topic_probability: Floats) -> float:
     """Sum of the Dirichlet prior with mean p = ``topic_probability`` that reproduces the trace of the correlations A.
 
-    Under a prior of sum a, the second moment of the shares (normalised to sum 1) has the trace (1 + a |p|^2) / (1 + a).
+    Under a prior of sum a, the second moment of the shares (normalized to sum 1) has the trace (1 + a |p|^2) / (1 + a).
     The result is clipped to [``LOWEST_SUM``, ``HIGHEST_SUM``]: a trace of 1 or more gives the lower limit, a trace that
     no prior can produce the upper limit.
     """

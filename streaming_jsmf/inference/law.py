@@ -17,22 +17,20 @@ from streaming_jsmf.config import ANCHOR_ROW_SUM, AnchorMethod, CorrelationMetho
 from streaming_jsmf.errors import option
 from streaming_jsmf.inference.anchors import (
     Anchors,
+    Clique,
     DegenerateAnchorsError,
     Groups,
+    Similarity,
     anchor_candidates,
+    dense_similarity,
     group_means,
+    low_rank_similarity,
     pivoted_anchors,
     require_candidates,
     shrunken_rows,
-)
-from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
-from streaming_jsmf.inference.soft_clique import (
-    Clique,
-    Similarity,
-    dense_similarity,
-    low_rank_similarity,
     soft_cliques,
 )
+from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
 from streaming_jsmf.linalg.gram import stacked_qr
 from streaming_jsmf.linalg.simplex import simplex_least_squares
 from streaming_jsmf.linalg.typing import Floats, Integers
@@ -121,7 +119,7 @@ def low_rank_anchor_words(
     """
     n_topics = rectified.shape[1]
     d = rectified @ rectified.sum(axis=0)
-    # X = diag(d)^-1 Y R': the rows of the normalised C* up to an orthonormal map (Lemma 2).
+    # X = diag(d)^-1 Y R': the rows of the normalized C* up to an orthonormal map (Lemma 2).
     turned = rectified @ stacked_qr(rectified).T
     rows = _divide_rows(turned, d, out=turned)
     anchors = _select_anchors(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference.document_topics import document_topics
+from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.typing import Floats, Integers, Mask
 
@@ -173,7 +173,7 @@ def observed_half(counts: csr_array[Any], keys: Keys, seed: int) -> csr_array[np
 
 @compiled(nogil=True, internal=True)
 def _mixed(bits: np.uint64) -> np.uint64:
-    """Finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
+    """Finalizer of splitmix64 (Steele, Lea and Flood 2014) on 64 unsigned bits."""
     bits += np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

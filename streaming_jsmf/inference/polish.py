@@ -173,7 +173,7 @@ def step_sums(
 
 
 def next_topics(tokens: Floats, *, last: bool = False) -> Floats:
-    """B, N x K: expected tokens plus a word prior, normalised so that columns sum to 1.
+    """B, N x K: expected tokens plus a word prior, normalized so that columns sum to 1.
 
     The prior is ``WORD_PRIOR``, or ``LAST_WORD_PRIOR`` in the last step.
     """

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
-from streaming_jsmf.display import location
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
-from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units, write_quarantined
+from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.losses import save_bad
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch, Unit
 from streaming_jsmf.ingestion.repeats import (
     KEY,
@@ -121,7 +121,7 @@ def read_source(ingest: Ingest, executor: Executor) -> tuple[list[Piece], Conten
     groups = group_units(units)
     if n_buckets := ingest.source.n_buckets():
         ingest = replace(ingest, buckets=n_buckets)
-        make_directory(ingest.folder.root / "scattered")
+        make_directory(ingest.root / "scattered")
         scattered = [Group(i, i, (unit,)) for i, unit in enumerate(units)]
         contents.bad = sum(
             record["bad"] for record in ingest.run(executor, "scatter", scatter_unit, scattered)
@@ -144,30 +144,34 @@ def scatter_unit(ingest: Ingest, group: Group) -> Record:
     """Task: distribute the rows of the unit of a shuffled source to buckets."""
     [unit] = group.units
     bad = BadRecords(ingest.on_bad_record, unit, ingest.source.place)
-    target = ingest.folder.root / "scattered" / f"{group.index:05d}.arrow"
+    target = ingest.root / "scattered" / f"{group.index:05d}.arrow"
     remove_file(target)
     ingest.source.scatter(unit, bad, target, ingest.buckets)
     quarantined = target.with_suffix(".bad")
-    n_bad = _save_bad(bad, ingest, unit, quarantined)
-    return {"bad": n_bad, FILES: file_hashes(ingest.folder.root, [target, quarantined])}
+    n_bad = save_bad(quarantined, ingest, [(unit, record) for record in bad.records])
+    return {"bad": n_bad, FILES: file_hashes(ingest.root, [target, quarantined])}
 
 
 def read_group(ingest: Ingest, group: Group) -> Record:
     """Task: read the units of a group into pieces, in one pass."""
-    directory = ingest.folder.stem(group.index, 0).parent
+    directory = ingest.directory(group)
     empty_directory(directory)
-    contents, pieces = Contents(), []
-    batches = _batches(ingest, group, directory, contents)
-    for writer in _written_pieces(ingest, group.index, batches):
-        pieces.append({"documents": writer.documents, "nonzeros": writer.nonzeros, "tokens": writer.tokens})
+    contents, pieces = Contents(), list[Mapping[str, float]]()
+    batches = _batches(ingest, group, contents)
+    for first in batches:
+        with closing(PieceWriter(ingest, directory / f"{len(pieces):04d}")) as writer:
+            for unit, batch in chain([first], batches):
+                writer.add(unit, batch)
+                if writer.tokens >= max(TOKENS_PER_SHARD, ingest.tokens_per_shard):
+                    break
+            writer.finish()
+        pieces.append(writer.sizes)
         contents.languages += writer.languages
-    files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
+    files = file_hashes(ingest.root, sorted(directory.iterdir()))
     return {"pieces": pieces, "contents": contents.to_record(), FILES: files}
 
 
-def _batches(
-    ingest: Ingest, group: Group, directory: Path, contents: Contents
-) -> Iterator[tuple[int, Batch]]:
+def _batches(ingest: Ingest, group: Group, contents: Contents) -> Iterator[tuple[int, Batch]]:
     """Yield all batches of a group by unit; adds what they have to ``contents``."""
     date_format = getattr(ingest.source.options, "date_format", None)
     for number, unit in group.numbered():
@@ -179,59 +183,18 @@ def _batches(
         if ingest.source.refuses_documents:
             n_records += sum(record.row is not None for record in bad.records)
         contents.rows.append(n_records)
-        contents.bad += _save_bad(bad, ingest, unit, directory / f"{number:06d}.bad")
+        place = ingest.directory(group) / f"{number:06d}.bad"
+        contents.bad += save_bad(place, ingest, [(unit, record) for record in bad.records])
 
 
 def _documents(ingest: Ingest, number: int, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
     """Yield the documents of a unit, or of the bucket with this number."""
     if ingest.buckets:
-        scattered = sorted((ingest.folder.root / "scattered").glob("*.arrow"))
+        scattered = sorted((ingest.root / "scattered").glob("*.arrow"))
         batches = ingest.source.gather(scattered, number, bad)
     else:
         batches = ingest.source.read(unit, bad)
     return (batch for batch in batches if batch.n_documents)
-
-
-def _written_pieces(
-    ingest: Ingest, index: int, batches: Iterator[tuple[int, Batch]]
-) -> Iterator[PieceWriter]:
-    """Write the pieces in turn; yield each when it is closed."""
-    number = 0
-    writer: PieceWriter | None = None
-    tokens_per_piece = max(TOKENS_PER_SHARD, ingest.tokens_per_shard)
-    with ExitStack() as stack:
-        for unit, batch in batches:
-            if writer is None:
-                writer = PieceWriter(ingest, ingest.folder.stem(index, number))
-                stack.callback(writer.abort)
-            writer.add(unit, batch)
-            if writer.tokens >= tokens_per_piece and not ingest.rereads:
-                writer.close()
-                yield writer
-                number, writer = number + 1, None
-        if writer is not None:
-            writer.close()
-            yield writer
-
-
-def _save_bad(bad: BadRecords, ingest: Ingest, unit: Unit, path: Path) -> int:
-    """Save the bad records of a unit, with row numbers from the start of the file."""
-    if not bad.records:
-        return 0
-    first = ingest.source.first_row(unit) if any(record.row is not None for record in bad.records) else 0
-    write_quarantined(
-        path,
-        [
-            {
-                "file": location(record.path),
-                "row": None if record.row is None else first + record.row,
-                "reason": record.reason,
-                "record": record.record,
-            }
-            for record in bad.records
-        ],
-    )
-    return len(bad.records)
 
 
 class PieceWriter:
@@ -244,7 +207,6 @@ class PieceWriter:
         n_words = ingest.n_words
         self._stem = stem
         self._open_vocabulary = n_words is None
-        self._spill = not ingest.rereads
         self._guessed = ingest.guessed_id is not None
         self._file: Any = None
         self._stream: Any = None
@@ -271,14 +233,18 @@ class PieceWriter:
             self._sample.append(sampled(replace(batch, codes=codes), 0.25 if large else 1))
             if sum(len(bags.indptr) for bags in self._sample) >= _SAMPLE:
                 self._count_languages()
-        if self._spill:
-            self._write(unit, batch, codes)
+        self._write(unit, batch, codes)
         self.documents += batch.n_documents
         self.nonzeros += len(codes)
         self.tokens += float(batch.counts.sum(dtype=np.float64))
 
-    def close(self) -> None:
-        self.abort()
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Fields of ``Piece``."""
+        return {"documents": self.documents, "nonzeros": self.nonzeros, "tokens": self.tokens}
+
+    def finish(self) -> None:
+        """Write what all batches together have."""
         self._count_languages()
         used = np.flatnonzero(self._document_frequency)
         columns = {
@@ -288,19 +254,16 @@ class PieceWriter:
         }
         if self._open_vocabulary:
             columns["word"] = self._words.take(columns["code"])
-        table = pa.table(columns)
-        write_table(
-            self._stem.with_suffix(".words"), table.sort_by("word") if self._open_vocabulary else table
-        )
+        table = pa.table(columns).sort_by("word" if self._open_vocabulary else "code")
+        write_table(self._stem.with_suffix(".words"), table)
         for kind, parts in self._keys.items():
             if parts:
                 write_keys(self._stem.with_suffix(f".{kind}"), np.concatenate(parts))
 
-    def abort(self) -> None:
+    def close(self) -> None:
         for opened in (self._stream, self._file):
             if opened is not None:
                 opened.close()
-        self._stream = self._file = None
 
     def _count_languages(self) -> None:
         if self._sample:
@@ -359,18 +322,8 @@ class PieceWriter:
 
 
 def piece_batches(ingest: Ingest, piece: Piece) -> Iterator[tuple[int, Batch]]:
-    """Yield unit number and good documents of a piece, from its bags or again from the source."""
-    if not ingest.rereads:
-        yield from _read_bags(ingest.stem(piece).with_suffix(".bags"))
-        return
-    for number, unit in piece.group.numbered():
-        bad = BadRecords("quarantine", unit, ingest.source.place)
-        for batch in _documents(ingest, number, unit, bad):
-            yield number, batch
-
-
-def _read_bags(path: Path) -> Iterator[tuple[int, Batch]]:
-    """Yield unit number and batch, with codes over the words of the piece; ``StoreError`` if damaged."""
+    """Yield unit number and good documents of a piece, with codes over its words; ``StoreError`` if damaged."""
+    path = ingest.place(piece, "bags")
     # Not memory-mapped: pages of the whole file would count as memory of the process.
     with own_file(path), pa.OSFile(str(path)) as file:
         for record in _records(file):

@@ -32,13 +32,13 @@ from streaming_jsmf.ingestion.plan import curation_fields, plan_ingest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.ingestion.readers.values import require_few
 from streaming_jsmf.ingestion.repeats import find_repeated_ids, save_repeats
-from streaming_jsmf.ingestion.shards import RENUMBER, WRITE, renumber_shards, write_shards
+from streaming_jsmf.ingestion.shards import REWRITE, WRITE, write_shards
 from streaming_jsmf.ingestion.words import choose_words, with_found_phrases, with_language, word_counts
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.workspace import Commit
-from streaming_jsmf.storage.paths import is_url, normalise
+from streaming_jsmf.process_limits import PROCESS_BYTES
+from streaming_jsmf.storage.paths import is_url, normalize
 
 logger = logging.getLogger(__name__)
 
@@ -64,10 +64,9 @@ def ingest(
     """Convert a source to a corpus, or resume an interrupted ingest with the same arguments.
 
     A corpus that the same call has made is verified and returned; the settings and the files must be the same. Makes
-    one pass over the source and one over its bags of words; the second pass reads the source again if that costs
-    the same. Searching for phrases takes one more pass over the source, and the shards are copied if some words occur
-    in no kept document. A table of what was dropped is logged. Work is done in ``<corpus>.partial``, which is removed
-    on bad input and kept on interruption.
+    one pass over the source and one over its bags of words. A search for phrases takes one more pass over the source,
+    and one more over the bags writes the shards again if some words occur in no kept document. A table of what was
+    dropped is logged. Work is done in ``<corpus>.partial``, which is removed on bad input and kept on interruption.
 
     Documents keep the order of the source. Words keep the order of a source with a fixed vocabulary, and are sorted
     otherwise. Words are chosen by their counts over all good documents; the vocabulary has the counts over the kept
@@ -148,7 +147,7 @@ def run_ingest(
 
 def _require_outside(target: Path, source: str | Path) -> None:
     """Refuse a target inside the source, which would make the corpus part of its own source."""
-    root = normalise(source)
+    root = normalize(source)
     if not is_url(root) and Path(root).is_dir() and target.resolve().is_relative_to(Path(root).resolve()):
         raise InputError(f"{target} lies inside the source {root}; choose another place for the corpus")
 
@@ -161,14 +160,15 @@ def ingest_memory(execution: Execution) -> int:
 
 def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) -> None:
     """Run the steps: phrases, read, choose, write, commit."""
-    folder, target = ingest.folder, ingest.folder.target
-    clear_attempts(folder.root)
+    root, target = ingest.root, ingest.folder.target
+    clear_attempts(root)
     if ingest.source.phrases is not None:
         ingest = with_found_phrases(ingest, executor)
     pieces, contents = read_source(ingest, executor)
     if not pieces:
-        bad = first_bad_record(folder)
-        raise InputError(f"{target} would be an empty corpus: the source has no valid document{bad}")
+        raise InputError(
+            f"{target} would be an empty corpus: the source has no valid document{first_bad_record(ingest)}"
+        )
     _require_many_or_short(ingest, pieces)
     ingest, repeated = find_repeated_ids(ingest, pieces, contents.id_types, contents.id_faults)
     ingest = _with_columns(ingest, contents, sum(piece.documents for piece in pieces))
@@ -176,19 +176,20 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
     ingest = with_language(ingest, contents.languages, counts)
     selection = choose_words(ingest, pieces)
     n_duplicates = save_repeats(ingest, pieces, repeated)
-    step, shards = WRITE, write_shards(ingest, executor, pieces)
-    totals = total_counts(folder.root, WRITE, len(pieces), selection.counts.words)
+    step, words = WRITE, selection.counts.words
+    shards = write_shards(ingest, executor, pieces, words)
+    totals = total_counts(root, WRITE, len(pieces), words)
     used = totals.document_frequency > 0
     n_unused = int((~used).sum()) if ingest.vocabulary is None else 0
-    reading = losses_of_reading(ingest, contents)
+    reading = losses_of_reading(ingest, contents.bad, contents.boilerplate)
     dropped = (*reading, *selection.dropped, *losses_of_writing(ingest, shards, n_unused))
     if not used.any() and not ingest.keeps_any_document:
         raise InputError(nothing_left(ingest, dropped))
     read = _totals_read(pieces, reading)
     require_few_losses(ingest, dropped, read["documents_read"])
     if n_unused:
-        step, shards = RENUMBER, renumber_shards(ingest, executor, pieces, used)
-        totals = totals.take(used)
+        step, totals = REWRITE, totals.take(used)
+        shards = write_shards(ingest, executor, pieces, totals.words, REWRITE)
     phrases = ingest.source.tokenizer.phrases  # found or given
     settings = {
         **(origin.settings or {}),
@@ -197,9 +198,9 @@ def _ingest(ingest: Ingest, executor: Executor, origin: Origin, commit: Commit) 
         **read,
         "duplicate_documents": n_duplicates,
     }
-    entries = link_shards(folder.root, step, shards)
-    write_quarantine(folder)
-    made = folder.root / CORPUS
+    entries = link_shards(root, step, shards)
+    write_quarantine(ingest)
+    made = root / CORPUS
     finish_directory(made, entries, totals, replace(origin, dropped=dropped, settings=settings))
     commit(made)
 

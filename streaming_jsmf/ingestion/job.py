@@ -5,10 +5,10 @@ records/STEP-part-00000/    task 0 of a step is done
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
 neighbours/00000/           counts of words and neighbouring pairs of a group
 read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
-words.arrow                 the chosen words, or new word ids indexed by old ones
+write.words                 the chosen words, or new word ids indexed by old ones
 repeats/00000.arrow         documents of piece 0 that repeat another
 write/00000/                shards of piece 0
-renumber.arrow, renumber/   new ids, and shards without unused words
+rewrite.words, rewrite/     the same, without the words that no kept document has
 work/                       shards that tasks are writing
 corpus/                     the corpus before it is renamed to the target
 """
@@ -20,8 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from streaming_jsmf.config import Curation, OnBadRecord
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
 from streaming_jsmf.ingestion.readers.base import Unit
@@ -29,18 +27,10 @@ from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.storage.tables import write_table
-
-QUARANTINE_SCHEMA = pa.schema(
-    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
-)
 
 #: Minimum and maximum bytes that one task reads, and the approximate number of tasks between these bounds.
 GROUP_BYTES = (16 << 20, 128 << 20)
 GROUPS = 64
-
-#: File of the chosen words, or of the new id of each word of the source.
-CHOSEN_WORDS = "words.arrow"
 
 
 @dataclass(frozen=True)
@@ -106,18 +96,6 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IngestFolder(Workspace):
-    """The working directory of an ingest."""
-
-    root: Path
-    what: str = "ingest"
-
-    def stem(self, group: int, number: int) -> Path:
-        """File name stem of a piece of a group."""
-        return self.root / "read" / f"{group:05d}" / f"{number:04d}"
-
-
-@dataclass(frozen=True)
 class Ingest:
     """Settings and working directory of one ingest, passed to all steps, and to tasks without units and words.
 
@@ -138,7 +116,7 @@ class Ingest:
 
     source: Any
     curation: Curation
-    folder: IngestFolder
+    folder: Workspace
     tokens_per_shard: float = TOKENS_PER_SHARD
     on_bad_record: OnBadRecord = "fail"
     vocabulary: tuple[str, ...] | None = None
@@ -157,17 +135,22 @@ class Ingest:
         return None if self.source.id_was_named else self.source.id_column
 
     @property
-    def rereads(self) -> bool:
-        """Whether documents are read again from the source instead of from copies of their bags."""
-        return bool(self.source.rereads)
+    def root(self) -> Path:
+        """The working directory."""
+        return self.folder.directory
 
     @property
     def keeps_any_document(self) -> bool:
         """Whether documents are kept even if all of them lack the words given, as for ``transform``."""
         return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
 
-    def stem(self, piece: Piece) -> Path:
-        return self.folder.stem(piece.group.index, piece.number)
+    def place(self, piece: Piece, kind: str) -> Path:
+        """The file of a piece that the first pass wrote: bags, words, contents or identities."""
+        return self.directory(piece.group) / f"{piece.number:04d}.{kind}"
+
+    def directory(self, group: Group) -> Path:
+        """The directory of what the first pass writes of a group."""
+        return self.root / "read" / f"{group.index:05d}"
 
     def run(
         self,
@@ -183,8 +166,3 @@ class Ingest:
         job = map_job(task, context, sizes, self.folder.checkpoints(step), unit, items=items)
         run_job(job, executor)
         return job.records()
-
-
-def write_quarantined(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write bad records with the columns of the quarantine."""
-    write_table(path, pa.Table.from_pylist(rows, QUARANTINE_SCHEMA))

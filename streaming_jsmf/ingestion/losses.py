@@ -7,41 +7,45 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_jsmf.corpus.assemble import CORPUS
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
 from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
+from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, option
-from streaming_jsmf.ingestion.bags import Contents
-from streaming_jsmf.ingestion.job import QUARANTINE_SCHEMA, Ingest, IngestFolder
-from streaming_jsmf.ingestion.shards import QUARANTINED, STEPS, WRITE
+from streaming_jsmf.ingestion.job import Ingest
+from streaming_jsmf.ingestion.readers.base import BadRecord, Unit
 from streaming_jsmf.jobs.checkpoints import Record
-from streaming_jsmf.storage.tables import read_table
+from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
 
 #: Share of dropped documents above which a warning is logged, and share of tokens above which it names boilerplate.
 LARGEST_LOSS = 0.1
 
+#: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
+STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
+
+_QUARANTINE = pa.schema(
+    [("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("record", pa.binary())]
+)
 _BOILERPLATE, _BAD = "boilerplate", "bad_records"
 _NONE_KEPT, _EMPTY = "documents without kept words", "empty documents"
 
 
-def losses_of_reading(ingest: Ingest, contents: Contents) -> list[Dropped]:
+def losses_of_reading(ingest: Ingest, bad: int, boilerplate: tuple[int, int]) -> list[Dropped]:
     """Manifest entries for bad records and boilerplate; records that are no documents are only in the text."""
-    documents = contents.bad if ingest.source.refuses_documents else 0
-    rows = "" if documents else f"{contents.bad:,} row{'s' * (contents.bad > 1)} "
-    changed, tokens = contents.boilerplate
+    documents = bad if ingest.source.refuses_documents else 0
+    rows = "" if documents else f"{bad:,} row{'s' * (bad > 1)} "
+    changed, tokens = boilerplate
     text = f"boilerplate of {changed:,} document{'s' * (changed != 1)}"
-    return [
-        *(
-            [Dropped(step=_BAD, reason=f"{rows}in quarantine.parquet", documents=documents)]
-            if contents.bad
-            else []
-        ),
-        *([Dropped(step=_BOILERPLATE, reason=text, tokens=tokens)] if changed else []),
+    found = [
+        (bad, Dropped(step=_BAD, reason=f"{rows}in quarantine.parquet", documents=documents)),
+        (changed, Dropped(step=_BOILERPLATE, reason=text, tokens=tokens)),
     ]
+    return [entry for number, entry in found if number]
 
 
 def losses_of_writing(ingest: Ingest, written: Sequence[Record], n_unused: int) -> list[Dropped]:
@@ -87,7 +91,7 @@ def require_few_losses(ingest: Ingest, dropped: Sequence[Dropped], n_read: int) 
     if number > ingest.max_dropped * n_read:
         raise InputError(
             f"{ingest.folder.target} would lack {number:,} of {n_read:,} documents ({number / n_read:.0%}): "
-            f"{_reasons(lost, dropped)}{first_bad_record(ingest.folder)}; correct that, or accept the loss with "
+            f"{_reasons(lost, dropped)}{first_bad_record(ingest)}; correct that, or accept the loss with "
             f"{option.max_dropped('100%')}"
         )
 
@@ -147,26 +151,42 @@ def _remedy(lost: Dropped, dropped: Sequence[Dropped]) -> str:
     return f" ({', '.join(map(str, remedies[lost.step]))})" if known else ""
 
 
-def first_bad_record(folder: IngestFolder) -> str:
+def save_bad(path: Path, ingest: Ingest, bad: Sequence[tuple[Unit, BadRecord]]) -> int:
+    """Save bad records of units, if any, with row numbers from the start of the file; return their number."""
+    if bad:
+        units = {unit for unit, record in bad if record.row is not None}
+        first = {unit: ingest.source.first_row(unit) for unit in units}
+        rows = [
+            {
+                "file": location(record.path),
+                "row": None if record.row is None else first[unit] + record.row,
+                "reason": record.reason,
+                "record": record.record,
+            }
+            for unit, record in bad
+        ]
+        write_table(path, pa.Table.from_pylist(rows, _QUARANTINE))
+    return len(bad)
+
+
+def first_bad_record(ingest: Ingest) -> str:
     """The place of the first bad record, and why it is bad, for a message; empty without bad records."""
-    for path in _quarantined(folder):
+    for path in _saved(ingest):
         [row] = read_table(path).slice(0, 1).to_pylist()
         place = "" if row["row"] is None else f", row {row['row']} from 0"
         return f"; the first is {row['file']}{place}: {row['reason']}"
     return ""
 
 
-def write_quarantine(folder: IngestFolder) -> None:
+def write_quarantine(ingest: Ingest) -> None:
     """Write all bad records, if any, in the order of units, with one file of them in memory at a time."""
-    if not (paths := list(_quarantined(folder))):
-        return
-    with pq.ParquetWriter(
-        folder.root / CORPUS / QUARANTINE_NAME, QUARANTINE_SCHEMA, compression="zstd"
-    ) as writer:
-        for path in paths:
-            writer.write_table(read_table(path))
+    if paths := list(_saved(ingest)):
+        place = ingest.root / CORPUS / QUARANTINE_NAME
+        with pq.ParquetWriter(place, _QUARANTINE, compression="zstd") as writer:
+            for path in paths:
+                writer.write_table(read_table(path))
 
 
-def _quarantined(folder: IngestFolder) -> Iterator[Path]:
-    for pattern in ("scattered/*.bad", "read/*/*.bad", f"{WRITE}/*/{QUARANTINED}"):
-        yield from sorted(folder.root.glob(pattern))
+def _saved(ingest: Ingest) -> Iterator[Path]:
+    for pattern in ("scattered/*.bad", "read/*/*.bad", "write/*/*.bad"):
+        yield from sorted(ingest.root.glob(pattern))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from platformdirs import user_cache_dir
 
 from streaming_jsmf.config import (
     AUTO,
@@ -31,7 +32,7 @@ from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
 from streaming_jsmf.ingestion.columns import kind_of_type
 from streaming_jsmf.ingestion.in_memory import Location
-from streaming_jsmf.ingestion.job import Ingest, IngestFolder
+from streaming_jsmf.ingestion.job import Ingest
 from streaming_jsmf.ingestion.readers.base import BadRecords, Reader, Unit
 from streaming_jsmf.ingestion.readers.files import find_beside
 from streaming_jsmf.ingestion.readers.listing import list_files
@@ -54,6 +55,7 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
     with_languages,
 )
 from streaming_jsmf.ingestion.tokens.tokenizer import code_of, is_phrase, require_words, suited_tokenizer
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array, read_attributes
 from streaming_jsmf.storage.paths import (
     StorePath,
@@ -63,7 +65,7 @@ from streaming_jsmf.storage.paths import (
     is_url,
     join,
     node_exists,
-    normalise,
+    normalize,
     sha256_of,
     store_path,
 )
@@ -111,7 +113,7 @@ def plan_ingest(
     ingest = Ingest(
         opened,
         curation,
-        IngestFolder.beside(target),
+        Workspace.beside(target, "ingest"),
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
         None if given is None else given.words,
@@ -180,9 +182,7 @@ def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
 
 
 def _cache(name: str) -> Path:
-    import pooch
-
-    return Path(pooch.os_cache("streaming-jsmf")) / name
+    return Path(user_cache_dir("streaming-jsmf")) / name
 
 
 def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Curation, Origin]:
@@ -243,7 +243,7 @@ def given_words(given: str | Path | Sequence[str]) -> GivenWords:
         ):
             raise InputError("the vocabulary is empty, or has an empty or repeated word; give distinct words")
         return GivenWords(words, tuple(filter(is_phrase, words)))
-    root = normalise(given)
+    root = normalize(given)
     if not exists(root):
         raise InputError(f"there is no vocabulary at {root}; give a file of words, a corpus or a model")
     if is_file(root):

@@ -195,7 +195,7 @@ def save_repeats(ingest: Ingest, pieces: Sequence[Piece], identities: Repeats) -
 
 
 def repeats_path(ingest: Ingest, index: int) -> Path:
-    return ingest.folder.root / "repeats" / f"{index:05d}.arrow"
+    return ingest.root / "repeats" / f"{index:05d}.arrow"
 
 
 def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
@@ -209,7 +209,7 @@ def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
 
 
 def _files(ingest: Ingest, pieces: Sequence[Piece], kind: str) -> list[Path]:
-    return [ingest.stem(piece).with_suffix(f".{kind}") for piece in pieces]
+    return [ingest.place(piece, kind) for piece in pieces]
 
 
 def find_repeats(files: Sequence[Path], without: Repeats | None = None, *, ordered: bool = True) -> Repeats:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,75 +15,65 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.assemble import (
-    attempt,
-    shards_of,
-    shards_record,
-    task_directory,
-    write_task_shards,
-)
+from streaming_jsmf.corpus.assemble import write_task_shards
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter, renumber_shard
+from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
 from streaming_jsmf.corpus.vocabulary import word_ids
-from streaming_jsmf.display import location
-from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
-from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Ingest, Piece, write_quarantined
-from streaming_jsmf.ingestion.readers.base import Batch
+from streaming_jsmf.ingestion.job import Ingest, Piece
+from streaming_jsmf.ingestion.losses import STEPS, save_bad
+from streaming_jsmf.ingestion.readers.base import BadRecord, Batch, Unit
 from streaming_jsmf.ingestion.readers.records import passage_ids
 from streaming_jsmf.ingestion.repeats import REPEATED_ID, left_out
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.execution import Executor
 from streaming_jsmf.storage.tables import damaged, read_table, write_table
 
-WRITE, RENUMBER = "write", "renumber"
+#: Steps: write the shards, and write them again if some words are in no kept document.
+WRITE, REWRITE = "write", "rewrite"
 
-#: Reasons for dropping documents, in the order of the checks; the first entry counts kept documents.
-STEPS = ("kept", "repeated_id", "duplicates", "min_distinct_words", "min_tokens")
 REPEATED, DISTINCT, TOKENS = map(STEPS.index, ("repeated_id", "min_distinct_words", "min_tokens"))
 
-#: File of the new id of each word, if some are in no kept document.
-NEW_IDS = "renumber.arrow"
-#: File of the repeated ids of a piece, in the directory of its task.
-QUARANTINED = "repeated.bad"
 
-
-def write_shards(ingest: Ingest, executor: Executor, pieces: Sequence[Piece]) -> list[Record]:
-    """Step: write the shards of all pieces."""
-    return ingest.run(executor, WRITE, write_piece, pieces, "nonzeros")
-
-
-def renumber_shards(
-    ingest: Ingest, executor: Executor, pieces: Sequence[Piece], used: NDArray[np.bool_]
+def write_shards(
+    ingest: Ingest, executor: Executor, pieces: Sequence[Piece], words: Any, step: str = WRITE
 ) -> list[Record]:
-    """Step: write the shards again over the ``used`` words, if some words occur in no kept document."""
-    write_table(ingest.folder.root / NEW_IDS, pa.table({"id": (np.cumsum(used) - 1).astype(np.int32)}))
-    return ingest.run(executor, RENUMBER, renumber_piece, pieces, "nonzeros")
+    """Step: write the shards of all pieces over the chosen words, an Arrow array."""
+    table = (
+        {"word": words} if ingest.words is None else {"id": word_ids(ingest.words, words).astype(np.int32)}
+    )
+    write_table(_words_file(ingest, step), pa.table(table))
+    return ingest.run(executor, step, write_piece if step == WRITE else rewrite_piece, pieces, "nonzeros")
 
 
 def write_piece(ingest: Ingest, piece: Piece) -> Record:
-    """Task: write the shards of a piece. Makes one pass over its bags."""
-    new_ids, n_words = _new_ids(ingest, piece)
+    """Task: write the shards of a piece, and its documents with a repeated id. Makes one pass over its bags."""
+    return _write_piece(ingest, piece, WRITE)
+
+
+def rewrite_piece(ingest: Ingest, piece: Piece) -> Record:
+    """Task: write the shards of a piece again, with the same documents, without words that none of them has."""
+    return _write_piece(ingest, piece, REWRITE)
+
+
+def _write_piece(ingest: Ingest, piece: Piece, step: str) -> Record:
+    new_ids, n_words = _new_ids(ingest, piece, step)
     documents, tokens = np.zeros(len(STEPS), np.int64), np.zeros(len(STEPS))
     repeats, empty = left_out(ingest, piece), 0
 
-    repeated: list[dict[str, Any]] = []
-
     def fill(writer: ShardWriter) -> None:
         nonlocal documents, tokens, empty
-        ordinal = 0
+        ordinal, repeated = 0, list[tuple[Unit, BadRecord]]()
         for unit, batch in piece_batches(ingest, piece):
             steps = repeats[ordinal : ordinal + batch.n_documents].copy()
-            if len(steps) < batch.n_documents:
-                raise _changed(ingest, piece)
             ids, distinct, lengths = _renamed(batch, new_ids)
             steps[(steps == 0) & (distinct < ingest.curation.min_distinct_words)] = DISTINCT
             empty += int(np.sum((steps == DISTINCT) & (np.diff(batch.indptr) == 0)))
             steps[(steps == 0) & (lengths < ingest.curation.min_tokens)] = TOKENS
             documents += np.bincount(steps, minlength=len(STEPS))
             tokens += np.bincount(steps, weights=lengths, minlength=len(STEPS))
-            repeated.extend(_quarantined(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED)))
+            repeated += _repeated(ingest, piece, unit, batch, np.flatnonzero(steps == REPEATED))
             kept = _kept_documents(
                 batch,
                 ids,
@@ -94,16 +85,13 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
             if kept.n_documents:
                 writer.write(kept)
             ordinal += batch.n_documents
-        if ordinal != piece.documents:
-            raise _changed(ingest, piece)
-        if repeated:
-            write_quarantined(writer.directory / QUARANTINED, repeated)
+        if ordinal != piece.documents:  # a stream that is cut between batches looks complete
+            raise damaged(ingest.place(piece, "bags"))
+        if step == WRITE:
+            save_bad(writer.directory / "repeated.bad", ingest, repeated)
 
     limits = ShardLimits(ingest.tokens_per_shard)
-    try:
-        record = write_task_shards(ingest.folder.root, WRITE, piece.index, n_words, limits, fill)
-    except pa.ArrowInvalid as error:
-        raise _changed(ingest, piece) from error
+    record = write_task_shards(ingest.root, step, piece.index, n_words, limits, fill)
     return {
         **record,
         "documents": dict(zip(STEPS, documents.tolist(), strict=True)),
@@ -112,43 +100,33 @@ def write_piece(ingest: Ingest, piece: Piece) -> Record:
     }
 
 
-def _quarantined(
+def _repeated(
     ingest: Ingest, piece: Piece, number: int, batch: Batch, chosen: NDArray[np.int64]
-) -> Iterator[dict[str, Any]]:
-    """Yield rows of the quarantine for documents of a batch."""
+) -> Iterator[tuple[Unit, BadRecord]]:
+    """Yield documents of a batch as bad records."""
     if not len(chosen):
         return
     unit, words = dict(piece.group.numbered())[number], _words_of(ingest, piece)
-    first = ingest.source.first_row(unit)
     for i in chosen.tolist():
         low, high = batch.indptr[i], batch.indptr[i + 1]
         bag = dict(zip(words[batch.codes[low:high]], batch.counts[low:high].tolist(), strict=True))
-        record = {"document_id": batch.document_id[i].as_py(), "words": bag}
-        yield {
-            "file": location(unit.path),
-            "row": first + int(batch.rows[i]),
-            "reason": REPEATED_ID,
-            "record": json.dumps(record, ensure_ascii=False).encode(),
-        }
+        record = json.dumps({"document_id": batch.document_id[i].as_py(), "words": bag}, ensure_ascii=False)
+        yield unit, BadRecord(unit.path, int(batch.rows[i]), REPEATED_ID, record.encode())
 
 
 def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
     """The words of a piece by code."""
     if ingest.n_words is not None:
         return np.array(ingest.source.vocabulary, object)
-    table = read_table(ingest.stem(piece).with_suffix(".words"))
-    codes = np.asarray(table.column("code"))
+    codes, found = _codes_and_words(ingest, piece)
     words = np.full(int(codes.max(initial=-1)) + 1, "", object)
-    words[codes] = table.column("word").to_pylist()
+    words[codes] = found.to_pylist()
     return words
 
 
-def _changed(ingest: Ingest, piece: Piece) -> InputError | StoreError:
-    """The error if documents differ from those of the first pass: a stream cut between batches looks complete."""
-    if not ingest.rereads:
-        return damaged(ingest.stem(piece).with_suffix(".bags"))
-    path = piece.group.units[0].path
-    return InputError(f"{path}: it changed while it was read; run the same command again")
+def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
+    table = read_table(ingest.place(piece, "words"))
+    return np.asarray(table.column("code")), table.column("word").combine_chunks()
 
 
 def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:
@@ -168,16 +146,20 @@ def _metadata(ingest: Ingest, batch: Batch) -> dict[str, Any]:
     return {column.name: as_type(held.get(column.source, absent), column.kind) for column in ingest.columns}
 
 
-def _new_ids(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int32], int]:
+def _words_file(ingest: Ingest, step: str) -> Path:
+    """File of the chosen words, or of the new id of each word of the source."""
+    return ingest.root / f"{step}.words"
+
+
+def _new_ids(ingest: Ingest, piece: Piece, step: str) -> tuple[NDArray[np.int32], int]:
     """New word id by code, -1 for dropped words, and the number of chosen words."""
-    chosen = read_table(ingest.folder.root / CHOSEN_WORDS).column(0).combine_chunks()
+    chosen = read_table(_words_file(ingest, step)).column(0).combine_chunks()
     if ingest.n_words is not None:
         known: NDArray[np.int32] = np.asarray(chosen)
         return known, int(known.max()) + 1
-    table = read_table(ingest.stem(piece).with_suffix(".words"))
-    codes = np.asarray(table.column("code"))
+    codes, words = _codes_and_words(ingest, piece)
     new_ids = np.full(int(codes.max(initial=-1)) + 1, -1, np.int32)
-    new_ids[codes] = word_ids(table.column("word").combine_chunks(), chosen)
+    new_ids[codes] = word_ids(words, chosen)
     return new_ids, len(chosen)
 
 
@@ -211,16 +193,3 @@ def _kept_documents(
     mask = pa.array(stays)
     columns = {name: each.filter(mask) for name, each in metadata.items()}
     return Documents(indptr, bags.indices, bags.data, identities.filter(mask), columns)
-
-
-def renumber_piece(ingest: Ingest, piece: Piece) -> Record:
-    """Task: copy the shards of a piece with consecutive ids for the used words."""
-    root, index = ingest.folder.root, piece.index
-    new_ids = np.asarray(read_table(root / NEW_IDS).column("id").combine_chunks())
-    written = shards_of(ingest.folder.checkpoints(WRITE).read_metadata(f"{index:05d}"))
-    source = task_directory(root, WRITE, index)
-    with attempt(root, RENUMBER, index) as directory:
-        shards = [
-            renumber_shard(shard, source / shard.name, directory / shard.name, new_ids) for shard in written
-        ]
-    return shards_record(root, RENUMBER, index, shards)

@@ -1,16 +1,15 @@
-"""Data set specs in TOML, and their files: existing ones are verified, missing ones downloaded with pooch.
+"""Data set specs in TOML, and their files: existing ones are verified, missing ones downloaded.
 
 Nothing in a spec is executed.
 """
 
 from __future__ import annotations
 
-import ftplib
-import logging
+import hashlib
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import uuid
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -27,21 +26,18 @@ from streaming_jsmf.errors import InputError, first_line, option, options_named
 from streaming_jsmf.ingestion.readers.base import PATH_OPTIONS, limits
 from streaming_jsmf.ingestion.tokens.stop_words import NONE, with_paths
 from streaming_jsmf.ingestion.tokens.tokenizer import BUILT_IN
-from streaming_jsmf.storage.paths import AnyPath, inside, normalise, sha256_of
-from streaming_jsmf.storage.regular import require_regular
+from streaming_jsmf.storage.local import require_regular
+from streaming_jsmf.storage.paths import AnyPath, inside, normalize, sha256_of
 from streaming_jsmf.validation import RelativeName, Sha256, Strict, explain, stays_inside
 
-TIMEOUT = 30  # seconds without data; pooch's default for http, missing for ftp
+TIMEOUT = 30  # seconds without data
 _CHUNK = 1 << 20  # bytes
 _SHOWN = 12  # hex digits of a hash in a message
 _LISTED = 4  # file names in a message
 
-#: Errors of a download; OSError includes those of requests, and pooch raises ValueError.
-_FAILURES = (OSError, ValueError, EOFError, ftplib.Error)
-
 
 class FileEntry(Strict):
-    """[source.files]: URL (http, https or ftp; None if the file is placed by hand) and hash of a file, if known."""
+    """[source.files]: URL (http or https; None if the file is placed by hand) and hash of a file, if known."""
 
     url: str | None = None
     sha256: Sha256 | None = None
@@ -116,7 +112,7 @@ class CorpusSpec(Strict):
 
 def read_spec(path: AnyPath) -> bytes:
     """Read the file of a spec; ``InputError`` if it cannot be read."""
-    where = Path(normalise(path))
+    where = Path(normalize(path))
     try:
         return require_regular(where).read_bytes()
     except FileNotFoundError as error:
@@ -130,7 +126,7 @@ def load_spec(path: AnyPath) -> CorpusSpec:
 
     Raises ``InputError`` if the spec is invalid; the message names the key and the allowed values.
     """
-    where = Path(normalise(path))
+    where = Path(normalize(path))
     try:
         raw = tomllib.loads(read_spec(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -214,81 +210,60 @@ def _verify(file: FileEntry, path: Path, page: str) -> str:
 def _download(name: str, file: FileEntry, path: Path, page: str, progress: bool) -> str:
     """Download one file to ``path``, which does not exist; return its SHA-256."""
     url = str(file.url)
-    downloader = _downloader(url, progress)
+    # Refuse file URLs: a downloaded spec must not put local files into a corpus.
+    if url.partition("://")[0].lower() not in ("http", "https"):
+        raise InputError(
+            f"cannot fetch {url}: only http and https URLs are supported; put local files into the directory of the "
+            f"files of the spec ({option.files})"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
             f"cannot make {path.parent} ({_system_reason(error)}); choose another directory"
         ) from error
-    import pooch  # not at the top: it imports notebook progress bars, which warn if they are not installed
-
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with _quiet(pooch.get_logger()):
-            pooch.retrieve(
-                url, known_hash=file.sha256, fname=path.name, path=path.parent, downloader=downloader
-            )
-    except _FAILURES as error:
+        found = _transfer(url, beside, progress)
+        if file.sha256 not in (None, found):
+            raise ValueError(f"it has sha256 {found}, expected {file.sha256}")
+        beside.replace(path)
+    except (OSError, ValueError) as error:  # OSError includes those of requests
         # Not with urlsplit, which may reject the URL that failed.
         host = url.partition("://")[2].partition("/")[0]
         raise InputError(
             f"cannot fetch {name} ({_reason(error, host)}); download {url} (or find it at {page}) and "
             f"place it at {path}, then run the same command again, or correct the URL or the hash in the spec"
         ) from error
-    return file.sha256 or sha256_of(str(path))
-
-
-def _downloader(url: str, progress: bool) -> Callable[..., None]:
-    # Together these take as long to import as Arrow, and most sources are local.
-    import pooch
-    import requests
-
-    scheme = url.partition("://")[0].lower()
-    download: Any
-    if scheme in ("http", "https"):
-        # Request the stored bytes, to which the hash and the progress bar refer.
-        headers, hooks = {"Accept-Encoding": "identity"}, {"response": _keep_stored_bytes}
-        download = pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK, headers=headers, hooks=hooks)
-    elif scheme == "ftp":
-        download = pooch.FTPDownloader(progressbar=progress, chunk_size=_CHUNK, timeout=TIMEOUT)
-    else:
-        # Refuse file URLs: a downloaded spec must not put local files into a corpus.
-        raise InputError(
-            f"cannot fetch {url}: only http, https and ftp URLs are supported; put local files into the directory "
-            f"of the files of the spec ({option.files})"
-        )
-
-    def to_new_file(url: str, output_file: str, caller: Any) -> None:
-        Path(output_file).unlink()  # pooch creates it readable by its owner only
-        try:
-            download(url, output_file, caller)
-        except requests.HTTPError as error:
-            if error.response is not None:
-                error.response.close()  # pooch leaves the connection open
-            raise
-
-    return to_new_file
-
-
-def _keep_stored_bytes(response: Any, *_: Any, **__: Any) -> None:
-    """Disable decompression, because some servers declare a stored .gz file as a content encoding."""
-    if urlsplit(response.url).path.endswith(".gz"):
-        response.raw.headers.pop("content-encoding", None)
-
-
-@contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Suppress pooch's log line for each file."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
     finally:
-        logger.setLevel(level)
+        beside.unlink(missing_ok=True)
+    return found
+
+
+def _transfer(url: str, target: Path, progress: bool) -> str:
+    """Write the bytes that a server stores to a file; return their SHA-256."""
+    import requests  # takes as long to import as Arrow, and most sources are local
+    from tqdm import tqdm
+
+    digest = hashlib.sha256()
+    stored = {"Accept-Encoding": "identity"}  # the hash and the progress bar refer to the stored bytes
+    with requests.get(url, stream=True, timeout=TIMEOUT, headers=stored) as response:
+        response.raise_for_status()
+        if urlsplit(response.url).path.endswith(".gz"):  # some servers call a stored .gz an encoding
+            response.raw.headers.pop("content-encoding", None)
+        size = int(response.headers.get("content-length", 0))
+        with (
+            target.open("wb") as file,
+            tqdm(total=size, unit="B", unit_scale=True, disable=not progress) as bar,
+        ):
+            for piece in response.iter_content(_CHUNK):
+                digest.update(piece)
+                bar.update(file.write(piece))
+    return digest.hexdigest()
 
 
 def _reason(error: BaseException, host: str) -> str:
-    """Summarise an error in a few words; messages of requests have hundreds of characters."""
+    """Summarize an error in a few words; messages of requests have hundreds of characters."""
     import requests
 
     if isinstance(error, requests.HTTPError) and error.response is not None:

@@ -29,7 +29,7 @@ from streaming_jsmf.corpus.curation import (
 )
 from streaming_jsmf.corpus.vocabulary import WordCounts, word_ids
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.ingestion.job import CHOSEN_WORDS, Group, Ingest, Piece, group_units
+from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.readers.base import BadRecords, Batch
 from streaming_jsmf.ingestion.tokens.split import TokenLists, with_ngrams
 from streaming_jsmf.ingestion.tokens.stop_words import (
@@ -48,15 +48,13 @@ from streaming_jsmf.ingestion.tokens.stop_words import (
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer, lack_of_spaces
 from streaming_jsmf.jobs.checkpoints import FILES, Record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.storage.paths import empty_directory, file_hashes, make_directory
-from streaming_jsmf.storage.tables import read_table, table_writer, write_table
+from streaming_jsmf.storage.paths import empty_directory, file_hashes
+from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
 
 #: Rows of all tables in memory during a merge.
 MERGE_ROWS = 1_000_000
-#: Tables open at the same time.
-MERGE_TABLES = 256
 
 #: Rows of counts that a task buffers before it writes them.
 TABLE_ROWS = 1_000_000
@@ -90,7 +88,7 @@ def with_language(ingest: Ingest, found: Counter[str], counts: Iterable[WordCoun
 
 
 def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
-    """Choose the words to keep and save them for the tasks."""
+    """Choose the words to keep."""
     counts, n_documents = word_counts(ingest, pieces), sum(piece.documents for piece in pieces)
     if ingest.vocabulary is not None:
         selection = match_words(counts, ingest.vocabulary)
@@ -105,11 +103,6 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
             ngrams=ngrams,
         )
         selection = select_words(counts, n_documents, curation, stop_words, ngrams=ngrams)
-    chosen = selection.counts.words
-    table = (
-        {"word": chosen} if ingest.words is None else {"id": word_ids(ingest.words, chosen).astype(np.int32)}
-    )
-    write_table(ingest.folder.root / CHOSEN_WORDS, pa.table(table))
     if not selection.counts.document_frequency.any() and not ingest.keeps_any_document:
         dropped = ", ".join(f"{step.words} {step.reason}" for step in selection.dropped if step.words)
         read = f"{n_documents} document" + "s" * (n_documents != 1)
@@ -125,9 +118,9 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
 def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]:
     """Return the counts of all words over all pieces, one table at a time."""
     words = ingest.words
-    tables = [ingest.stem(piece).with_suffix(".words") for piece in pieces]
+    tables = [ingest.place(piece, "words") for piece in pieces]
     if words is None:
-        return found_word_counts(tables, ingest.folder.root / "merged")
+        return found_word_counts(tables)
     counts = WordCounts(pa.array(words, pa.string()), np.zeros(len(words), np.int64), np.zeros(len(words)))
     for path in tables:
         table = read_table(path)
@@ -137,41 +130,26 @@ def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]
     return [counts]
 
 
-def found_word_counts(tables: Sequence[Path], scratch: Path) -> Iterator[WordCounts]:
+def found_word_counts(tables: Sequence[Path]) -> Iterator[WordCounts]:
     """Yield counts of words, sorted by word, in tables of about ``MERGE_ROWS`` rows.
 
-    Makes one pass over the sorted tables of the pieces; more than ``MERGE_TABLES`` are first merged in groups to files
-    in ``scratch``. Counts are added in the order of the pieces.
+    Makes one pass over the sorted tables of the pieces: each result is complete for its words, up to the smallest last
+    word of the loaded rows. Counts are added in the order of the pieces.
     """
-    level = 0
-    while len(tables) > MERGE_TABLES:
-        make_directory(scratch)
-        groups = [tables[i : i + MERGE_TABLES] for i in range(0, len(tables), MERGE_TABLES)]
-        tables = [scratch / f"{level}-{number:05d}.words" for number in range(len(groups))]
-        for group, path in zip(groups, tables, strict=True):
-            schema = read_table(group[0]).select(["word", *_COUNTS]).schema
-            with table_writer(path, schema) as file:
-                for merged in _merged(group):
-                    file.write_table(merged)
-        level += 1
-    for merged in _merged(tables):
-        yield WordCounts(
-            merged.column("word").combine_chunks(), *(np.asarray(merged.column(name)) for name in _COUNTS)
-        )
-
-
-def _merged(tables: Sequence[Path]) -> Iterator[Any]:
-    """Merge sorted tables; each result is complete for its words, up to the smallest last word of the loaded rows."""
-    rows = max(1, MERGE_ROWS // max(len(tables), 1))
-    rest = [read_table(path).select(["word", *_COUNTS]) for path in tables]
-    while rest := [table for table in rest if table.num_rows]:
-        held = [table.slice(0, rows) for table in rest]
-        last = min(table.column("word")[-1].as_py() for table in held)
-        taken = [int(pc.sum(pc.less_equal(table.column("word"), last)).as_py()) for table in held]
-        yield sorted_counts(
-            pa.concat_tables([table.slice(0, n) for table, n in zip(held, taken, strict=True)])
-        )
-        rest = [table.slice(n) for table, n in zip(rest, taken, strict=True)]
+    rows, starts = max(1, MERGE_ROWS // max(len(tables), 1)), [0] * len(tables)
+    # Opened again each time, because pages that were read would count as memory of the process.
+    while held := [
+        (i, table)
+        for i, path in enumerate(tables)
+        if (table := read_table(path).select(["word", *_COUNTS]).slice(starts[i], rows)).num_rows
+    ]:
+        last = min(table.column("word")[-1].as_py() for _, table in held)
+        taken = [(i, table.filter(pc.field("word") <= last)) for i, table in held]
+        for i, table in taken:
+            starts[i] += table.num_rows
+        merged = sorted_counts(pa.concat_tables([table for _, table in taken]))
+        counts = (np.asarray(merged.column(name)) for name in _COUNTS)
+        yield WordCounts(merged.column("word").combine_chunks(), *counts)
 
 
 def sorted_counts(counts: Any) -> Any:
@@ -203,7 +181,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     word must by ``min_document_frequency`` or ``automatic_minimum``, whichever is more.
 
     Makes one pass over the source. Counts are exact and merged from sorted files. Memory: the words and pairs that are
-    frequent enough, and ``choose.MERGE_ROWS`` rows.
+    frequent enough, and ``MERGE_ROWS`` rows.
     """
     threshold = ingest.source.phrases
     assert threshold is not None
@@ -214,9 +192,8 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     n_documents = sum(record["documents"] for record in records)
     automatic = replace(ingest.curation, min_document_frequency=AUTO)
     least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
-    neighbours = ingest.folder.root / "neighbours"
     kept = _Frequent(least, 2 * least)
-    words = kept.words(found_word_counts(sorted(neighbours.glob("*/*.words")), neighbours / "merged"))
+    words = kept.words(found_word_counts(sorted(ingest.root.glob("neighbours/*/*.words"))))
     for _ in words:
         pass
     found = sum((Counter(record["languages"]) for record in records), Counter[str]())
@@ -233,7 +210,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
 
 def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
-    directory = ingest.folder.root / "neighbours" / f"{group.index:05d}"
+    directory = ingest.root / "neighbours" / f"{group.index:05d}"
     empty_directory(directory)
     documents, languages = 0, Counter[str]()
     held: list[Any] = []
@@ -247,7 +224,7 @@ def count_group(ingest: Ingest, group: Group) -> Record:
             held, number = [], number + 1
     if held:
         _write(held, directory, number)
-    files = file_hashes(ingest.folder.root, sorted(directory.iterdir()))
+    files = file_hashes(ingest.root, sorted(directory.iterdir()))
     return {"documents": documents, "languages": dict(languages), FILES: files}
 
 

@@ -29,7 +29,7 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
-from streaming_jsmf.moments.reader import Moments, open_moments, read_store
+from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
 from streaming_jsmf.reporting.page import render_comparison, require_report
 from streaming_jsmf.storage.arrays import read_attributes
@@ -157,9 +157,6 @@ def _scan(corpus: Corpus, plan: FitPlan, *, in_parts: bool) -> Moments:
         usual = settings.partition_budget(corpus.nonzeros, corpus.n_words)
         budget = max(1, min(usual, math.ceil(corpus.nonzeros / PARTITIONS)))
         by = BY_ROWS if len(list_units(corpus)) < FEWEST_PARTS else None
-        # A store of an earlier version has a single partition, and cannot change.
-        stored = node_exists(plan.moments) and not plan.overwrite
-        by = read_store(plan.moments).settings.partition_by if stored else by
         settings = replace(settings, partition_nonzeros=budget, partition_by=by)
     plan = replace(plan, scan_settings=settings)
     return plan.scanned(corpus, overwrite=plan.overwrite)

@@ -12,7 +12,7 @@ from streaming_jsmf.documents.share_files import is_shares, open_shares
 from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
-from streaming_jsmf.ingestion.job import IngestFolder
+from streaming_jsmf.jobs.workspace import Workspace
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
 from streaming_jsmf.moments.reader import Moments, read_store
@@ -53,7 +53,7 @@ def describe(path: str | Path | StorePath, *, verify: bool = False) -> dict[str,
 
 def _describe(place: StorePath, path: str, verify: bool) -> dict[str, Any]:
     # Corpora are ingested only on local disks.
-    if isinstance(place, Path) and (folder := IngestFolder(place)).exists():
+    if isinstance(place, Path) and (folder := Workspace(place, "ingest")).exists():
         return {"kind": folder.kind, "complete": False, "steps_done": folder.steps_done}
     if isinstance(place, Path) and is_shares(place):
         return _describe_shares(open_shares(place), verify)

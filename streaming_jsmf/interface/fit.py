@@ -31,17 +31,15 @@ from streaming_jsmf.config import (
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus, read_manifest
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
-from streaming_jsmf.jobs.events import Listener, combine, silent
+from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.progress import progress_shown
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
 from streaming_jsmf.storage.results import Found, Wanted
-from streaming_jsmf.topics.anchor_words import require_feasible
-from streaming_jsmf.topics.infer import fit_moments, model_fingerprint
+from streaming_jsmf.topics.infer import InferPlan
 from streaming_jsmf.topics.polish import polish_model, polished_fingerprint
-from streaming_jsmf.topics.rectify import announce_cost
+from streaming_jsmf.topics.requirements import EngineSettings, Requirements
 from streaming_jsmf.topics.store import (
     EDITS,
     beside,
@@ -59,8 +57,6 @@ logger = logging.getLogger(__name__)
 
 #: Default number of topics.
 DEFAULT_TOPICS = 20
-
-Engine = InferSettings | StodSettings
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class FitPlan:
     """
 
     models: Mapping[int, StorePath]
-    engine: Engine
+    engine: EngineSettings
     scan_settings: ScanSettings
     polish: PolishSettings | None
     moments: StorePath
@@ -94,7 +90,7 @@ class FitPlan:
     listener: Listener = silent
     overwrite: bool = False
 
-    def settings(self, n_topics: int) -> Engine:
+    def settings(self, n_topics: int) -> EngineSettings:
         return replace(self.engine, n_topics=n_topics)
 
     def require_possible(self, corpus: Corpus) -> None:
@@ -102,9 +98,10 @@ class FitPlan:
         for k, path in self.models.items():
             if not self.overwrite and node_exists(path):
                 _require_same(path, {"corpus": corpus.fingerprint, **self._described(k)})
-        most = max(self.models)
-        require_feasible(corpus, most, self.engine, exact=self.scan_settings.exact)
-        announce_cost(corpus.n_words, self.settings(most), self.execution.threads_here)
+        settings = self.settings(max(self.models))
+        requirements = Requirements.of_corpus(settings, corpus, exact=self.scan_settings.exact)
+        requirements.require(self.execution.threads_here)
+        requirements.announce()
 
     def scanned(self, corpus: Corpus, **options: Any) -> Moments:
         """Scan the corpus for the largest number of topics."""
@@ -115,7 +112,8 @@ class FitPlan:
     def write_models(self, moments: Moments, corpus: Corpus) -> Fitted:
         """Fit, polish and write each model that is not there already."""
         for k, path in self.models.items():
-            made_by = model_fingerprint(moments, self.settings(k))
+            inference = InferPlan(moments, self.settings(k), self.execution.threads_here)
+            made_by = inference.fingerprint
             if self.polish is not None:
                 made_by = polished_fingerprint(made_by, corpus, self.polish)
             wanted = wanted_model(
@@ -123,18 +121,14 @@ class FitPlan:
             )
             with wanted.writing() as found:
                 if found is not Found.MADE:
-                    self._write_model(moments, corpus, k)
+                    self._write_model(inference, corpus, path)
         return Fitted(moments.path, tuple(self.models.values()), corpus.root)
 
-    def _write_model(self, moments: Moments, corpus: Corpus, n_topics: int) -> None:
-        execution, path = self.execution, self.models[n_topics]
-        model = fit_moments(
-            moments, self.settings(n_topics), threads=execution.threads_here, listener=self.listener
-        )
+    def _write_model(self, inference: InferPlan, corpus: Corpus, path: StorePath) -> None:
+        model = inference.fit(self.listener)
         if self.polish is not None:
-            model = polish_model(
-                model, str(moments.path), corpus, path, self.polish, execution, self.listener
-            )
+            moments = str(inference.moments.path)
+            model = polish_model(model, moments, corpus, path, self.polish, self.execution, self.listener)
         write_model(path, model)
 
     def _described(self, n_topics: int) -> dict[str, Any]:
@@ -268,7 +262,7 @@ def _plan(
     target: StorePath,
     n_topics: int | Sequence[int] | None,
     scan_settings: ScanSettings | None,
-    infer_settings: Engine | None,
+    infer_settings: EngineSettings | None,
     polish: bool | PolishSettings | None,
     moments: str | Path | None,
     execution: Execution | None,

@@ -20,8 +20,8 @@ from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError
+from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.reporting.layout import Tree, topic_tree
-from streaming_jsmf.reporting.read_contents import read_contents
 from streaming_jsmf.reporting.report import ShownReport, show
 from streaming_jsmf.reporting.topics import by_share, doubts_of, frame_of, read_topics, topic_html, topic_text
 from streaming_jsmf.storage.paths import StorePath, store_path

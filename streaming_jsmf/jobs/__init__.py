@@ -3,13 +3,17 @@
 A task commits its part atomically with one small record, so rerunning a job after a kill computes only the parts
 without a record. Tasks take small arguments and return tokens; no data passes through the scheduler.
 
+Four ideas: *checkpoints* are the committed results of parts (``checkpoints``), those of unfinished work in a
+``workspace``; a *job* computes the missing parts (``run``) and folds them in a fixed ``order``; an *execution* is where
+its tasks run (``execution``, ``cluster``, ``blas``); and *events* tell how far it is (``events``).
+
 Tasks that write files, followed by one commit::
 
     work = Workspace.beside(target, "transform", arguments)     # JSON values that determine the bytes of the result
-    with work.acquire() as commit:
-        if commit is None:                                      # an earlier run was killed after its commit
+    with work.acquire(wanted) as commit:
+        if commit is None:                                      # the result is there
             return
-        with execution.executor(listener, on_bad_input=work.remove) as executor:
+        with work.executor(memory, execution, listener) as executor:
             job = map_job(write_part, context, sizes, work.checkpoints(), "documents")
             run_job(job, executor)
         commit(assembled(job.records()))                        # rename a file or directory to the target

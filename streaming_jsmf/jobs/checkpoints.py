@@ -98,10 +98,14 @@ def _record_path(store: StorePath, name: str) -> StorePath:
 
 @dataclass(frozen=True)
 class PartialResult:
-    """Contribution of one or several parts: arrays, mostly with ``n_words`` rows, and exact scalars."""
+    """Contribution of one or several parts: arrays, mostly with ``n_words`` rows, and exact scalars.
+
+    ``note`` has JSON values about files that the task of a part wrote.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, float] = field(default_factory=dict)
+    note: Record = field(default_factory=dict)
 
 
 def added(folded: PartialResult | None, partial: PartialResult) -> PartialResult:
@@ -208,11 +212,6 @@ class Checkpoints:
         """Commit the result of one part; ``metadata`` is added to the history of the store."""
         self._commit("part", key, partial, metadata)
 
-    def commit_metadata(self, key: str, metadata: Mapping[str, Any]) -> None:
-        """Commit a part without a result, because its task wrote files."""
-        record = {"attempt": "", "arrays": {}, "scalars": {}, "note": dict(metadata)}
-        write_record(self.store, self._name("part", key), record)
-
     def commit_fold(
         self, key: str, partial: PartialResult, folds: Sequence[str] = (), part: str | None = None
     ) -> None:
@@ -266,17 +265,12 @@ class Checkpoints:
                 ", ".join(damaged),
             )
 
-    def metadata(self, key: str) -> dict[str, Any] | None:
-        """Return the metadata of a part from its record, or None if it is not committed."""
-        record = self._record("part", key)
-        return None if record is None else dict(record["note"])
-
     def read_metadata(self, key: str) -> dict[str, Any]:
-        """As ``metadata``, but raise ``StoreError`` if the part is not committed."""
-        found = self.metadata(key)
-        if found is None:
+        """Return the metadata of a committed part from its record."""
+        record = self._record("part", key)
+        if record is None:
             raise self._missing("part", key)
-        return found
+        return dict(record["note"])
 
     def history(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Return the metadata of the committed parts in the order of ``keys``."""
@@ -315,7 +309,7 @@ class Checkpoints:
 
     def _has_intact_files(self, key: str) -> bool:
         try:
-            files = (self.metadata(key) or {}).get(FILES, {})
+            files = self.read_metadata(key).get(FILES, {})
             return all(sha256_of(self.store / name) == sha256 for name, sha256 in files.items())
         except (StoreError, FileNotFoundError):
             return False
@@ -324,15 +318,18 @@ class Checkpoints:
         # A worker that outlives its scan must not recreate a removed store.
         if not node_exists(self.store):
             raise StoreError(f"{self.store}: the store was removed while it was being written")
-        name = self._name(kind, key)
-        attempt = self.store / PARTIALS / f"{name}-{uuid.uuid4().hex}"
-        create_group(attempt, {})
+        name, attempt = self._name(kind, key), ""
+        if partial.arrays or partial.scalars:
+            attempt = f"{name}-{uuid.uuid4().hex}"
+            create_group(self.store / PARTIALS / attempt, {})
         digests = {
-            array: write_array(attempt, array, values, self.axes.get(array, AXES[: values.ndim])).fields()
+            array: write_array(
+                self.store / PARTIALS / attempt, array, values, self.axes.get(array, AXES[: values.ndim])
+            ).fields()
             for array, values in partial.arrays.items()
         }
         scalars = dict(partial.scalars)
-        record = {"attempt": attempt.name, "arrays": digests, "scalars": scalars, "note": dict(metadata)}
+        record = {"attempt": attempt, "arrays": digests, "scalars": scalars, "note": dict(metadata)}
         write_record(self.store, name, record)
 
     def _read(self, kind: Kind, key: str, without: frozenset[str] = frozenset()) -> PartialResult:

@@ -47,8 +47,7 @@ def running_scheduler(address: str) -> Iterator[Any]:
     """
     client = _connect(address)
     with losses_in_one_line(address), _quiet_client(), client:
-        _require_workers(client, address)
-        _require_versions(client)
+        preflight(client, address)
         yield client
 
 
@@ -117,7 +116,11 @@ def _connect(address: str) -> Any:
         ) from error
 
 
-def _require_workers(client: Any, address: str) -> None:
+def preflight(client: Any, address: str) -> None:
+    """Check the scheduler and its current workers before anything is written; errors as ``running_scheduler``.
+
+    Tasks on later workers fail if the package is missing there.
+    """
     configured = dask.config.get(WORKERS_KEY)
     seconds = WORKERS_SECONDS if configured is None else parse_timedelta(configured)
     try:
@@ -127,15 +130,11 @@ def _require_workers(client: Any, address: str) -> None:
             f"the Dask scheduler at {address} has no workers after {format_time(seconds)}; start dask worker "
             f"{address}, or set {WORKERS_KEY} in Dask's configuration to wait longer"
         ) from error
-
-
-def _require_versions(client: Any) -> None:
-    """Check the current workers; tasks on later workers fail if the package is missing there."""
     versions = client.get_versions(packages=DECISIVE_PACKAGES)
     here = versions["client"]["packages"]
     _require_same("the scheduler", versions["scheduler"], here, (PACKAGE,))
-    for address, found in versions["workers"].items():
-        _require_same(f"the worker at {address}", found, here, DECISIVE_PACKAGES)
+    for worker, found in versions["workers"].items():
+        _require_same(f"the worker at {worker}", found, here, DECISIVE_PACKAGES)
 
 
 def _require_same(who: str, found: Any, here: Mapping[str, Any], packages: tuple[str, ...]) -> None:

@@ -1,10 +1,28 @@
-"""Progress events of long jobs. They describe committed work, so they remain valid after a resume."""
+"""Progress of long jobs: events that describe committed work, so they remain valid after a resume, and their display.
+
+On standard error that is a bar on a terminal, otherwise a line for each commit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
+
+from dask.utils import format_bytes
+from tqdm import tqdm
+
+logger = logging.getLogger("streaming_jsmf.progress")
+
+#: Number of iterations between lines without a terminal.
+LINE_EVERY = 25
+
+Clock: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -87,3 +105,185 @@ def combine(*listeners: Listener) -> Listener:
             raise failures[0]
 
     return tell
+
+
+class Meter:
+    """Counts the parts or iterations of the current stage (``done`` of ``total``) and their sizes in ``unit``.
+
+    Parts of earlier runs and the first iteration count as done but are excluded from the rate. The total of iterations
+    is an upper bound. ``peak_memory`` is the largest of any process in this run in bytes, or None.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self.peak_memory: int | None = None
+        self._begin("", "part", "", 0, 0)
+
+    def see(self, event: Event) -> None:
+        """Count an event."""
+        match event:
+            case StageStarted():
+                self._begin(event.stage, event.part, event.unit, len(event.sizes), sum(event.sizes))
+                self.done = len(event.done)
+                self.done_size = self._earlier = sum(event.sizes[index] for index in event.done)
+            case PartitionCommitted():
+                self.done += 1
+                self.done_size += event.size
+                if event.cost is not None:
+                    self.peak_memory = max(self.peak_memory or 0, event.cost.peak_memory)
+            case Iteration():
+                if self.stage != event.stage or event.number == 1:
+                    self._begin(event.stage, "step", "steps", event.limit, event.limit)
+                    self._earlier = event.number
+                self.done = self.done_size = event.number
+            case _:
+                pass
+
+    def _begin(self, stage: str, part: str, unit: str, total: int, total_size: int) -> None:
+        self.stage, self.part, self.unit = stage, part, unit
+        self.total, self.total_size = total, total_size
+        self.done = self.done_size = self._earlier = 0
+        self.peak_memory = None
+        self._started = self._clock()
+
+    @property
+    def rate(self) -> float | None:
+        """``unit`` per second, averaged over this run of the stage; None before any work is done."""
+        seconds, size = self._clock() - self._started, self.done_size - self._earlier
+        return size / seconds if size > 0 and seconds > 0 else None
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """Estimated seconds until the stage ends; None without a rate."""
+        rate = self.rate
+        return None if rate is None else (self.total_size - self.done_size) / rate
+
+
+class Lines:
+    """Logs a line for each commit, and for some iterations."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.meter = Meter(clock)
+
+    def __call__(self, event: Event) -> None:
+        self.meter.see(event)
+        match event:
+            case PartitionCommitted():
+                facts = ", ".join([f"{self.meter.done} of {self.meter.total}", *_speed(self.meter)])
+                logger.info("%s: %s %d committed (%s)", event.stage, self.meter.part, event.index, facts)
+            case StageFinished():
+                logger.info("%s: finished in %.1f s", event.stage, event.seconds)
+            case Iteration() if event.number % LINE_EVERY == 0:
+                steps = f"step {event.number} of at most {event.limit}"
+                logger.info("%s: %s (%s)", event.stage, steps, _measures(event))
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Do nothing; there is nothing to close."""
+
+
+class Bars:
+    """A bar for each stage with its rate and time left, followed by the parts done and the peak memory.
+
+    The bar is also redrawn every ``interval`` seconds, since a stage may have a single part.
+    """
+
+    def __init__(self, interval: float = 1.0) -> None:
+        self.meter = Meter()
+        self.bar: tqdm[Any] | None = None
+        self._interval = interval
+        self._closed = threading.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.meter.see(event)
+        match event:
+            case StageStarted():
+                self._open()
+                self._update(_parts(self.meter))
+            case PartitionCommitted():
+                self._update(_parts(self.meter))
+            case Iteration():
+                if self.bar is None or event.number == 1:
+                    self._open()
+                self._update(_measures(event))
+            case StageFinished():
+                self.close()
+
+    def _open(self) -> None:
+        self.close()
+        unit = self.meter.unit
+        if _in_notebook():
+            from tqdm.auto import tqdm as bar
+        else:
+            bar = tqdm
+        self.bar = bar(
+            desc=self.meter.stage,
+            total=self.meter.total_size,
+            unit=f" {unit}",
+            unit_scale=unit != "steps",
+            initial=self.meter.done_size,
+            smoothing=0,  # commits come in bursts, which make a moving average meaningless
+        )
+        self._closed = threading.Event()
+        threading.Thread(target=self._tick, args=(self.bar, self._closed), daemon=True).start()
+
+    def _tick(self, bar: tqdm[Any], closed: threading.Event) -> None:
+        while not closed.wait(self._interval):
+            bar.refresh()
+
+    def _update(self, facts: str) -> None:
+        if self.bar is not None:
+            self.bar.set_postfix_str(facts, refresh=False)
+            self.bar.n = self.meter.done_size
+            self.bar.refresh()
+
+    def close(self) -> None:
+        """Close the bar in its last state."""
+        self._closed.set()
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+def progress_listener() -> Lines | Bars:
+    """Return bars if standard error is a terminal, otherwise lines."""
+    return Bars() if sys.stderr.isatty() else Lines()
+
+
+@contextmanager
+def progress_shown(wanted: bool | None) -> Iterator[Listener]:
+    """Yield a listener that shows bars if they are ``wanted``; None: in notebooks and on terminals."""
+    if wanted is False or (wanted is None and not (_in_notebook() or sys.stderr.isatty())):
+        yield silent
+        return
+    bars = Bars()
+    try:
+        yield bars
+    finally:
+        bars.close()
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", {})
+
+
+def _speed(meter: Meter) -> list[str]:
+    rate, seconds = meter.rate, meter.eta_seconds
+    if rate is None or seconds is None:
+        return _memory(meter)
+    speed = f"{tqdm.format_sizeof(rate)} {meter.unit}/s"
+    return [speed, f"{tqdm.format_interval(seconds)} left", *_memory(meter)]
+
+
+def _parts(meter: Meter) -> str:
+    return ", ".join([f"{meter.done}/{meter.total} {meter.part}s", *_memory(meter)])
+
+
+def _memory(meter: Meter) -> list[str]:
+    return [] if meter.peak_memory is None else [f"peak {format_bytes(meter.peak_memory)}"]
+
+
+def _measures(event: Iteration) -> str:
+    return ", ".join(f"{name} {value:.1e}" for name, value in event.measures.items())

@@ -33,8 +33,7 @@ from streaming_jsmf.jobs.cluster import (
     worker_threads,
 )
 from streaming_jsmf.jobs.events import Listener, silent
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.process_limits import shortage
+from streaming_jsmf.process_limits import PROCESS_BYTES, shortage
 
 #: URL schemes of scheduler addresses supported by distributed.
 ADDRESS_SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")

@@ -1,6 +1,6 @@
 """Order in which parts are folded. It depends only on the parts, so the bits do not depend on the scheduler.
 
-Parts are folded sequentially in groups of ``FAN_IN`` neighbours; workers fold different groups in parallel. The totals
+Parts are folded sequentially in groups of ``FAN_IN`` neighbors; workers fold different groups in parallel. The totals
 of the groups are folded in groups again until one is left::
 
     parts    p0 p1 ... p7 | p8 ... p15 | ... | p56 ... p63 | p64 ...
@@ -21,12 +21,12 @@ from itertools import accumulate, pairwise
 
 from streaming_jsmf.jobs.checkpoints import fold_keys
 
-#: Number of neighbours folded sequentially. It affects the bits, so each store keeps its original value.
+#: Number of neighbors folded sequentially. It affects the bits, so each store keeps its original value.
 FAN_IN = 8
 
 
 @dataclass(frozen=True)
-class Step:
+class FoldStep:
     """One fold: ``taken`` (a part, or the fold of a group) is added to ``before`` (None for the first fold of a group).
 
     The fields ``fold``, ``before`` and ``taken`` are keys; the fold contains the parts ``first`` to ``last``.
@@ -53,7 +53,7 @@ class _Group:
     key: str
     first: int
     last: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FoldStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FoldOrder:
     fan_in: int | None = FAN_IN
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[FoldStep, ...]:
         """All folds, each after its inputs and as early as possible if parts arrive in order."""
         parts = [_Group(key, number, number) for number, key in enumerate(self.keys)]
         if self.fan_in is None:
@@ -99,7 +99,7 @@ class FoldOrder:
         steps = (self._by_fold[key] for key in folds if key in self._by_fold)
         return frozenset(number for step in steps for number in range(step.first, step.last + 1))
 
-    def missing(self, folds: Collection[str]) -> list[Step]:
+    def missing(self, folds: Collection[str]) -> list[FoldStep]:
         """Return the steps needed to reach the last fold from the existing ``folds``."""
         wanted, found = {self.total}, []
         for step in reversed(self.steps):
@@ -109,7 +109,7 @@ class FoldOrder:
         return found[::-1]
 
     @cached_property
-    def _by_fold(self) -> dict[str, Step]:
+    def _by_fold(self) -> dict[str, FoldStep]:
         return {step.fold: step for step in self.steps}
 
     def _section(self, groups: list[_Group], fan_in: int) -> _Group:
@@ -121,7 +121,7 @@ class FoldOrder:
 
     def _folded(self, groups: Sequence[_Group]) -> _Group:
         """Fold these groups sequentially, starting from the fold of the first one if it has steps."""
-        steps: list[Step] = []
+        steps: list[FoldStep] = []
         before: str | None = None
         first = groups[0].first
         for group, fold in zip(groups, fold_keys([group.key for group in groups], self.salt), strict=True):
@@ -129,7 +129,7 @@ class FoldOrder:
             if before is None and group.steps:
                 before = group.key
                 continue
-            steps.append(Step(fold, before, group.key, first, group.last, of_part=not group.steps))
+            steps.append(FoldStep(fold, before, group.key, first, group.last, of_part=not group.steps))
             before = fold
         assert before is not None
         return _Group(before, first, groups[-1].last, tuple(steps))

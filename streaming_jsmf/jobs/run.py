@@ -5,30 +5,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
+import pyarrow as pa
+from dask._task_spec import Task, TaskRef
 from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
 
+from streaming_jsmf.errors import StoreError, name_options, names_options
+from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, Record, fold_keys
 from streaming_jsmf.jobs.events import Cost, Listener, PartitionCommitted, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.tasks import (
-    Key,
-    MapTask,
-    Part,
-    Reduction,
-    TaskGraph,
-    commit_fold,
-    commit_part,
-    commit_record,
-)
+from streaming_jsmf.jobs.order import FoldOrder, FoldStep
+from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.objects import in_threads
+from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
+
+Key: TypeAlias = tuple[str, int]
 
 #: Parts per worker that may be computed before a slow part is folded. With two, a slow part delays large clusters
 #: (``docs/decisions/0042-tree-of-folds.md``).
@@ -36,6 +36,43 @@ WINDOW_PER_WORKER = 3
 
 #: Minimum seconds between polls of the records, and minimum ratio of the pause to the duration of a poll.
 POLL_SECONDS, POLL_SHARE = 0.25, 10
+
+
+class Reduction(Protocol):
+    """Computes results of parts and folds them. Implementations are small, frozen and sent to workers."""
+
+    def compute(self, source: Any, /) -> PartialResult:
+        """Read a part and return its contribution. Runs in a worker with one BLAS thread."""
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult, /) -> PartialResult:
+        """Combine the contributions of earlier parts (None at first) with the next part or fold of parts."""
+
+
+@dataclass(frozen=True)
+class MapTask:
+    """A stage that is not folded: the module-level ``task(context, source)`` writes files and returns a record.
+
+    ``source`` is that of the ``Part``. After a kill the task may run again and overwrite the files of its first run.
+    """
+
+    task: Callable[[Any, Any], Record]
+    context: Any
+
+    def compute(self, source: Any, /) -> PartialResult:
+        return PartialResult({}, note=self.task(self.context, source))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A unit of work, with its ``size`` for progress and JSON ``metadata`` to record.
+
+    ``source`` is the input of the stage, such as a partition; None if the result is already committed.
+    """
+
+    key: str
+    size: int
+    source: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +98,7 @@ class Job:
 
     def cost(self, index: int) -> Cost | None:
         """Return the cost of a committed part, or None if it is not recorded."""
-        return Cost.from_fields(self.checkpoints.metadata(self.parts[index].key))
+        return Cost.from_fields(self.checkpoints.read_metadata(self.parts[index].key))
 
     def graph(self, done: frozenset[int], at_once: int) -> Delayed | None:
         """Return the tasks that remain after ``done`` parts are committed, or None if all are done.
@@ -71,9 +108,8 @@ class Job:
         """
         graph = TaskGraph()
         if self.order is None:
-            commit = commit_record if isinstance(self.stage, MapTask) else commit_part
             missing = [part for i, part in enumerate(self.parts) if i not in done]
-            keys = [graph.add(commit, self.checkpoints, self.stage, part) for part in missing]
+            keys = [graph.add(commit_part, self.checkpoints, self.stage, part) for part in missing]
             return graph.delayed(keys) if keys else None
         committed, window = self.checkpoints.parts(), WINDOW_PER_WORKER * at_once
         # Folds not yet taken by a later fold, which together contain all parts so far; and their state after each part.
@@ -217,3 +253,95 @@ def run_steps(
         result = step(number, chain[number], result)
         checkpoints.commit_fold(chain[number + 1], result, [chain[number]])
     return result
+
+
+class TaskGraph:
+    """Tasks that return tokens and may depend on each other; built in linear time, unlike chains of ``dask.delayed``.
+
+    Keys are unique, so two jobs on one scheduler do not share results. Dask dashboards group tasks by function name.
+    """
+
+    def __init__(self) -> None:
+        self._token = uuid.uuid4().hex
+        self._tasks: dict[Key, Task] = {}
+
+    def add(self, function: Callable[..., str], *arguments: Any, after: Sequence[Key] = ()) -> Key:
+        """Add the call ``function(*arguments, *tokens)`` and return its key.
+
+        ``function`` must be importable by workers, and ``arguments`` small, as they are sent with the task. The tokens
+        are the results of the tasks ``after``, on which this one depends.
+        """
+        key = (f"{function.__name__}-{self._token}", len(self._tasks))
+        self._tasks[key] = Task(
+            key, _in_words_of, names_options(), function, *arguments, *map(TaskRef, after)
+        )
+        return key
+
+    def delayed(self, keys: Sequence[Key]) -> Delayed:
+        """Return a value that is computed when all these tasks have finished."""
+        layer = f"graph-{self._token}"
+        end = keys[0] if len(keys) == 1 else self.add(_count, after=keys)
+        return Delayed(end, HighLevelGraph({layer: self._tasks}, {layer: set()}), layer=layer)
+
+
+def _in_words_of(on_command_line: bool, function: Callable[..., str], *arguments: Any) -> str:
+    """Run a task so that its error messages name options as in the process that submitted it."""
+    name_options(on_command_line)
+    return function(*arguments)
+
+
+def _count(*tokens: str) -> str:
+    """Combine all results into one, since Dask would take seconds to collect thousands."""
+    return str(len(tokens))
+
+
+def commit_part(checkpoints: Checkpoints, stage: Reduction | MapTask, part: Part, *after: str) -> str:
+    """Task: compute and commit one part, unless it is committed; ``after`` only orders tasks."""
+    del after
+    token = f"{checkpoints.stage}-part-{part.key}"
+    if checkpoints.is_committed(part.key):
+        return token
+    if part.source is None:
+        raise StoreError(f"{checkpoints.store}: the part {part.key} is missing; {checkpoints.hint}")
+    started = time.perf_counter()
+    with single_blas_thread():
+        partial = stage.compute(part.source)
+    # Arrow's pool grows slightly with each partition that is read.
+    pa.default_memory_pool().release_unused()
+    cost = Cost(round(time.perf_counter() - started, 3), peak_memory())
+    metadata = {**part.metadata, **partial.note, **cost.fields()}
+    with span("commit"):
+        checkpoints.commit_part(part.key, partial, metadata)
+    return token
+
+
+def commit_fold(checkpoints: Checkpoints, stage: Reduction, step: FoldStep, *after: str) -> str:
+    """Task: perform and commit one step of the reduction, unless it is done."""
+    del after
+    if not _is_done(checkpoints, step):
+        try:
+            with span("commit"):
+                partial = (
+                    checkpoints.read_part(step.taken, folding=True)
+                    if step.of_part
+                    else checkpoints.read_fold(step.taken)
+                )
+                folded = None if step.before is None else checkpoints.read_fold(step.before)
+            with single_blas_thread():
+                result = stage.fold(folded, partial)
+            with span("commit"):
+                part = step.taken if step.of_part else None
+                checkpoints.commit_fold(step.fold, result, step.folds, part)
+        except StoreError:
+            # A worker that was considered lost may have committed the same fold and removed its inputs.
+            if not _is_done(checkpoints, step):
+                raise
+    return f"{checkpoints.stage}-fold-{step.fold}"
+
+
+def _is_done(checkpoints: Checkpoints, step: FoldStep) -> bool:
+    """Whether a step is done; a later fold may contain it already, since Dask repeats tasks of a worker that died."""
+    if checkpoints.has_fold(step.fold):
+        return True
+    folded_further = not all(checkpoints.has_fold(fold) for fold in step.folds)
+    return folded_further or (step.of_part and checkpoints.was_folded(step.taken))

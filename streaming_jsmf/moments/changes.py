@@ -32,7 +32,7 @@ from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.merge import merge_stores
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.run import run_stages, switch
-from streaming_jsmf.storage.paths import join, normalise, store_path
+from streaming_jsmf.storage.paths import join, normalize, store_path
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def require_changeable(
             f"{found.path}: has settings of its own, which cannot change; omit the options of the scan, or scan "
             "into another path"
         )
-    removed = {normalise(name) for name in changes.remove}
+    removed = {normalize(name) for name in changes.remove}
     place = corpus_root(corpus)
     fingerprints = {entry.fingerprint for entry in found.manifest.corpora}
     if place not in removed and opened(corpus).fingerprint not in fingerprints:
@@ -224,7 +224,7 @@ def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
 
 def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
     """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
-    path = location(normalise(name))
+    path = location(normalize(name))
     found, named = set(), []
     for number, entry in enumerate(manifest.corpora):
         whole = path == entry.path or name == entry.fingerprint

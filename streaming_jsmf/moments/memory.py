@@ -12,14 +12,13 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, WorkUnit
 from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
 from streaming_jsmf.moments.manifest import Manifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages import stages_of
 from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as HELD_BYTES
-from streaming_jsmf.process_limits import is_limited
+from streaming_jsmf.process_limits import PROCESS_BYTES, is_limited
 from streaming_jsmf.storage.paths import StorePath
 
 #: Bytes of a nonzero of a partition in memory: a float32 value and an int32 index.

@@ -22,8 +22,7 @@ from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, forget_record
 from streaming_jsmf.jobs.execution import Executor
-from streaming_jsmf.jobs.run import Job, run_job
-from streaming_jsmf.jobs.tasks import Part
+from streaming_jsmf.jobs.run import Job, Part, run_job
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import (
     damage_of_groups,

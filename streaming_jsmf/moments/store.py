@@ -36,7 +36,7 @@ from streaming_jsmf.jobs.checkpoints import (
 )
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.tasks import Reduction
+from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, root_attributes
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -48,7 +48,7 @@ from streaming_jsmf.storage.arrays import (
 )
 from streaming_jsmf.storage.lock import is_left
 from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
-from streaming_jsmf.storage.provenance import package_versions, utc_now
+from streaming_jsmf.storage.results import package_versions, utc_now
 
 Value = TypeVar("Value")
 

@@ -1,6 +1,6 @@
 """PALM rectification (LR-JSMF, Algorithm 4) and its inertial version (Pock and Sabach 2016).
 
-Minimises J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by alternating proximal gradient steps. Only C
+Minimizes J = ||C - X Y'||_F^2 / 2 + s ||X - Y||_F^2 / 2 over X, Y >= 0 by alternating proximal gradient steps. Only C
 X, C Y and the norm of C are needed, so C can be the full matrix, F F' - D or V D V'.
 """
 

@@ -26,7 +26,7 @@ class Rectification:
     rectified, matrix : Y, N x K, float64, with C* ~ Y Y'; C*, N x N.
     iterations, change, converged : Number of steps; relative change of the last one (Frobenius norm); whether it is
         below the tolerance.
-    correction_mass, uniform_mass : Sum of E, and the mass added by the normalisation (usually negative), at the last Y.
+    correction_mass, uniform_mass : Sum of E, and the mass added by the normalization (usually negative), at the last Y.
     checked_words, epsilon : |I|, the number of words whose rows are kept non-negative. No entry of Y Y' + E is below
         -epsilon, where epsilon is the largest squared norm of a row of Y outside I.
     left_out : Bound on the Frobenius norm of the remaining negative entries, relative to that of Y Y'.

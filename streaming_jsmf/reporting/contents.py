@@ -1,40 +1,50 @@
-"""Contents of a report: plain values for every engine, None where it lacks them; and their formatting."""
+"""What a page shows: plain values for every engine, None where it lacks them; and how they are read from a model."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from streaming_jsmf.documents.groups import Groups
-from streaming_jsmf.evaluation.choice import Choice
-from streaming_jsmf.evaluation.metrics import Row
-from streaming_jsmf.evaluation.verdicts import Check
-from streaming_jsmf.reporting.topics import Topic
+from streaming_jsmf.corpus.format import open_corpus
+from streaming_jsmf.display import flattened
+from streaming_jsmf.documents.groups import TIMES, Groups, by_group, has_groups, short_text
+from streaming_jsmf.documents.model_shares import ModelShares
+from streaming_jsmf.documents.queries import largest, least_explained
+from streaming_jsmf.documents.shares import SharesFile
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts, training_fingerprint
+from streaming_jsmf.evaluation.metrics import Row, rows_of
+from streaming_jsmf.evaluation.verdicts import Check, checks_of, warnings_of
+from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.reporting.levels import COUNTS, Levels, metrics_of
+from streaming_jsmf.reporting.topics import NEEDED, OPTIONAL, Topic, topics_of
+from streaming_jsmf.reporting.words import WordLists, read_word_topic
+from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.topics.edits import require_word_count, shown_topics
+from streaming_jsmf.topics.store import Model
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+#: Optional arrays of a model used by a page.
+SHOWN = (*OPTIONAL, "topic_topic", "topic_topic_of_documents")
 
-#: Longer lists of numbers are shown by their last value.
-LONG = 8
+#: Number of documents in a list.
+NUMBER = 10
 
+#: Maximum number of groups in a chart.
+MOST_GROUPS = 200
 
-@dataclass(frozen=True)
-class WordLists:
-    """Many words of every topic.
-
-    ``vocabulary`` are the W words of all lists and ``probability`` (W,) their p(word) in the model. For each topic,
-    ``ids`` are positions in ``vocabulary``, most probable first, and ``probabilities`` their p(word | topic).
-    """
-
-    vocabulary: tuple[str, ...]
-    probability: Floats
-    ids: tuple[Integers, ...]
-    probabilities: tuple[Floats, ...]
+_COUNT_FIRST = (
+    "NPMI, coherence and perplexity require the corpus, once: run streaming-jsmf evaluate MODEL --corpus CORPUS, then "
+    "make this report again."
+)
+_NOT_ONE_CORPUS = (
+    "NPMI, coherence and perplexity are shown here for models of one whole corpus only; for this one streaming-jsmf "
+    "evaluate MODEL --corpus CORPUS prints them."
+)
+_MORE = "streaming-jsmf evaluate MODEL prints these and those that need the moments store."
 
 
 class Document(NamedTuple):
@@ -45,7 +55,7 @@ class Document(NamedTuple):
     values: tuple[str, ...]
 
 
-class Documents(NamedTuple):
+class DocumentLists(NamedTuple):
     """Names of the metadata columns, and lists of documents: the first of each topic, or the outliers."""
 
     columns: tuple[str, ...]
@@ -53,55 +63,8 @@ class Documents(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Level:
-    """Names and shares of the K topics of one of several models of the same moments, and its metrics as text."""
-
-    names: tuple[str, ...]
-    shares: Floats
-    metrics: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Levels:
-    """Models of an increasing number of topics.
-
-    ``flows`` (K, K') between each model and the next say how the share of each topic is distributed over the next
-    model's topics; rows sum to the shares. ``own`` is the index of the model that the page shows, ``choice`` the
-    result of ``choose_k`` if it fitted these models, and ``missing`` the reason for each measure without values.
-    """
-
-    models: tuple[Level, ...]
-    flows: tuple[Floats, ...]
-    own: int
-    choice: Choice | None = None
-    missing: Mapping[str, str] = field(default_factory=dict)
-
-
-class Fact(NamedTuple):
-    """A row of a table of names and values."""
-
-    name: str
-    value: str
-
-
-class Section(NamedTuple):
-    """A table of facts with a heading."""
-
-    title: str
-    facts: tuple[Fact, ...]
-
-
-class Stage(NamedTuple):
-    """Cost of an inference stage; ``peak_memory`` is the peak of the process so far, in bytes."""
-
-    name: str
-    seconds: float
-    peak_memory: int
-
-
-@dataclass(frozen=True)
 class Contents:
-    """Everything that a page shows about K topics. Raises ``ValueError`` if K is 0 or a matrix is not (K, K).
+    """Everything that a page shows about K topics.
 
     Attributes
     ----------
@@ -109,7 +72,9 @@ class Contents:
     topics : by ascending number, with gaps for hidden topics
     affinity : (K, K) sums over words of sqrt(p(word | i) p(word | j)), from 0 for unrelated topics to 1 for equal ones
     topic_topic : (K, K) joint topic probabilities
-    metrics, certificates, making, stages : tables of quality, inference certificates, sources and settings, and cost
+    metrics, certificates : tables of quality and of the certificates of the inference
+    making : tables of sources, settings and versions by title
+    stages : ``seconds`` of each stage of the inference, and ``peak_memory`` of the process until then, in bytes
     checks : certificates that have an explanation
     corpus, date : name of the corpus and creation date of the model; empty if unknown
     """
@@ -124,89 +89,135 @@ class Contents:
     warnings: tuple[str, ...] = ()
     metrics: tuple[Row, ...] = ()
     metrics_note: str = ""
-    certificates: tuple[Fact, ...] = ()
-    making: tuple[Section, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    certificates: Mapping[str, str] = field(default_factory=dict)
+    making: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     corpus: str = ""
     date: str = ""
-    documents: Documents | None = None
+    documents: DocumentLists | None = None
     groups: Groups | None = None
     levels: Levels | None = None
-    outliers: Documents | None = None
-
-    def __post_init__(self) -> None:
-        expected = (len(self.topics), len(self.topics))
-        if not self.topics:
-            raise ValueError("a page needs at least one topic")
-        for name, matrix in (("affinity", self.affinity), ("topic_topic", self.topic_topic)):
-            if matrix is not None and matrix.shape != expected:
-                raise ValueError(f"{name} has the shape {matrix.shape}; {expected} is needed")
+    outliers: DocumentLists | None = None
 
 
-def percent(share: float) -> str:
-    """Format a share as a percentage with two significant digits.
+def read_contents(path: StorePath, words: int | None = None) -> Contents:
+    """Read the contents of a report from a model of any engine, with its edits applied. No pass over documents.
 
-    Examples
-    --------
-    >>> percent(0.1234), percent(0.01234), percent(0.00001234), percent(1.0), percent(0.0)
-    ('12%', '1.2%', '0.0012%', '100%', '0%')
-    >>> percent(0.0099999), percent(0.004), percent(-0.05)
-    ('1.0%', '0.40%', '-5.0%')
-    >>> percent(0.0009)
-    '0.090%'
+    Metrics refer to the stored topics, including merged and hidden ones. ``words`` is the number of words of each
+    topic, by default 10. Raises ``InputError`` if there is no model or ``words`` is below 1; ``StoreError`` if the
+    model or its counts are damaged.
     """
-    for least, digits in ((0.0995, 0), (0.00995, 1), (0.000995, 2), (0.0000995, 3)):
-        if abs(share) >= least:
-            return f"{share:.{digits}%}"
-    return f"{100 * share:.2g}%"
+    count = require_word_count(words)
+    shown = shown_topics(path, NEEDED, SHOWN)
+    model, counts = shown.model, read_training_counts(path, shown.stored, COUNTS)
+    with single_blas_thread():
+        listed = shown.listed_words(count)
+        shares, vocabulary = model.arrays["topic_probability"], model.arrays["word"]
+        word_topic = read_word_topic(shown.panels(), listed, shares, vocabulary)
+        metrics = metrics_of(shown.stored, counts)
+    npmi = (metrics["npmi"] or {}).get("per_topic")
+    topics = topics_of(shown, listed, word_topic.listed, counts, npmi, word_topic.affinity)
+    arrays = model.arrays
+    return Contents(
+        engine=model.engine,
+        n_words=int(vocabulary.size),
+        n_documents=model.metrics.get("n_documents"),
+        topics=topics,
+        affinity=word_topic.affinity,
+        lists=word_topic.lists,
+        # Correlations by document shares if polish computed them, otherwise those recovered by the engine.
+        topic_topic=arrays.get("topic_topic_of_documents", arrays.get("topic_topic")),
+        warnings=tuple(warnings_of(model.metrics, shares.size)),
+        metrics=rows_of(metrics),
+        metrics_note=_note(model, counts),
+        certificates=flattened(model.metrics),
+        making=_making(model),
+        stages=model.provenance.get("stages") or {},
+        checks=(*checks_of(model.metrics), _check_of_topics(topics)),
+        corpus=_corpus_name(model.provenance),
+        date=str(model.provenance.get("committed") or "")[: len("2026-01-31")],
+    )
 
 
-def memory_text(size: int) -> str:
-    """Format bytes as mebibytes.
+def _note(model: Model, counts: StoredCounts | None) -> str:
+    if counts is not None:
+        return f"Counted in {counts.corpus['path']}, {counts.n_documents} documents. {_MORE}"
+    return f"{_NOT_ONE_CORPUS if training_fingerprint(model) is None else _COUNT_FIRST} {_MORE}"
 
-    Examples
-    --------
-    >>> memory_text(1_500_000_000)
-    '1,431 MiB'
+
+def _corpus_name(provenance: Mapping[str, Any]) -> str:
+    """Last part of the path of the corpus or moments, because the rest of the path is private."""
+    corpus = (provenance.get("polish_corpus") or {}).get("path")
+    path = str(corpus or provenance.get("moments") or "").split("?")[0].rstrip("/")
+    return path.rsplit("/", 1)[-1].removesuffix(".moments").removesuffix(".corpus")
+
+
+def _check_of_topics(topics: Sequence[Topic]) -> Check:
+    doubtful = ", ".join(str(topic.number) for topic in topics if topic.warnings)
+    question = "Do all topics have coherent words, from more than a few documents and spelled like the rest?"
+    return Check(question, f"not topic {doubtful}" if doubtful else "all", "all", not doubtful)
+
+
+def _making(model: Model) -> dict[str, dict[str, str]]:
+    made = model.provenance
+    corpora = {f"corpus {number}": of for number, of in enumerate(made.get("corpus_fingerprints") or ())}
+    names = ("fingerprint", "moments", "settings_fingerprint", "partitions")
+    sources = {name: made[name] for name in names if made.get(name) is not None}
+    tables = {
+        "Settings of the model": model.settings,
+        "Settings of the scan": made.get("scan_settings") or {},
+        "Made of": {**sources, **corpora},
+        "Versions": made.get("versions") or {},
+    }
+    return {title: flattened(fields) for title, fields in tables.items()}
+
+
+def documents_of(shares: SharesFile) -> DocumentLists:
+    """The documents with the largest share of each topic, with their metadata. One pass."""
+    return _documents(largest(shares, NUMBER))
+
+
+def outliers_of(shares: ModelShares, corpus: Any) -> DocumentLists:
+    """The documents of a corpus that the topics explain least. One pass over the shares and the corpus."""
+    return _documents([least_explained(shares, open_corpus(corpus), NUMBER)])
+
+
+def _documents(tables: Sequence[pa.Table]) -> DocumentLists:
+    """Rows of tables that have the id of a document, its value, and metadata columns."""
+    lists = [
+        tuple(
+            Document(short_text(name), float(value), tuple(map(short_text, metadata)))
+            for name, value, *metadata in (row.values() for row in table.to_pylist())
+        )
+        for table in tables
+    ]
+    return DocumentLists(tuple(tables[0].column_names[2:]), tuple(lists))
+
+
+def groups_of(shares: SharesFile, by: str | None) -> Groups | None:
+    """Mean topic shares by a column, by default the year if a column contains times. Up to two passes.
+
+    Raises ``InputError`` if there is no such column, or it has too many values.
     """
-    return f"{size / 2**20:,.0f} MiB"
+    column = _time_column(shares) if by is None else by
+    if column is None:
+        return None
+    groups = by_group(shares, column)
+    if len(groups.values) <= MOST_GROUPS:
+        return groups
+    if by is None:
+        return None
+    raise InputError(
+        f"column {groups.column!r} has {len(groups.values)} values; {option.by} takes one of at most {MOST_GROUPS}, "
+        "such as a year or a class"
+    )
 
 
-def value_text(value: Any) -> str:
-    """Format a JSON value in one line: a hyphen for None and empty lists, the last value for long lists.
-
-    Examples
-    --------
-    >>> value_text(0.000012345), value_text(True), value_text(None), value_text([["a", "b"]])
-    ('1.234e-05', 'yes', '-', '[["a", "b"]]')
-    >>> value_text([0.5] * 19 + [0.25]), value_text([{"step": 1}, {"step": 2}])
-    ('20 values, the last 0.25', '2 values, the last {"step": 2}')
-    """
-    match value:
-        case None | [] | ():
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.4g}"
-        case [_, *_, Mapping() as last]:
-            return f"{len(value)} values, the last {value_text(last)}"
-        case [*_, int() | float() as last] if len(value) > LONG:
-            return f"{len(value)} values, the last {value_text(last)}"
-        case str():
-            return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def facts_of(fields: Mapping[str, Any]) -> tuple[Fact, ...]:
-    """Flatten nested fields into rows; names of nested fields are prefixed by their parent and a dot."""
-
-    def facts(fields: Mapping[str, Any], prefix: str) -> Iterator[Fact]:
-        for name, value in fields.items():
-            if isinstance(value, Mapping):
-                yield from facts(value, f"{prefix}{name}.")
-            else:
-                yield Fact(f"{prefix}{name}", value_text(value))
-
-    return tuple(facts(fields, ""))
+def _time_column(shares: SharesFile) -> str | None:
+    first = next(iter(shares.tables(shares.columns)), None)
+    schema = pa.schema([]) if first is None else first.schema
+    typed = [field.name for field in schema if pa.types.is_temporal(field.type)]
+    plain = [field.name for field in schema if has_groups(field.type)]
+    named = [name for known in TIMES for name in plain if name.lower() == known]
+    return next(iter([*named, *typed]), None)

@@ -1,29 +1,28 @@
 """Layout of the drawings of a report: the topic map, tree and correlations, and the measures of several K.
 
-A plane preserves only a few percent of the Hellinger distances, so the map preserves neighbours by t-SNE (van der
+A plane preserves only a few percent of the Hellinger distances, so the map preserves neighbors by t-SNE (van der
 Maaten and Hinton 2008), which starts from classical scaling and uses no randomness.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, comparison_table, number_text
+from streaming_jsmf.evaluation.choice import COLUMNS, EIGENGAP, Choice, number_text
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.reporting.contents import Floats, Integers
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Minimum number of topics for t-SNE; classical scaling is good enough for fewer.
 FEWEST_TOPICS = 5
 
-#: Number of nearest topics that ``neighbours_kept`` compares.
-NEIGHBOURS = 5
+#: Number of nearest topics that ``neighbors_kept`` compares.
+NEIGHBORS = 5
 
-#: Perplexity (about the number of neighbours) and steps of t-SNE.
+#: Perplexity (about the number of neighbors) and steps of t-SNE.
 PERPLEXITY, STEPS = 8.0, 750
 
 #: Share of the map's area covered by all circles, and the minimum radius as a share of its width.
@@ -38,17 +37,17 @@ WIDTH, HEIGHT, EDGE = 320.0, 170.0, 34.0
 
 @dataclass(frozen=True)
 class TopicMap:
-    """Circles on a plane: centres (K, 2) with y downwards, and radii (K,).
+    """Circles on a plane: centers (K, 2) with y downwards, and radii (K,).
 
     Areas are proportional to the shares, except for the smallest. ``kept`` is the mean share of each topic's
-    ``neighbours`` nearest topics that are also nearest on the map, ``by_chance`` its value for a random map.
+    ``neighbors`` nearest topics that are also nearest on the map, ``by_chance`` its value for a random map.
     """
 
     points: Floats
     radii: Floats
     kept: float
     by_chance: float
-    neighbours: int
+    neighbors: int
 
 
 def hellinger_distances(affinity: Floats) -> Floats:
@@ -71,8 +70,8 @@ def classical_scaling(distances: Floats) -> Floats:
     """
     squares = np.square(distances)
     means = squares.mean(axis=0)
-    centred = -(squares - means - means[:, None] + means.mean()) / 2
-    values, vectors = np.linalg.eigh(centred)
+    centered = -(squares - means - means[:, None] + means.mean()) / 2
+    values, vectors = np.linalg.eigh(centered)
     values = np.where(values > FLAT, values, 0.0)
     points = np.zeros((len(distances), 2))
     for axis, place in enumerate(range(len(distances) - 1, max(len(distances) - 3, -1), -1)):
@@ -97,18 +96,18 @@ def draw_map(affinity: Floats, shares: Floats) -> TopicMap:
     radii = np.sqrt(COVERED / math.pi * known / max(float(known.sum()), FLAT))
     radii = np.maximum(radii, SMALLEST)
     points = _separated(points, radii)
-    # At most half of the others: with all of them, every map would keep all neighbours.
-    neighbours = min(NEIGHBOURS, (len(points) - 1) // 2)
-    by_chance = neighbours / (len(points) - 1) if neighbours else 1.0
-    return TopicMap(points, radii, neighbours_kept(distances, points, neighbours), by_chance, neighbours)
+    # At most half of the others: with all of them, every map would keep all neighbors.
+    neighbors = min(NEIGHBORS, (len(points) - 1) // 2)
+    by_chance = neighbors / (len(points) - 1) if neighbors else 1.0
+    return TopicMap(points, radii, neighbors_kept(distances, points, neighbors), by_chance, neighbors)
 
 
-def neighbours_kept(distances: Floats, points: Floats, neighbours: int) -> float:
+def neighbors_kept(distances: Floats, points: Floats, neighbors: int) -> float:
     """Mean share of each row's nearest topics that are also nearest by ``points`` (K, 2); ties go to the first."""
-    if not neighbours:
+    if not neighbors:
         return 1.0
     on_map = np.linalg.norm(points[:, None] - points[None], axis=2)
-    both = [_nearest(matrix, neighbours) for matrix in (distances, on_map)]
+    both = [_nearest(matrix, neighbors) for matrix in (distances, on_map)]
     return float(np.mean([np.isin(one, other).mean() for one, other in zip(*both, strict=True)]))
 
 
@@ -136,10 +135,10 @@ def _tsne(distances: Floats, start: Floats) -> Floats:
 
 def _rotated(points: Floats) -> Floats:
     """Rotate points so that the longer axis is horizontal, because drawings are wider than high."""
-    centred = points - points.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
+    centered = points - points.mean(axis=0)
+    _, axes = np.linalg.eigh(centered.T @ centered)
     axes = axes[:, ::-1] * np.where(axes.sum(axis=0) < 0, -1.0, 1.0)[::-1]
-    turned: Floats = np.round(centred @ axes, 4) + 0.0
+    turned: Floats = np.round(centered @ axes, 4) + 0.0
     return turned
 
 
@@ -262,7 +261,7 @@ class Point(NamedTuple):
     suggested: bool
 
 
-class Line(NamedTuple):
+class MeasureLine(NamedTuple):
     """A measure over K; ``good`` says which direction is better."""
 
     title: str
@@ -277,7 +276,7 @@ class Line(NamedTuple):
         return " ".join(f"{point.x:.1f},{point.y:.1f}" for point in self.points)
 
 
-def draw_lines(choice: Choice) -> tuple[Line, ...]:
+def draw_lines(choice: Choice) -> tuple[MeasureLine, ...]:
     """Draw a line for each measure with at least two values; K are equally spaced, and larger values are higher."""
     lines = []
     for measure in COLUMNS:
@@ -300,19 +299,5 @@ def draw_lines(choice: Choice) -> tuple[Line, ...]:
             if value is not None
         )
         good = "" if measure is EIGENGAP else "lower is better" if measure.lower else "higher is better"
-        lines.append(Line(measure.title, good, WIDTH, HEIGHT, points))
+        lines.append(MeasureLine(measure.title, good, WIDTH, HEIGHT, points))
     return tuple(lines)
-
-
-class Comparison(NamedTuple):
-    """A choice as displayed: its table as text, a drawing for each measure, and why measures have no values."""
-
-    choice: Choice
-    heading: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    lines: tuple[Line, ...]
-    missing: Mapping[str, str]
-
-    @classmethod
-    def of(cls, choice: Choice, missing: Mapping[str, str]) -> Comparison:
-        return cls(choice, *comparison_table(choice), draw_lines(choice), missing)

@@ -19,27 +19,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from streaming_jsmf.display import printable
+from streaming_jsmf.display import memory_text, percent, printable
 from streaming_jsmf.documents.groups import NORMAL, Groups
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.evaluation.choice import Choice
-from streaming_jsmf.reporting.contents import (
-    Contents,
-    Floats,
-    Levels,
-    WordLists,
-    memory_text,
-    percent,
-)
+from streaming_jsmf.evaluation.choice import Choice, comparison_table
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.reporting.contents import Contents
 from streaming_jsmf.reporting.layout import (
-    Comparison,
     TopicMap,
     conditional,
+    draw_lines,
     draw_map,
     times_chance,
     topic_tree,
 )
+from streaming_jsmf.reporting.levels import Levels
 from streaming_jsmf.reporting.topics import Topic
+from streaming_jsmf.reporting.words import WordLists
 from streaming_jsmf.storage.paths import StorePath, read_bytes
 
 #: The first lines of every page, which identify it as a report.
@@ -85,7 +81,7 @@ def render(contents: Contents) -> str:
         "page.html.j2",
         contents=contents,
         zip=zip,
-        compared=Comparison.of(levels.choice, levels.missing) if levels and levels.choice else None,
+        compared=_compared(levels.choice, levels.missing) if levels and levels.choice else None,
         engine=_ENGINES.get(contents.engine, contents.engine),
         shown={
             name: any(getattr(topic, name) not in (None, ()) for topic in contents.topics) for name in columns
@@ -122,7 +118,19 @@ def _changes(contents: Contents) -> dict[str, Any]:
 
 def render_comparison(choice: Choice, missing: Mapping[str, str]) -> str:
     """Render the page of a choice of K alone; ``missing`` maps measures to the reason why they have no values."""
-    return _fill("comparison.html.j2", compared=Comparison.of(choice, missing))
+    return _fill("comparison.html.j2", compared=_compared(choice, missing))
+
+
+def _compared(choice: Choice, missing: Mapping[str, str]) -> dict[str, Any]:
+    """A choice of K for the templates: its table as text, and a drawing for each measure."""
+    heading, rows = comparison_table(choice)
+    return {
+        "choice": choice,
+        "heading": heading,
+        "rows": rows,
+        "lines": draw_lines(choice),
+        "missing": missing,
+    }
 
 
 def require_report(target: StorePath) -> None:

@@ -1,6 +1,6 @@
 """Matplotlib figures of models for papers, slides and notebooks. Needs the extra ``notebook``.
 
-Lines have the colours of Okabe and Ito (2008), which colour-blind readers can distinguish.
+Lines have the colors of Okabe and Ito (2008), which color-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import numpy as np
 from streaming_jsmf.documents.groups import Groups
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.reporting.contents import Contents, Floats
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.reporting.contents import Contents, groups_of, read_contents
 from streaming_jsmf.reporting.layout import TopicMap, draw_map, times_chance, topic_tree
-from streaming_jsmf.reporting.read_contents import read_contents
-from streaming_jsmf.reporting.read_documents import groups_of
 from streaming_jsmf.reporting.topics import Topic
 from streaming_jsmf.topics.store import AnyModel, model_path
 
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 #: Default number of topics.
 LARGEST = 6
 
-#: Colours of Okabe and Ito, except yellow, which is too light for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+#: Colors of Okabe and Ito, except yellow, which is too light for lines.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
-#: Line styles that distinguish lines of the same colour.
+#: Line styles that distinguish lines of the same color.
 DASHES = ("-", "--", ":", "-.")
 
 #: Maximum number of topics whose names are on the axes of the correlations.
@@ -41,7 +40,7 @@ MOST_NAMES = 40
 #: Maximum number of characters of a name.
 NAME_LENGTH = 28
 
-#: Log2 of the ratio at which the colour scale of the correlations ends.
+#: Log2 of the ratio at which the color scale of the correlations ends.
 END = 3.0
 
 
@@ -49,7 +48,7 @@ def plot_map(model: AnyModel) -> Figure:
     """Draw the topics as circles, near each other if they use the same words, with areas proportional to their shares.
 
     The layout is that of the report: t-SNE of Hellinger distances, whose axes have no unit; the axis label states how
-    many neighbours it preserves. Reads ``word_topic`` once, and no documents. Raises ``InputError`` if there is no
+    many neighbors it preserves. Reads ``word_topic`` once, and no documents. Raises ``InputError`` if there is no
     model, or matplotlib is missing.
     """
     return _map_figure(_contents(model))
@@ -133,7 +132,7 @@ def _map_figure(contents: Contents) -> Figure:
     drawn = draw_map(contents.affinity, shares)
     figure, axes = _figure(8.0, 6.0)
     for topic, (x, y), radius in zip(contents.topics, drawn.points, drawn.radii, strict=True):
-        axes.add_patch(Circle((x, -y), radius, facecolor=COLOURS[0], edgecolor=COLOURS[0], alpha=0.35))
+        axes.add_patch(Circle((x, -y), radius, facecolor=COLORS[0], edgecolor=COLORS[0], alpha=0.35))
         axes.text(x, -y, str(topic.number), ha="center", va="center", fontsize=7)
     for number, x, y in _label_positions(contents, drawn):
         name = _topic_name(contents.topics[number]).partition(" ")[2]
@@ -142,8 +141,8 @@ def _map_figure(contents: Contents) -> Figure:
     axes.autoscale_view()
     axes.set(xticks=[], yticks=[])
     kept = (
-        f"; of each topic's {drawn.neighbours} nearest, {drawn.kept:.0%} are here (by chance {drawn.by_chance:.0%})"
-        if drawn.neighbours
+        f"; of each topic's {drawn.neighbors} nearest, {drawn.kept:.0%} are here (by chance {drawn.by_chance:.0%})"
+        if drawn.neighbors
         else ""
     )
     axes.set_xlabel(f"near: the same words{kept}", fontsize=8)
@@ -152,7 +151,7 @@ def _map_figure(contents: Contents) -> Figure:
 
 
 def _label_positions(contents: Contents, drawn: TopicMap) -> list[tuple[int, float, float]]:
-    """Topics whose names fit below or above their circles, largest first, with the centre of each name."""
+    """Topics whose names fit below or above their circles, largest first, with the center of each name."""
     width, height = 0.0052 * np.ptp(drawn.points, axis=0).max(), 0.016 * np.ptp(drawn.points, axis=0).max()
     taken: list[tuple[float, float, float]] = []
     found = []
@@ -182,7 +181,7 @@ def _topics_figure(contents: Contents, topics: Sequence[int], words: int) -> Fig
         topic = contents.topics[topics[place]]
         listed = topic.words[:words]
         names = [word.text[:NAME_LENGTH].replace("$", r"\$") for word in listed]
-        axes.barh(range(len(listed)), [100 * word.probability for word in listed], color=COLOURS[0])
+        axes.barh(range(len(listed)), [100 * word.probability for word in listed], color=COLORS[0])
         axes.set_yticks(range(len(listed)), names, fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel("p(word | topic), %", fontsize=8)
@@ -198,10 +197,10 @@ def _correlations_figure(contents: Contents, topic_topic: Floats) -> Figure:
     values = np.log2(np.maximum(ratio, 2.0**-END))
     np.fill_diagonal(values, np.nan)
     cold_to_warm = LinearSegmentedColormap.from_list("cold_to_warm", ["#2166ac", "#f2f2f2", "#b35806"])
-    colours = cold_to_warm.with_extremes(bad="#9aa3ad")
+    colors = cold_to_warm.with_extremes(bad="#9aa3ad")
     side = min(4.0 + 0.18 * len(order), 14.0)
     figure, axes = _figure(side + 1.5, side)
-    image = axes.imshow(values, cmap=colours, vmin=-END, vmax=END, interpolation="nearest")
+    image = axes.imshow(values, cmap=colors, vmin=-END, vmax=END, interpolation="nearest")
     if len(order) <= MOST_NAMES:
         names = [_topic_name(contents.topics[topic]) for topic in order]
         axes.set_yticks(range(len(order)), names, fontsize=7)
@@ -223,18 +222,18 @@ def _groups_figure(contents: Contents, groups: Groups, topics: Sequence[int]) ->
     note, groups = (f" (documents without it, left out: {left_out:,})" if left_out else ""), groups.drawn
     positions = np.arange(len(groups.names))
     for line, number in enumerate(topics):
-        colour, dash = COLOURS[line % len(COLOURS)], DASHES[line // len(COLOURS) % len(DASHES)]
+        color, dash = COLORS[line % len(COLORS)], DASHES[line // len(COLORS) % len(DASHES)]
         share, error = 100 * groups.shares[:, number], 100 * np.nan_to_num(groups.errors[:, number])
         name = _topic_name(contents.topics[number])
         if groups.ordered:
-            axes.plot(positions, share, dash, color=colour, label=name)
+            axes.plot(positions, share, dash, color=color, label=name)
             axes.fill_between(
-                positions, np.maximum(share - error, 0), share + error, color=colour, alpha=0.2, lw=0
+                positions, np.maximum(share - error, 0), share + error, color=color, alpha=0.2, lw=0
             )
         else:
             width = 0.8 / len(topics)
             shifted = positions + (line - (len(topics) - 1) / 2) * width
-            axes.bar(shifted, share, width, yerr=error, color=colour, label=name, capsize=2)
+            axes.bar(shifted, share, width, yerr=error, color=color, label=name, capsize=2)
     every = -(-len(positions) // 16)
     names = [name[:NAME_LENGTH].replace("$", r"\$") for name in groups.names]
     axes.set_xticks(positions[::every], names[::every], rotation=0 if groups.ordered else 45)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streaming_jsmf.display import printable, wrapped
 from streaming_jsmf.evaluation.counts import StoredCounts, read_training_counts
 from streaming_jsmf.evaluation.verdicts import Frequency, doubt, topic_warnings
+from streaming_jsmf.inference.words import unlike
 from streaming_jsmf.topics.edits import EditedTopics, require_word_count, shown_topics
-from streaming_jsmf.topics.labels import unlike
 from streaming_jsmf.topics.store import AnyModel, Model
 
 if TYPE_CHECKING:

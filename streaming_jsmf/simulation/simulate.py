@@ -1,5 +1,8 @@
 """Simulate a corpus with known topics. Parts are drawn in parallel and committed at the end; runs can be resumed.
 
+Documents are drawn in batches, each with its own counter-based generator, keyed by the seed and the batch number, so
+they do not depend on the size of the corpus, on the shards, or on the process.
+
 Until it is committed, a simulation is a directory with this layout::
 
     zarr.json                the arguments
@@ -14,12 +17,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings, settings_of, takes
 from streaming_jsmf.corpus.assemble import (
@@ -32,27 +38,23 @@ from streaming_jsmf.corpus.assemble import (
 )
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.records import Documents
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.jobs.checkpoints import Record
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
 from streaming_jsmf.jobs.run import map_job, run_job
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.simulation.documents import (
-    batch_documents,
-    forget_sampler,
-    guide_cells,
-    process_sampler,
-    simulate_batch,
-)
+from streaming_jsmf.linalg.probes import keyed_generator
+from streaming_jsmf.process_limits import PROCESS_BYTES
 from streaming_jsmf.simulation.truth import (
+    BATCHES,
     TRUTH_NAME,
     read_truth,
+    topic_rows,
     truth_of,
-    with_prior,
     word_names,
     write_truth,
 )
@@ -69,6 +71,11 @@ WORD_BYTES = 250
 
 STEP = "simulate"
 
+BATCH_TOKENS = 1_000_000
+
+#: Maximum guide cells: 1 MiB per topic, which fits into the cache of a core.
+MOST_CELLS = 2**18
+
 #: Key of the settings of a simulated corpus.
 SIMULATED = "simulated"
 
@@ -77,7 +84,6 @@ SIMULATED = "simulated"
 def simulate_lda(
     target: AnyPath,
     *,
-    alpha: float | Sequence[float] | None = None,
     execution: Execution | None = None,
     listener: Listener = silent,
     overwrite: bool = False,
@@ -94,7 +100,6 @@ def simulate_lda(
     ----------
     target : Local directory to create. If the same call has made it, it is verified and returned; another simulated
         corpus is only replaced with ``overwrite``.
-    alpha : Dirichlet prior of the topic shares: one number for all topics, or K numbers; default 1/K.
     execution : How to run; ``memory`` is compared with ``simulation_memory``. Its fields are also keyword arguments.
     listener : Called with each committed part; sizes are in documents.
 
@@ -102,7 +107,7 @@ def simulate_lda(
     ``SettingsMismatchError`` if ``<target>.partial`` is from an interrupted simulation with other arguments, and
     ``StoreError`` if it is damaged.
     """
-    settings = with_prior(SimulationSettings.of(options), alpha)
+    settings = SimulationSettings.of(options)
     execution = settings_of("execution", Execution, execution, options)
     path = corpus_target(target)
     simulation = plan(settings, Workspace.beside(path, "simulation"))
@@ -125,7 +130,7 @@ def simulate_lda(
                     run_job(job, executor)
                 commit(_finish(simulation, job.records()))
             finally:
-                forget_sampler()
+                _last_sampler.cache_clear()
     return open_corpus(path)
 
 
@@ -167,11 +172,10 @@ class Simulation:
     @property
     def arguments(self) -> dict[str, Any]:
         """JSON values that determine the bytes of the corpus."""
-        values = asdict(self.settings)
-        alpha = list(values.pop("prior"))
+        alpha = self.settings.alpha
         return {
-            **values,
-            "alpha": alpha[0] if len(set(alpha)) == 1 else alpha,
+            **self.settings.fields(),
+            "alpha": alpha if isinstance(alpha, float) else [*alpha],
             "documents_per_shard": self.documents_per_shard,
             "layout": LAYOUT,
             "algorithm": ALGORITHM_VERSION,
@@ -237,3 +241,109 @@ def _finish(simulation: Simulation, parts: Sequence[Record]) -> Path:
     }
     finish_directory(root / CORPUS, shards, totals, Origin(settings=said, request=simulation.arguments))
     return root / CORPUS
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """Tables for drawing batches, shared by the threads of a process. Memory: 8 N K bytes, and the guide.
+
+    Attributes
+    ----------
+    cumulative : (K, N) float64; cumulative distribution of each topic, ending with exactly 1.
+    guide : (K, G + 1) int32, G a power of two; a uniform in [g / G, (g + 1) / G) selects a word from guide[k, g] to
+        guide[k, g + 1]. These are usually the same word, which avoids the search.
+    """
+
+    settings: SimulationSettings
+    cumulative: NDArray[np.float64]
+    guide: NDArray[np.int32]
+
+    def words(self, topic: int, uniforms: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return the word ids of a topic for uniforms in [0, 1), by inverting its cumulative distribution."""
+        guide = self.guide[topic]
+        # Exact because G is a power of two, so no uniform falls into an adjacent cell.
+        cell = (uniforms * (len(guide) - 1)).astype(np.int32)
+        words: NDArray[np.int32] = guide[cell]
+        several = np.flatnonzero(words != guide[1:][cell])
+        words[several] = np.searchsorted(self.cumulative[topic], uniforms[several], side="right")
+        return words
+
+
+def make_sampler(settings: SimulationSettings) -> Sampler:
+    """Draw the topics and build the tables. Memory: 8 N K bytes, and 4 K ``guide_cells`` bytes."""
+    cumulative = topic_rows(settings)
+    np.cumsum(cumulative, axis=1, out=cumulative)
+    cumulative /= cumulative[:, -1:].copy()
+    cells = guide_cells(settings.n_words)
+    edges = np.arange(cells) / cells
+    guide = np.empty((settings.n_topics, cells + 1), np.int32)
+    for k, function in enumerate(cumulative):
+        guide[k, :-1] = np.searchsorted(function, edges, side="right")
+        # Uniforms are below 1, so the last word with positive probability is the last that can be drawn.
+        guide[k, -1] = np.searchsorted(function, 1.0, side="left")
+    return Sampler(settings, cumulative, guide)
+
+
+def guide_cells(n_words: int) -> int:
+    """Number of guide cells per topic, a power of two."""
+    return int(min(max(1024, 2 ** (n_words - 1).bit_length()), MOST_CELLS))
+
+
+def batch_documents(settings: SimulationSettings) -> int:
+    """Documents per batch: about a million tokens, or fewer if there are more topics than tokens in a document."""
+    # Topic shares take K numbers per document and dominate the memory if there are many topics.
+    return max(1, int(BATCH_TOKENS // max(settings.mean_length, settings.n_topics)))
+
+
+def simulate_batch(sampler: Sampler, n_documents: int, number: int) -> Documents:
+    """Draw one batch of a corpus; its documents depend only on the settings and the batch number.
+
+    Lengths are Poisson, topic shares Dirichlet, and tokens per topic multinomial; words are drawn by inverting the
+    cumulative distributions of the topics. ``document_id`` counts from 0 over the corpus.
+    """
+    settings = sampler.settings
+    size = batch_documents(settings)
+    first = number * size
+    random = keyed_generator(settings.seed, BATCHES + number)
+    # Always draw a full batch, so that the documents of the last batch do not depend on n_documents.
+    lengths = np.maximum(random.poisson(settings.mean_length, size), 1)
+    per_topic = random.multinomial(lengths, random.dirichlet(settings.prior, size))
+    bits = (settings.n_words - 1).bit_length()
+    # Pack document and word into one small integer: sorting dominates the cost of counting.
+    kind: Any = np.uint32 if bits + size.bit_length() <= 32 else np.uint64
+    keys = np.empty(int(lengths.sum()), kind)
+    document, start = np.arange(size, dtype=kind) << kind(bits), 0
+    for k, tokens in enumerate(per_topic.T):
+        stop = start + int(tokens.sum())
+        words = sampler.words(k, random.random(stop - start))
+        np.bitwise_or(np.repeat(document, tokens), words.astype(kind), out=keys[start:stop])
+        start = stop
+    count = min(size, n_documents - first)
+    identity = pa.array(np.arange(first, first + size, dtype=np.int64))
+    return _bags(keys, bits, size, identity).take(0, count)
+
+
+def _bags(
+    keys: NDArray[np.uint32] | NDArray[np.uint64], bits: int, size: int, identity: pa.Array
+) -> Documents:
+    """Count tokens, encoded as unsigned (document << bits) + word, into ``size`` bags. Sorts ``keys`` in place."""
+    keys.sort()
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    counts = np.diff(begins, append=len(keys)).astype(np.int32)
+    pairs = keys[begins]
+    kind = keys.dtype.type
+    ids = (pairs & kind(2**bits - 1)).astype(np.int32)
+    lengths = np.bincount((pairs >> kind(bits)).astype(np.int64), minlength=size)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Documents(indptr, ids, counts, identity, {})
+
+
+#: The sampler last used in this process: tasks carry only the settings, and the tables are built once.
+_last_sampler = lru_cache(maxsize=1)(make_sampler)
+_lock = Lock()
+
+
+def process_sampler(settings: SimulationSettings) -> Sampler:
+    """Return the sampler, cached per process and shared by its threads; keeps one at a time."""
+    with _lock:  # other tasks wait for the tables instead of building them again
+        return _last_sampler(settings)

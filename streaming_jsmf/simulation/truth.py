@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings
-from streaming_jsmf.errors import InputError, StoreError, option
+from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.storage.arrays import (
     ArrayDigest,
@@ -55,12 +54,14 @@ class Truth:
     word_topic : (N, K) float64; p(word | topic), columns sum to 1.
     alpha : (K,) float64; Dirichlet prior of the topic shares of a document.
     anchors : (K,) int64; the word that only topic k uses; None if the topics are not separable.
+    words : (N,) strings.
     mean_length : Mean of the Poisson distribution of document lengths (a length of 0 becomes 1).
     """
 
     word_topic: NDArray[np.float64]
     alpha: NDArray[np.float64]
     anchors: NDArray[np.int64] | None
+    words: NDArray[Any]
     seed: int
     mean_length: float
 
@@ -71,20 +72,6 @@ class Truth:
         moment: NDArray[np.float64] = np.outer(self.alpha, self.alpha) + np.diag(self.alpha)
         moment /= total * (total + 1)
         return moment
-
-
-def with_prior(settings: SimulationSettings, alpha: float | Sequence[float] | None) -> SimulationSettings:
-    """Return the settings with the Dirichlet prior of the topic shares: one number, or one for each topic."""
-    n_topics = settings.n_topics
-    given = np.asarray(1.0 / n_topics if alpha is None else alpha, dtype=np.float64)
-    if given.ndim > 1 or given.size not in (1, n_topics):
-        raise InputError(
-            f"{option.alpha} has {given.size} values; give one number or one for each of {n_topics} topics"
-        )
-    prior = np.broadcast_to(given, (n_topics,))
-    if not (np.isfinite(prior) & (prior > 0)).all():
-        raise InputError(f"{option.alpha} must be positive and finite")
-    return replace(settings, prior=tuple(prior.tolist()), mean_length=float(settings.mean_length))
 
 
 def topic_rows(settings: SimulationSettings) -> NDArray[np.float64]:
@@ -128,6 +115,7 @@ def truth_of(settings: SimulationSettings) -> Truth:
         np.ascontiguousarray(by_topic.T),
         np.array(settings.prior),
         anchors,
+        np.array(word_names(settings.n_words), dtype=object),
         settings.seed,
         settings.mean_length,
     )
@@ -148,31 +136,34 @@ def read_truth(corpus: str | os.PathLike[str]) -> Truth:
     array, if one is missing, truncated or altered.
     """
     path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
-    attributes = _checked_attributes(path)
-    digests = attributes["digests"]
-    wanted = [name for name in ("word_topic", "alpha", "anchors") if name in digests]
-    arrays = {name: read_array(path, name, ArrayDigest.from_fields(digests[name])) for name in wanted}
+    if not (path / "zarr.json").exists():
+        raise InputError(f"{path}: does not exist; give a corpus that simulate wrote")
+    attributes = read_attributes(path)
+    kind, version = (attributes.get(name) for name in ("kind", "format_version"))
+    if (kind, version) != (KIND, FORMAT_VERSION):
+        raise InputError(
+            f"{path}: {kind} of format version {version}; this release reads {KIND} of version {FORMAT_VERSION}"
+        )
+    try:
+        digests = {name: ArrayDigest.from_fields(each) for name, each in attributes["digests"].items()}
+        arrays = {
+            name: read_array(path, name, digests[name])
+            for name in ("word_topic", "alpha", "word", *(("anchors",) if "anchors" in digests else ()))
+        }
+        seed, mean_length = int(attributes["seed"]), float(attributes["mean_length"])
+    except KeyError as error:
+        raise StoreError(
+            f"{path}/zarr.json: metadata are missing {error}; simulate the corpus again"
+        ) from error
     return Truth(
-        arrays["word_topic"],
-        arrays["alpha"],
-        arrays.get("anchors"),
-        int(attributes["seed"]),
-        float(attributes["mean_length"]),
+        arrays["word_topic"], arrays["alpha"], arrays.get("anchors"), arrays["word"], seed, mean_length
     )
 
 
-def read_truth_words(corpus: str | os.PathLike[str]) -> NDArray[Any]:
-    """Read the words of the rows of ``word_topic``, (N,) strings; raises as ``read_truth`` does."""
-    path = local_path(corpus, "a simulated corpus") / TRUTH_NAME
-    digests = _checked_attributes(path)["digests"]
-    return read_array(path, "word", ArrayDigest.from_fields(digests["word"]) if "word" in digests else None)
-
-
 def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
-    n_words, n_topics = truth.word_topic.shape
-    numbers = np.arange(n_topics, dtype=np.int64)
+    numbers = np.arange(len(truth.alpha), dtype=np.int64)
     arrays: dict[str, NDArray[Any]] = {
-        "word": np.array(word_names(n_words), dtype=object),
+        "word": truth.words,
         "topic": numbers,
         "topic_": numbers,
         "word_topic": truth.word_topic,
@@ -180,19 +171,3 @@ def _arrays(truth: Truth) -> dict[str, NDArray[Any]]:
         "topic_topic": truth.topic_topic,
     }
     return arrays if truth.anchors is None else {**arrays, "anchors": truth.anchors}
-
-
-def _checked_attributes(path: Path) -> dict[str, Any]:
-    if not (path / "zarr.json").exists():
-        raise InputError(f"{path}: does not exist; give a corpus that simulate wrote")
-    attributes = read_attributes(path)
-    missing = {"kind", "format_version", "seed", "mean_length", "digests"} - attributes.keys()
-    if missing or not {"word_topic", "alpha"} <= set(attributes["digests"]):
-        missing_names = ", ".join(sorted(missing)) or "arrays"
-        raise StoreError(f"{path}/zarr.json: metadata are missing {missing_names}; simulate the corpus again")
-    if (attributes["kind"], attributes["format_version"]) != (KIND, FORMAT_VERSION):
-        raise InputError(
-            f"{path}: {attributes['kind']} of format version {attributes['format_version']}; "
-            f"this release reads {KIND} of version {FORMAT_VERSION}"
-        )
-    return attributes

@@ -6,18 +6,26 @@ A missing Zarr chunk reads as zeros, so only the sha256 of the values shows whet
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from upath import UPath
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.storage import FsspecStore, LocalStore
 
-from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, pass_on_machine
+from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.fingerprint import sealed, unsealed
-from streaming_jsmf.storage.chunks import chunk_name, read_chunk, write_chunk, zarr_store
+from streaming_jsmf.storage.local import require_regular
+from streaming_jsmf.storage.objects import reaching
 from streaming_jsmf.storage.paths import StorePath, inside, write_json
 
 #: Uncompressed bytes per chunk: large enough for object stores, small enough to read a panel of words.
@@ -55,9 +63,9 @@ class ArrayDigest:
 
 def digest(values: NDArray[Any]) -> ArrayDigest:
     """Return the digest of an array: sha256 of its bytes in C order (strings as UTF-8, each terminated by NUL)."""
-    total = _Digest(values.dtype)
-    for panel in _panels(values.shape, values.dtype.itemsize):
-        total.add(values[panel])
+    total, rows = _Digest(values.dtype), _chunk_rows(values)
+    for start in range(0, len(values), rows):
+        total.add(values[start : start + rows])
     return total.of(values.shape)
 
 
@@ -79,15 +87,10 @@ class _Digest:
         return ArrayDigest(self._total.hexdigest(), tuple(int(n) for n in shape), self._name)
 
 
-def _chunk_rows(shape: Sequence[int], itemsize: int) -> int:
-    row = itemsize * int(np.prod(shape[1:], dtype=np.int64)) if len(shape) > 1 else itemsize
-    return int(min(max(1, CHUNK_BYTES // max(row, 1)), max(shape[0], 1)))
-
-
-def _panels(shape: Sequence[int], itemsize: int) -> Iterator[slice]:
-    step = _chunk_rows(shape, itemsize)
-    for start in range(0, shape[0], step):
-        yield slice(start, min(start + step, shape[0]))
+def _chunk_rows(values: NDArray[Any]) -> int:
+    size = 16 if values.dtype.kind in "OUT" else values.dtype.itemsize
+    row = size * math.prod(values.shape[1:])
+    return min(max(1, CHUNK_BYTES // max(row, 1)), max(len(values), 1))
 
 
 def create_group(path: StorePath, attributes: Mapping[str, Any]) -> None:
@@ -171,14 +174,10 @@ def write_array(
 
     Factors of random data are not compressed: compression saves 4 to 12 % and takes longer than the write.
     """
-    text = values.dtype.kind in "OUT"
-    itemsize = 16 if text else values.dtype.itemsize
-    rows = _chunk_rows(values.shape, itemsize)
-    array = _make_array(group / name, values.shape, values.dtype, rows, dimensions, attributes, compress)
-    for number, panel in enumerate(_panels(values.shape, itemsize)):
-        if not write_chunk(array, group / name, number, values[panel]):
-            array[panel] = values[panel]
-    return digest(values)
+    shape, dtype, rows = values.shape, values.dtype, _chunk_rows(values)
+    return write_panels(
+        group, name, [values], shape, dtype, dimensions, attributes, rows=rows, compress=compress
+    )
 
 
 def write_arrays(
@@ -209,31 +208,34 @@ def write_panels(
     attributes: Mapping[str, Any] | None = None,
     *,
     rows: int,
+    compress: bool = True,
 ) -> ArrayDigest:
-    """As ``write_array``, but compressed, in chunks of ``rows``, and from pieces of consecutive rows of any size.
+    """As ``write_array``, but in chunks of ``rows``, and from pieces of consecutive rows of any size.
 
     At most one chunk and one piece are in memory. Raises ``ValueError`` if the number of rows differs from ``shape``.
     """
-    array = _make_array(inside(group, name), shape, dtype, rows, dimensions, attributes, compress=True)
-    total, start, held = _Digest(dtype), 0, 0
-    pieces: list[NDArray[Any]] = []
-    for piece in panels:
-        pieces.append(piece)
-        held += len(piece)
-        while held >= rows:
-            whole = np.concatenate(pieces)
-            _write_rows(array, start, whole[:rows], total)
-            pieces, start, held = [whole[rows:]], start + rows, held - rows
-    if held:
-        _write_rows(array, start, np.concatenate(pieces), total)
-    if start + held != shape[0]:
-        raise ValueError(f"{name} has {start + held} rows, not {shape[0]}")
+    array = _make_array(inside(group, name), shape, dtype, rows, dimensions, attributes, compress)
+    total, start = _Digest(dtype), 0
+    for chunk in _cut(panels, rows):
+        array[start : start + len(chunk)] = chunk
+        total.add(chunk)
+        start += len(chunk)
+    if start != shape[0]:
+        raise ValueError(f"{name} has {start} rows, not {shape[0]}")
     return total.of(shape)
 
 
-def _write_rows(array: zarr.Array[Any], start: int, values: NDArray[Any], total: _Digest) -> None:
-    array[start : start + len(values)] = values
-    total.add(values)
+def _cut(pieces: Iterable[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
+    """Yield the same rows in chunks of ``rows``, and the rest in a smaller one."""
+    held: list[NDArray[Any]] = []
+    for piece in pieces:
+        held.append(piece)
+        while sum(map(len, held)) >= rows:
+            whole = held[0] if len(held) == 1 else np.concatenate(held)
+            yield whole[:rows]
+            held = [whole[rows:]]
+    if any(map(len, held)):
+        yield np.concatenate(held)
 
 
 def _make_array(
@@ -276,11 +278,8 @@ def read_array(
     """
     array = _open_array(inside(group, name), expected, hint)
     values = np.empty(array.shape, dtype=object if array.dtype.kind in "OUT" else array.dtype)
-    for number, panel in enumerate(_rows_of_chunks(array)):
-        if not read_chunk(array, group / name, number, values[panel]):
-            values[panel] = _chunk(array, group / name, number, panel, hint)
-    if expected is not None and digest(values) != expected:
-        raise _altered(group / name, hint)
+    for rows, panel in _panels(array, group / name, expected, hint):
+        values[rows] = panel
     return values
 
 
@@ -298,15 +297,31 @@ def read_panels(
     The digest is checked only after the last panel, so altered values raise ``StoreError`` at the end; None for values
     that were verified before.
     """
-    array = _open_array(inside(group, name), expected, hint)
-    total = _Digest(array.dtype)
-    for number, panel in enumerate(_rows_of_chunks(array)):
-        part = _chunk(array, group / name, number, panel, hint)
+    return _panels(_open_array(inside(group, name), expected, hint), group / name, expected, hint)
+
+
+def _panels(
+    array: zarr.Array[Any], place: StorePath, expected: ArrayDigest | None, hint: str
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    total, step = _Digest(array.dtype), int(array.chunks[0]) if array.ndim else 1
+    for number, start in enumerate(range(0, array.shape[0], step)):
+        rows = slice(start, start + step)
+        try:
+            panel = np.asarray(array[rows])
+        except StoreError:
+            raise
+        except Exception as error:
+            pass_on_machine(error)
+            # Codecs raise various exceptions for a short buffer; all of them mean damage here.
+            chunk = "/".join(["c", str(number), *["0"] * (array.ndim - 1)])
+            raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
         if expected is not None:
-            total.add(part)
-        yield panel, part
+            total.add(panel)
+        yield rows, panel
     if expected is not None and total.of(array.shape) != expected:
-        raise _altered(group / name, hint)
+        raise StoreError(
+            f"{place}: values differ from the committed digest (a chunk is missing or altered); {hint}"
+        )
 
 
 def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> zarr.Array[Any]:
@@ -328,25 +343,54 @@ def _open_array(place: StorePath, expected: ArrayDigest | None, hint: str) -> za
     return array
 
 
-def _rows_of_chunks(array: zarr.Array[Any]) -> Iterator[slice]:
-    step = int(array.chunks[0]) if array.ndim else 1
-    for start in range(0, array.shape[0], step):
-        yield slice(start, start + step)
+def zarr_store(path: StorePath) -> LocalFiles | ObjectStore:
+    """Return the Zarr store of the node at ``path``, local or on the file system of the URL."""
+    # Zarr would interpret a local path with :: as a chain of file systems.
+    return LocalFiles(path) if isinstance(path, Path) else ObjectStore.at(path)
 
 
-def _chunk(array: zarr.Array[Any], place: StorePath, number: int, rows: slice, hint: str) -> NDArray[Any]:
-    try:
-        return np.asarray(array[rows])
-    except StoreError:
-        raise
-    except Exception as error:
-        pass_on_machine(error)
-        # Codecs raise various exceptions for a short buffer; all of them mean damage here.
-        chunk = chunk_name(array, number)
-        raise StoreError(f"{place}/{chunk}: chunk is truncated or damaged; {hint}") from error
+class LocalFiles(LocalStore):
+    """Zarr store in a local directory that reads only regular files."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read a file; None if it is missing."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            require_regular(self.root / key, StoreError)
+        return await super().get(key, prototype, byte_range)
 
 
-def _altered(place: StorePath, hint: str) -> StoreError:
-    return StoreError(
-        f"{place}: values differ from the committed digest (a chunk is missing or altered); {hint}"
-    )
+class ObjectStore(FsspecStore):
+    """Zarr store on fsspec that distinguishes a failing file system from a damaged array."""
+
+    @classmethod
+    def at(cls, path: UPath) -> ObjectStore:
+        # Open by URL, since zarr needs a file system instance bound to its own event loop.
+        return cls.from_url(str(path), storage_options={**path.storage_options})  # type: ignore[return-value]
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read an object; None if it is missing."""
+        with reaching(f"{self.path}/{key}"):
+            return await super().get(key, prototype, byte_range)
+
+    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
+        try:
+            with reaching(f"{self.path}/{key}"):
+                await super().set(key, value, byte_range)
+        except FileNotFoundError as error:
+            raise StoreError(f"{self.path}/{key}: cannot be written ({first_line(error)})") from error
+
+    async def exists(self, key: str) -> bool:
+        """Whether an object exists; Zarr checks only metadata, and a small read is cheaper than a listing."""
+        return await self.get(key, default_buffer_prototype()) is not None
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Delete all objects below a prefix: one listing, and one request if there are any."""
+        place = f"{self.path}/{prefix}".rstrip("/")
+        with suppress(FileNotFoundError), reaching(place):
+            names = await self.fs._find(place)
+            if names:
+                await self.fs._rm(names)

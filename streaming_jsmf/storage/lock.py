@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.storage.paths import Place, StorePath
-from streaming_jsmf.storage.replace import OF_A_WRITER, PASSING, clear_leftovers, has_leftovers, real_path
+from streaming_jsmf.storage.replace import OF_A_WRITER, PASSING, clear_leftovers, leftovers, real_path
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def work_place(store: Place) -> Place:
 def is_left(store: StorePath) -> bool:
     """Whether a process is writing a store, or was killed before its cleanup."""
     return isinstance(store, Path) and (
-        os.path.lexists(lock_path(store)) or has_leftovers(store) or has_leftovers(work_place(store))
+        os.path.lexists(lock_path(store)) or bool(leftovers(store) + leftovers(work_place(store)))
     )
 
 
@@ -143,7 +143,7 @@ def sole_writer(store: StorePath) -> Iterator[None]:
             raise
         logger.warning("%s: no locks on this file system; let no other process write there", store)
     try:
-        if file.was_left or has_leftovers(store) or has_leftovers(work_place(store)):
+        if file.was_left or leftovers(store) or leftovers(work_place(store)):
             for path in (*clear_leftovers(store), *clear_leftovers(work_place(store))):
                 logger.info("%s: removed; it was left by a run that was killed", path)
         yield

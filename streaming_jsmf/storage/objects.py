@@ -14,8 +14,7 @@ import fsspec
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, StreamingJSMFError, first_line, pass_on_machine
-from streaming_jsmf.storage.names import local_name
-from streaming_jsmf.storage.regular import require_regular
+from streaming_jsmf.storage.local import local_name, require_regular
 
 #: Threads of ``in_threads``, which wait for I/O rather than compute.
 FILE_THREADS = 16

@@ -1,6 +1,6 @@
 """Local files and objects behind URLs: names, opening, listing, reading and writing.
 
-Sources and corpora are strings (``normalise``): absolute local paths or fsspec URLs, including chains. Stores are
+Sources and corpora are strings (``normalize``): absolute local paths or fsspec URLs, including chains. Stores are
 ``StorePath`` objects (``store_path``). Read functions accept both. Writes to a store are atomic.
 
 Object stores have neither directories nor renames, but write single objects atomically: data are written under their
@@ -26,7 +26,7 @@ from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from streaming_jsmf.errors import InputError, StoreError, first_line
-from streaming_jsmf.storage.names import LOCAL_SCHEMES, local_name, possible
+from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
     asked,
     in_threads,
@@ -38,7 +38,6 @@ from streaming_jsmf.storage.objects import (
     state_of_object,
     url_file_system,
 )
-from streaming_jsmf.storage.regular import is_no_directory, require_regular
 from streaming_jsmf.validation import stays_inside
 
 #: User-supplied path: a local path, or a URL as a string.
@@ -63,14 +62,14 @@ def is_url(path: AnyPath | UPath) -> bool:
     return bool(separator) and len(scheme.split()) < 2 and scheme not in LOCAL_SCHEMES
 
 
-def normalise(path: AnyPath, what: str = "a source") -> str:
+def normalize(path: AnyPath, what: str = "a source") -> str:
     """Return an absolute local path, or a URL without trailing slash, which any process can open."""
     text = local_name(_text_of(path, what))
     return text.rstrip("/") if is_url(text) else str(possible(Path(text).absolute(), text))
 
 
 def join(root: str, name: str) -> str:
-    """Return the path of ``name`` (posix, relative) below ``root``, a path returned by ``normalise``."""
+    """Return the path of ``name`` (posix, relative) below ``root``, a path returned by ``normalize``."""
     return f"{root}/{name}" if is_url(root) else str(Path(root) / name)
 
 
@@ -182,23 +181,19 @@ def read_bytes(path: AnyPath | UPath) -> bytes:
     return require_regular(local, StoreError).read_bytes()
 
 
-def sha256_of(path: AnyPath) -> str:
+def sha256_of(path: AnyPath | UPath) -> str:
     """Return the hex SHA-256 of a file; reads it once, in pieces."""
     with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def file_hashes(
-    root: Path, paths: Iterable[Path] | None = None, *, known: Mapping[Path, str] | None = None
+    root: Path, paths: Iterable[Path], *, known: Mapping[Path, str] | None = None
 ) -> dict[str, str]:
-    """Return the sha256 of local files by path relative to ``root``; reads those that are not ``known``.
-
-    ``paths`` restricts the files; None: all files below ``root``.
-    """
-    found = sorted([root, *root.rglob("*")]) if paths is None else paths
+    """Return the sha256 of those ``paths`` that are files, by path relative to ``root``; reads those not ``known``."""
     return {
         path.relative_to(root).as_posix(): (known or {}).get(path) or sha256_of(path)
-        for path in found
+        for path in paths
         if path.is_file()
     }
 

@@ -55,12 +55,9 @@ def _old(target: Path) -> Path:
     return target.with_name(f".{target.name}.old")
 
 
-def has_leftovers(target: Path) -> bool:
-    """Whether temporary files or directories exist next to a target."""
-    return bool(_beside(real_path(target)))
-
-
-def _beside(place: Path) -> list[Path]:
+def leftovers(target: Path) -> list[Path]:
+    """Return temporary files and directories next to a target."""
+    place = real_path(target)
     found = [rest for rest in (_new(place), _old(place)) if os.path.lexists(rest)]
     written = place.parent.glob(f".{glob.escape(place.name)}.*")
     return found + [path for path in written if _TEMPORARY.search(path.name)]
@@ -74,12 +71,11 @@ def clear_leftovers(target: Path) -> list[Path]:
     place = real_path(target)
     if os.path.lexists(_old(place)) and not os.path.lexists(place):
         _old(place).rename(place)
-    leftovers = _beside(place) + [
-        Path(folder, name) for folder, _, names in os.walk(place) for name in names if _TEMPORARY.search(name)
-    ]
-    for path in leftovers:
+    inside = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
+    removed = [*leftovers(target), *(path for path in inside if _TEMPORARY.search(path.name))]
+    for path in removed:
         _remove(path)
-    return leftovers
+    return removed
 
 
 def _remove(path: Path) -> None:
@@ -149,35 +145,16 @@ def new_directory(target: Path) -> Path:
 
 
 @contextmanager
-def directory_written_beside(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield an empty directory next to ``target`` that is renamed to it when the block succeeds.
-
-    On an error the directory is removed and ``target`` is unchanged. With ``overwrite`` an existing target is removed
-    only after the new one is complete.
-    """
-    place, new = real_path(target), new_directory(target)
-    try:
-        yield new
-        if overwrite:
-            put_in_place(new, place)
-        else:
-            new.rename(place)
-            fsync_directory(place.parent)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-
-
-@contextmanager
 def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[StorePath]:
     """Yield where to write a new store, which appears at ``target`` complete when the block succeeds.
 
-    The block writes the ``zarr.json`` of the root last. A local store is written next to the target
-    (``directory_written_beside``), objects under their final names: leftovers and, with ``overwrite``, an existing
-    store are deleted first, and on an error everything written. Raises ``InputError`` if the bucket does not exist.
+    The block writes the ``zarr.json`` of the root last. A local store is written next to the target and then renamed,
+    objects under their final names. On an error everything written is deleted. With ``overwrite`` an existing local
+    store is removed only after the new one is complete, one behind a URL before. Raises ``InputError`` if the bucket
+    does not exist.
     """
     if isinstance(target, Path):
-        with directory_written_beside(target, overwrite=overwrite) as beside:
+        with _directory_written(target, overwrite=overwrite) as beside:
             yield beside
         return
     if overwrite or is_unfinished(target):
@@ -196,6 +173,21 @@ def store_written(target: StorePath, *, overwrite: bool = False) -> Iterator[Sto
         # Report the original error, not one of the cleanup.
         with suppress(StoreError):
             _remove_object_store(target)
+        raise
+
+
+@contextmanager
+def _directory_written(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    place, new = real_path(target), new_directory(target)
+    try:
+        yield new
+        if overwrite:
+            put_in_place(new, place)
+        else:
+            new.rename(place)
+            fsync_directory(place.parent)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
         raise
 
 

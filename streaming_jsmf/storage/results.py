@@ -2,17 +2,21 @@
 
 A result stores its *request*: the settings, and the identity of everything that was read. The same request on an
 intact result has nothing to do; on a damaged one it makes the result again; another request is refused, unless the
-user asks for the result to be replaced.
+user asks for the result to be replaced. A result also stores when and with which packages it was made.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum, auto
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from streaming_jsmf.display import location
@@ -34,6 +38,9 @@ from streaming_jsmf.storage.paths import (
 from streaming_jsmf.storage.replace import remove_store, require_replaceable
 
 logger = logging.getLogger(__name__)
+
+#: Packages whose versions may affect the bits of results.
+PACKAGES = ("streaming-jsmf", "numpy", "scipy", "numba", "dask", "zarr", "pyarrow")
 
 #: Files of up to this many bytes in total are identified by their contents, larger ones by their state.
 HASHED_BYTES = 64 << 20
@@ -197,3 +204,22 @@ def write_alone(
     with same_contents(target, known, require_own, overwrite=overwrite).writing() as found:
         if found is not Found.MADE:
             write_bytes(target, data)
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that affect numerical results."""
+    return {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
+
+
+# Searching the metadata of all installed packages takes as long as committing a small store.
+@cache
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def utc_now() -> str:
+    """Return the current UTC time in ISO 8601 format with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

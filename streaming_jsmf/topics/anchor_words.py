@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.config import InferSettings, StodSettings
-from streaming_jsmf.corpus.format import Corpus
-from streaming_jsmf.errors import InputError, TooFewFactorsError, option
-from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError, require_frequent
+from streaming_jsmf.config import InferSettings
+from streaming_jsmf.errors import InputError, option
+from streaming_jsmf.inference.anchors import Groups
 from streaming_jsmf.inference.correlations import reconstruction_error
 from streaming_jsmf.inference.law import AnchorRules, AnchorWordTopics, low_rank_anchor_words
 from streaming_jsmf.inference.words import characteristic_words, label_words, prominent_words
-from streaming_jsmf.jobs.events import Listener
+from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.linalg.eigen import Eigenpairs
-from streaming_jsmf.linalg.panels import panels
+from streaming_jsmf.linalg.panels import panel_threads, panels
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
-from streaming_jsmf.rectification.result import Rectification, change_of_grams, omitted_mass
-from streaming_jsmf.topics.rectify import rectify
+from streaming_jsmf.rectification.complete import alternating_projection, diagonal_completion
+from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
+from streaming_jsmf.rectification.palm import (
+    PALMOptions,
+    SymmetricOperator,
+    eigen_operator,
+    factor_operator,
+    matrix_operator,
+    palm,
+)
+from streaming_jsmf.rectification.result import (
+    OnIteration,
+    Rectification,
+    change_of_grams,
+    omitted_mass,
+    unrectified,
+)
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -31,166 +45,128 @@ LISTED_WORDS, LABEL_WORDS = 20, 3
 
 
 def fit_anchor_words(
-    moments: Moments, settings: InferSettings, threads: int, lap: Callable[[str], None], listener: Listener
+    moments: Moments,
+    settings: InferSettings,
+    rules: AnchorRules,
+    threads: int,
+    lap: Callable[[str], None],
+    listener: Listener,
 ) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and metrics of an LR-JSMF model (Algorithm 6 without its scan). No pass over the corpus.
 
-    ``lap`` is called with the name of each completed stage. Raises ``InputError`` as ``anchor_rules`` and ``rectify``;
-    ``TooFewFactorsError`` if there are fewer eigenvalues or anchor words than topics.
+    ``lap`` is called with the name of each completed stage. Raises ``InputError`` as ``rectify``;
+    ``TooFewFactorsError`` if there are fewer eigenvalues than topics; ``DegenerateAnchorsError`` and
+    ``RejectedAnchorError`` as ``low_rank_anchor_words``.
     """
-    # Refuse given anchors and too many topics before the rectification.
-    anchor_rules(moments, settings)
-    require_candidates(settings.n_topics, settings, moments.document_frequency, moments.n_documents)
     pairs = moments.eigenpairs(settings.n_topics)
     spectrum = spectral_certificates(moments, pairs, settings.n_topics)
     lap("eigenpairs")
     rectification = rectify(moments, pairs, settings, threads, listener)
     lap("rectification")
-    try:
-        topics = anchored_topics(moments, rectification, settings, threads)
-    except DegenerateAnchorsError as error:
-        raise TooFewFactorsError(f"{moments.path}: {error}") from error
+    topics = anchored_topics(moments, rectification, settings, rules, threads)
     lap("anchor_words")
     arrays = _arrays(moments, pairs, rectification, topics)
-    metrics = {**_metrics(moments, settings, rectification, topics), **spectrum}
+    metrics = {**_metrics(moments, rules, rectification, topics), **spectrum}
     lap("words")
     return arrays, metrics
 
 
-def anchored_topics(
-    moments: Moments, rectification: Rectification, settings: InferSettings, threads: int
-) -> AnchorWordTopics:
-    """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus.
+def rectify(
+    moments: Moments, pairs: Eigenpairs, settings: InferSettings, threads: int, listener: Listener
+) -> Rectification:
+    """Rectify the co-occurrences of a store by the method ``settings.rectify``. No pass over the corpus.
 
-    Raises ``DegenerateAnchorsError`` if there are fewer anchor words than topics; ``InputError`` if a given anchor
-    word is rejected.
+    PALM uses the whole C if the store has it, and F F' - D otherwise (docs/math.md). Raises ``InputError`` if the
+    method needs the whole C and the store lacks it, or cannot complete its diagonal.
     """
-    try:
-        return low_rank_anchor_words(
-            rectification.rectified,
-            moments.row_sum,
-            moments.document_frequency,
-            anchor_rules(moments, settings),
-            correlations=settings.correlations,
-            threads=threads,
+    k, iterations, tolerance = settings.n_topics, settings.max_iterations, settings.tolerance
+
+    def report(number: int, change: float) -> None:
+        listener(Iteration("rectification", number, iterations, {"change": change}))
+
+    match settings.rectify:
+        case "none":
+            return unrectified(pairs, k)
+        case "enn":
+            # Distribute the missing mass over the words in proportion to u u', or evenly.
+            marginals = settings.missing_mass == "marginals"
+            shares = moments.row_sum / moments.row_sum.sum() if marginals else None
+            enn = ENNOptions(iterations, tolerance, acceleration=settings.acceleration, threads=threads)
+            return epsilon_nonnegative(pairs, k, enn, shares=shares, on_iteration=report)
+        case "dc":
+            return _diagonal(moments, k, report)
+        case "ap" | "dykstra" as name:
+            return alternating_projection(
+                moments.cooccurrence(),
+                pairs,
+                k,
+                dykstra=name == "dykstra",
+                max_iterations=iterations,
+                tolerance=tolerance,
+                overwrite=True,
+                threads=threads,
+                on_iteration=report,
+            )
+        case "palm" | "ipalm" as name:
+            options = PALMOptions(name == "ipalm", iterations, tolerance)
+            with panel_threads(threads):
+                return palm(_operator(moments), pairs, k, options, on_iteration=report)
+
+
+def _diagonal(moments: Moments, n_topics: int, report: OnIteration) -> Rectification:
+    if len(moments.words) < 2 * n_topics:
+        raise InputError(
+            f"{moments.path}: {option.rectify('dc')} halves the words, and {len(moments.words)} words are too few for "
+            f"{n_topics} topics; lower {option.n_topics}"
         )
-    except RejectedAnchorError as error:
-        raise _rejected(str(moments.path), moments.words, error) from error
+    c = moments.cooccurrence()
+    if np.count_nonzero(c) == np.count_nonzero(np.diagonal(c)):
+        raise InputError(
+            f"{moments.path}: {option.rectify('dc')} completes the diagonal from pairs of different words, and no "
+            f"document has two different words; use {option.rectify('enn')}"
+        )
+    return diagonal_completion(c, n_topics, seed=moments.settings.seed, overwrite=True, on_iteration=report)
 
 
-def anchor_rules(moments: Moments, settings: InferSettings) -> AnchorRules:
-    """Rules for selecting anchors from the words of a store; ``InputError`` if a given word is unknown or rare."""
+def _operator(moments: Moments) -> SymmetricOperator:
+    if moments.settings.exact and not isinstance(moments, SelectedMoments):
+        return matrix_operator(moments.cooccurrence())
+    factor = moments.factor()
+    if factor is None:
+        # All pairs of the sketch, not only those with which PALM starts.
+        return eigen_operator(moments.eigenpairs(1, extra=moments.settings.basis_width))
+    return factor_operator(factor, moments.diagonal)
+
+
+def anchor_rules(settings: InferSettings, n_documents: int, given: Groups = ()) -> AnchorRules:
+    """Rules for selecting anchors in a corpus of ``n_documents``; ``given`` are word ids of the first anchors."""
     return AnchorRules(
         settings.anchors,
-        settings.anchor_floor(moments.n_documents),
-        settings.shrinkage(moments.n_documents),
-        given_anchors(
-            settings, moments.words, moments.document_frequency, moments.n_documents, str(moments.path)
-        ),
+        settings.anchor_floor(n_documents),
+        settings.shrinkage(n_documents),
+        given,
         settings.anchor_row_sum,
         settings.cliques,
         settings.clique,
     )
 
 
-def given_anchors(
+def anchored_topics(
+    moments: Moments,
+    rectification: Rectification,
     settings: InferSettings,
-    words: Sequence[str],
-    document_frequency: NDArray[np.int64] | None,
-    n_documents: int,
-    source: str,
-) -> tuple[tuple[int, ...], ...]:
-    """Ids of the given anchor words, one group per topic; ``source`` names the corpus or store in messages.
-
-    Raises ``InputError`` if a word is unknown or, if ``document_frequency`` is known, in too few documents.
-    """
-    if not settings.anchor_groups:
-        return ()
-    ids = {word: number for number, word in enumerate(words)}
-    unknown = [word for group in settings.anchor_groups for word in group if word not in ids]
-    if unknown:
-        raise InputError(
-            f"{source}: the vocabulary lacks the anchor word{'s' * (len(unknown) > 1)} "
-            f"{', '.join(map(repr, unknown))}; give words as they are spelled there"
-        )
-    given = tuple(tuple(ids[word] for word in group) for group in settings.anchor_groups)
-    if document_frequency is not None:
-        try:
-            require_frequent(given, document_frequency, settings.anchor_floor(n_documents))
-        except RejectedAnchorError as error:
-            raise _rejected(source, words, error) from error
-    return given
-
-
-def require_candidates(
-    n_topics: int, settings: InferSettings, document_frequency: NDArray[np.int64], n_documents: int
-) -> None:
-    """Raise ``TooFewFactorsError`` if fewer words than topics are frequent enough for an anchor."""
-    least = settings.anchor_floor(n_documents)
-    candidates = int((document_frequency >= least).sum())
-    if n_topics > candidates:
-        raise TooFewFactorsError(
-            f"{option.n_topics} is {n_topics:,} and each topic needs an anchor word in at least {least:g} documents, "
-            f"of which there are {candidates:,}; lower {option.n_topics} or {option.anchor_min_df}"
-        )
-
-
-def require_feasible(
-    corpus: Corpus, n_topics: int, settings: InferSettings | StodSettings, *, exact: bool = False
-) -> None:
-    """Refuse what a corpus cannot support, before the scan: the number of topics, given anchors, and the rectification.
-
-    ``exact`` is whether C is stored whole. Reads the vocabulary only. Raises ``TooFewFactorsError`` if the corpus has
-    too few documents, words or candidates for anchors; ``InputError`` if an anchor word is rejected, or the
-    rectification needs the whole C.
-    """
-    n_documents, n_words = corpus.n_documents, corpus.n_words
-    most = min(n_documents, n_words)
-    if n_topics > most:
-        raise TooFewFactorsError(
-            f"{option.n_topics} is {n_topics:,} and the corpus has {n_documents:,} documents and {n_words:,} words, "
-            f"which support at most {most:,} topics, and far fewer meaningful ones; lower {option.n_topics}"
-        )
-    if not isinstance(settings, InferSettings):
-        return
-    vocabulary = corpus.vocabulary()
-    counted = vocabulary.document_frequency if vocabulary.counted else None
-    if counted is not None:
-        require_candidates(n_topics, settings, counted, n_documents)
-    given_anchors(settings, vocabulary.words, counted, n_documents, corpus.root)
-    if settings.needs_whole_c and not exact:
-        raise InputError(
-            f"{option.rectify(settings.rectify)} needs the whole co-occurrences; scan with {option.exact(True)}, or "
-            f"use {option.rectify('enn')} or palm"
-        )
-
-
-def _rejected(source: str, words: Sequence[str], error: RejectedAnchorError) -> InputError:
-    return InputError(f"{source}: the anchor word {words[error.word]!r} {error.reason}")
-
-
-def word_lists(
-    moments: Moments, scores: NDArray[np.floating[Any]], anchors: NDArray[np.int64] | None = None
-) -> Arrays:
-    """Vocabulary, word counts and word lists of a model of any engine.
-
-    ``scores`` (N, K) are largest for the prominent words of a topic. ``anchors`` (K,) are words whose rows of C give
-    the characteristic words, by default the most prominent word of each topic.
-    """
-    listed = min(LISTED_WORDS, len(moments.words))
-    prominent = prominent_words(scores, listed)
-    rows = moments.cooccurrence_rows(prominent[:, 0] if anchors is None else anchors)
-    characteristic = characteristic_words(rows, listed)
-    return {
-        "word": np.array(moments.words, dtype=object),
-        "topic": np.arange(scores.shape[1], dtype=np.int64),
-        "rank": np.arange(listed, dtype=np.int64),
-        "term_count": moments.term_count,
-        "document_frequency": moments.document_frequency,
-        "prominent_words": prominent,
-        "characteristic_words": characteristic,
-        "label_words": label_words(prominent, characteristic, LABEL_WORDS),
-    }
+    rules: AnchorRules,
+    threads: int,
+) -> AnchorWordTopics:
+    """Topics by anchor words (LR-JSMF, Algorithm 5). No pass over the corpus."""
+    return low_rank_anchor_words(
+        rectification.rectified,
+        moments.row_sum,
+        moments.document_frequency,
+        rules,
+        correlations=settings.correlations,
+        threads=threads,
+    )
 
 
 def _arrays(
@@ -217,13 +193,13 @@ def _arrays(
 
 
 def _metrics(
-    moments: Moments, settings: InferSettings, rectification: Rectification, topics: AnchorWordTopics
+    moments: Moments, rules: AnchorRules, rectification: Rectification, topics: AnchorWordTopics
 ) -> dict[str, Any]:
     rectified = rectification.rectified
     return {
         "n_documents": moments.n_documents,
-        "anchor_min_df": settings.anchor_floor(moments.n_documents),
-        "anchor_shrinkage": settings.shrinkage(moments.n_documents),
+        "anchor_min_df": rules.min_document_frequency,
+        "anchor_shrinkage": rules.shrinkage,
         "topic_topic_sum": float(topics.topic_topic.sum()),
         "topic_topic_gap": topics.correlation_gap,
         "reconstruction_error": reconstruction_error(topics.word_topic, topics.topic_topic, rectified),
@@ -233,6 +209,30 @@ def _metrics(
             **rectification.report(),
             "omitted_mass": asdict(omitted_mass(rectified, rectification.checked_words)),
         },
+    }
+
+
+def word_lists(
+    moments: Moments, scores: NDArray[np.floating[Any]], anchors: NDArray[np.int64] | None = None
+) -> Arrays:
+    """Vocabulary, word counts and word lists of a model of any engine.
+
+    ``scores`` (N, K) are largest for the prominent words of a topic. ``anchors`` (K,) are words whose rows of C give
+    the characteristic words, by default the most prominent word of each topic.
+    """
+    listed = min(LISTED_WORDS, len(moments.words))
+    prominent = prominent_words(scores, listed)
+    rows = moments.cooccurrence_rows(prominent[:, 0] if anchors is None else anchors)
+    characteristic = characteristic_words(rows, listed)
+    return {
+        "word": np.array(moments.words, dtype=object),
+        "topic": np.arange(scores.shape[1], dtype=np.int64),
+        "rank": np.arange(listed, dtype=np.int64),
+        "term_count": moments.term_count,
+        "document_frequency": moments.document_frequency,
+        "prominent_words": prominent,
+        "characteristic_words": characteristic,
+        "label_words": label_words(prominent, characteristic, LABEL_WORDS),
     }
 
 

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import DEFAULT_WORDS, TopicChanges, TopicsRequest
 from streaming_jsmf.errors import InputError, require_unicode
-from streaming_jsmf.inference.words import longer_lists
+from streaming_jsmf.inference.words import longer_lists, topic_labels, unlike
 from streaming_jsmf.storage.arrays import read_sealed, replace_attributes, sealed_as
 from streaming_jsmf.storage.lock import sole_writer
 from streaming_jsmf.storage.paths import StorePath, make_directory, node_exists
-from streaming_jsmf.topics.labels import topic_labels, unlike
 from streaming_jsmf.topics.store import EDITS, AnyModel, Model, model_path, read_model, read_model_panels
 
 KIND, FORMAT_VERSION = "streaming_jsmf.topic_edits", 1
@@ -341,19 +340,13 @@ def shown_topics(
 ) -> EditedTopics:
     """Read the shown topics of a model, as ``read_model``; a model in memory has no edits.
 
-    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``. Raises ``InputError``
-    if all topics are hidden.
+    ``names`` must include ``topic_probability``; ``optional`` arrays give the topics ``names``.
     """
     if isinstance(model, Model):
         return EditedTopics(Path(), model, TopicEdits(int(model.arrays["topic_probability"].size)))
     path = model_path(model)
     stored = read_model(path, names, optional)
-    edits = read_edits(path, stored)
-    if not edits.groups:
-        raise InputError(
-            f"{path}: all topics are hidden; run streaming-jsmf topics {path} --unhide K to show one"
-        )
-    return EditedTopics(path, stored, edits)
+    return EditedTopics(path, stored, read_edits(path, stored))
 
 
 def require_word_count(words: int | None) -> int:

@@ -19,12 +19,6 @@ from streaming_jsmf.topics.store import Model
 
 Floats = NDArray[np.float64]
 
-#: Bytes per nonzero while a row group is read and matched to the words of the model.
-BYTES_PER_NONZERO_READ = 48
-
-#: Bytes per topic share of a document while the shares of a row group are computed.
-BYTES_PER_SHARE = 24
-
 #: Arrays of a model from which its parameters are made: those of every engine, and those of some engines.
 NEEDED = ("word", "word_topic", "topic_probability", "term_count")
 OPTIONAL = ("alpha", "topic_topic")

@@ -20,38 +20,35 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import PolishSettings, settings_of, takes
 from streaming_jsmf.corpus import Corpus, open_corpus
-from streaming_jsmf.corpus.units import Partition, distinct, fold_partitions, list_units, plan_partitions
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.inference.polish import Step, StepSums, first_topics
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, key_of
+from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.memory import peak_memory
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, run_job, run_steps
-from streaming_jsmf.jobs.tasks import Part
-from streaming_jsmf.jobs.workspace import Workspace
+from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
+from streaming_jsmf.linalg.typing import Floats
+from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import StorePath, store_path
-from streaming_jsmf.storage.provenance import package_versions
-from streaming_jsmf.storage.results import Found
-from streaming_jsmf.topics.parameters import Floats, TopicParameters
+from streaming_jsmf.storage.results import Found, package_versions
+from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
+from streaming_jsmf.topics.parameters import TopicParameters
 from streaming_jsmf.topics.polish_tasks import (
+    ALGORITHM_VERSION,
     Counts,
     DrawReduction,
-    Inputs,
-    PolishRequest,
-    Read,
+    PolishPlan,
     SampledReduction,
+    SplitDocuments,
     StepReduction,
-    algorithm_version,
     block_of,
     longest_of,
-    planned,
+    polish_job,
     topics_after,
 )
 from streaming_jsmf.topics.store import (
@@ -142,20 +139,20 @@ def polish_model(
     listener: Listener = silent,
 ) -> Model:
     """``polish`` for a model in memory; writes only the work store of ``target``, whose lock the caller holds."""
-    began, topics = time.perf_counter(), TopicParameters.of(start)
-    scan_settings = start.provenance.get("scan_settings") or {}
-    request = PolishRequest(topics, corpus, settings, scan_settings.get("partition_nonzeros"))
+    began, topics, plan = time.perf_counter(), TopicParameters.of(start), PolishPlan(corpus, settings)
     described = {**start.settings, "polish": settings.fields()}
     made_by = polished_fingerprint(start.fingerprint, corpus, settings)
+    nonzeros = (start.provenance.get("scan_settings") or {}).get("partition_nonzeros")
+    result = fingerprint(request_of_model(made_by, described))
     with single_blas_thread():
-        result = fingerprint(request_of_model(made_by, described))
-        work = Workspace(work_place(target), "polish", request.arguments, result)
-        found = polish_topics(request, work, execution, listener)
+        job = polish_job(plan, topics, nonzeros, work_place(target), result)
+        with job.running(execution, listener) as running:
+            found = _Run(plan, topics, job, *running).result()
     stage = {"seconds": round(time.perf_counter() - began, 3), "peak_memory": peak_memory()}
     watched = found.arrays["watched"].tolist()
     metrics = {
         "start": name,
-        "steps": [asdict(step) for step in request.steps],
+        "steps": [asdict(step) for step in plan.steps],
         "n_documents": _n_documents(found),
         "log_likelihood": found.arrays["log_likelihood"].tolist(),
         "perplexity": [dict(zip(WATCHED, row, strict=False)) for row in watched if len(row) > 1],
@@ -178,7 +175,7 @@ def polish_model(
 def polished_fingerprint(start: str, corpus: Corpus, settings: PolishSettings) -> str:
     """sha256 of the start, the corpus, the settings and the algorithm, which determine a polished model."""
     fields = {"start": start, "corpus": corpus.fingerprint, "polish": settings.fields()}
-    return fingerprint({**fields, "algorithm": algorithm_version(planned(corpus, settings))})
+    return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
 def _n_documents(found: PartialResult) -> int:
@@ -204,61 +201,39 @@ def _arrays(start: Model, prior: Floats, found: PartialResult) -> dict[str, NDAr
     return arrays
 
 
-def polish_topics(
-    request: PolishRequest,
-    store: Workspace,
-    execution: Execution | None = None,
-    listener: Listener = silent,
-) -> PartialResult:
-    """Polish topics on the documents of a corpus, or resume an interrupted run in ``store``.
-
-    Makes one pass over the data, and one more for each full step. Results are bit-identical for all schedulers. The
-    caller removes ``store`` after writing the result. Raises ``InputError`` if memory is too small, or if the corpus
-    has none of the model's words or a bad record, in which case ``store`` is removed; ``StoreError`` if a shard or
-    ``store`` is damaged.
+@dataclass(frozen=True)
+class _Run:
+    """A running polish. Results are bit-identical for all schedulers.
 
     The result has ``word_topic`` (N, K), columns sum to 1; ``shares`` (K,) and ``pairs`` (K, K), the sums of topic
     shares and their products over the ``n_documents`` documents of the last step; ``log_likelihood`` per token at each
     step; and ``watched``, the number of steps and held-out perplexity after the sampled steps and after each full
     step.
     """
-    partitions = plan_partitions(list_units(request.corpus), request.budget)
-    ids = request.topics.ids_of_corpus(request.corpus)
-    store.require_same()
 
-    def memory(workers: int) -> int:
-        return request.memory(partitions, workers)
-
-    with store.executor(memory, execution, listener) as executor:
-        digests = store.start({"ids": ids, "prior": request.topics.prior})
-        n_words, seed = len(request.topics.words), request.settings.seed
-        inputs = Inputs(store.root, digests, store.hint, n_words, request.held_out, seed)
-        return _Run(request, store, partitions, executor, inputs).result()
-
-
-@dataclass(frozen=True)
-class _Run:
-    request: PolishRequest
-    store: Workspace
-    partitions: tuple[Partition, ...]
+    plan: PolishPlan
+    topics: TopicParameters
+    job: DocumentJob
     executor: Executor
-    inputs: Inputs
+    inputs: TaskInputs
 
     def result(self) -> PartialResult:
-        sampled, given = self.request.sampled_steps, self.request.topics
-        drawn = self._draw(sampled[0].share if sampled else 0.0)
+        sampled, given = self.plan.sampled_steps, self.topics
+        draw = DrawReduction(self._documents, sampled[0].share if sampled else 0.0)
+        drawn = self.job.fold(self.executor, draw, "draw")
         held_out, longest = self._held_out(drawn)
-        state = self.store.checkpoints("topics")
+        state = self.job.work.checkpoints("topics")
         # The sampled steps are one move together; each full step is a move.
-        full = self.request.steps[len(sampled) :]
+        full = self.plan.steps[len(sampled) :]
         moves = [sampled] * bool(sampled) + [(step,) for step in full]
 
         def move(number: int, key: str, before: PartialResult) -> PartialResult:
-            steps, last = moves[number], number + 1 == len(moves)
+            steps, last, read = moves[number], number + 1 == len(moves), partial(state.read_fold, key)
             if steps is sampled:
-                found = self._sampled(drawn, state, key, steps, last)
+                found = self._sampled(drawn, read, key, steps, last)
             else:
-                found = self._full(before, state, key, steps[0], longest, last)
+                reduction = StepReduction(self._documents, read, steps[0], longest, last)
+                found = self._full(before, reduction, key)
             return self._watched(before, found, held_out)
 
         # The start is not evaluated: it may have been fitted to the held-out documents.
@@ -266,52 +241,39 @@ class _Run:
         begin = PartialResult({"word_topic": start, "log_likelihood": np.zeros(0)})
         return run_steps(state, begin, len(moves), move)
 
+    @property
+    def _documents(self) -> SplitDocuments:
+        return SplitDocuments(self.inputs, self.plan.held_out, self.plan.settings.seed)
+
     def _held_out(self, drawn: Read) -> tuple[Counts, float]:
         """Held-out documents, and the maximum length; frees the sample."""
         documents = drawn()
         return block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
 
-    def _draw(self, share: float) -> Read:
-        reduction = DrawReduction(self.inputs, share)
-        keys, checkpoints = self._keys(reduction.name), self.store.checkpoints(reduction.name)
-        fold_partitions(checkpoints, reduction, keys, self.partitions, self.store.request, self.executor)
-        return partial(checkpoints.read_fold, FoldOrder(tuple(keys), self.store.request).total)
-
     def _sampled(
-        self, drawn: Read, state: Checkpoints, key: str, steps: tuple[Step, ...], last: bool
+        self, drawn: Read, state: Read, key: str, steps: tuple[Step, ...], last: bool
     ) -> PartialResult:
-        threads = self.executor.tasks_at_once
-        reduction = SampledReduction(self.inputs, drawn, partial(state.read_fold, key), threads, last)
-        nonzeros = sum(round(step.share * self.request.corpus.nonzeros) for step in steps)
-        part = Part(key_of(reduction.name, key), nonzeros, steps)
-        checkpoints = self.store.checkpoints(reduction.name)
-        order = FoldOrder((part.key,), self.store.request)
-        job = Job(checkpoints, reduction, (part,), order, part="sample")
+        reduction = SampledReduction(self.inputs, drawn, state, self.executor.tasks_at_once, last)
+        nonzeros = sum(round(step.share * self.plan.corpus.nonzeros) for step in steps)
+        part = Part(key_of("sampled", key), nonzeros, steps)
+        order = FoldOrder((part.key,), self.job.work.request)
+        job = Job(self.job.work.checkpoints("sampled"), reduction, (part,), order, part="sample")
         run_job(job, self.executor)
         return job.result()
 
-    def _full(
-        self, before: PartialResult, state: Checkpoints, key: str, step: Step, longest: float, last: bool
-    ) -> PartialResult:
-        number = before.arrays["log_likelihood"].size + 1
-        threads = max(1, self.executor.tasks_at_once // len(self.partitions))
-        reduction = StepReduction(
-            self.inputs, f"step-{number}", partial(state.read_fold, key), step, longest, last, threads
-        )
-        checkpoints, keys = self.store.checkpoints(reduction.name), self._keys(key)
-        sums = fold_partitions(
-            checkpoints, reduction, keys, self.partitions, self.store.request, self.executor
-        )
-        checkpoints.clear()
+    def _full(self, before: PartialResult, reduction: StepReduction, key: str) -> PartialResult:
+        name = f"step-{before.arrays['log_likelihood'].size + 1}"
+        sums = self.job.fold(self.executor, reduction, name, key)()
+        self.job.work.checkpoints(name).clear()
         total = StepSums(**sums.arrays, **sums.scalars)  # type: ignore[arg-type]
-        return topics_after(total, before.arrays["word_topic"], step, last=last)
+        return topics_after(total, before.arrays["word_topic"], reduction.step, last=reduction.with_pairs)
 
     def _watched(self, before: PartialResult, found: PartialResult, held_out: Counts) -> PartialResult:
         """Add the history of earlier moves to the result of a move, and report its steps."""
         history = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
         for number in range(before.arrays["log_likelihood"].size, history.size):
             measures = {"log_likelihood": float(history[number])}
-            self.executor.listener(Iteration("polish", number + 1, len(self.request.steps), measures))
+            self.executor.listener(Iteration("polish", number + 1, len(self.plan.steps), measures))
         row = np.array([[history.size, *self._perplexity(found.arrays["word_topic"], held_out)]])
         seen = before.arrays.get("watched")
         watched = row if seen is None else np.concatenate([seen, row])
@@ -324,12 +286,8 @@ class _Run:
         """
         if not held_out.nnz or not np.array_equal(np.rint(held_out.data), held_out.data):
             return ()
-        given = self.request.topics
+        given = self.topics
         done = Completer.of(word_topic, given.prior, given.term_count).complete(
             held_out, threads=self.executor.threads_here
         )
         return (done.perplexity, done.unigram_perplexity, done.documents) if done.tokens else ()
-
-    def _keys(self, salt: str) -> list[str]:
-        contents = distinct([partition.content for partition in self.partitions])
-        return [key_of(content, salt) for content in contents]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import PolishSettings, ScanSettings
-from streaming_jsmf.corpus.csr import read_block
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition
-from streaming_jsmf.corpus.vocabulary import over_vocabulary
 from streaming_jsmf.inference import polish as polish_step
 from streaming_jsmf.inference.polish import (
     HELD_OUT_DRAW,
@@ -33,21 +32,14 @@ from streaming_jsmf.inference.polish import (
     step_sums,
 )
 from streaming_jsmf.jobs.checkpoints import PartialResult, added
-from streaming_jsmf.jobs.memory import PROCESS_BYTES
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath
-from streaming_jsmf.topics.parameters import (
-    BYTES_PER_NONZERO_READ,
-    TopicParameters,
-)
+from streaming_jsmf.topics.document_job import DocumentJob, Read, TaskInputs
+from streaming_jsmf.topics.parameters import TopicParameters
 
 Counts = csr_array[Any]
 
-#: Function that reads a committed result.
-Read: TypeAlias = Callable[[], PartialResult]
-
-#: Increase when the same request gives other bits: with CVB0 alone, and with steps that draw topics.
-ALGORITHM_VERSION, DRAWN_VERSION = 4, 5
+#: Increase when the same request gives other bits.
+ALGORITHM_VERSION = 4
 
 #: Bytes per nonzero of the sample: a word id and a count.
 BYTES_PER_SAMPLED = 8
@@ -59,33 +51,18 @@ MOST_HELD_OUT = 0.02
 TALL_ARRAYS = 6
 
 
-def planned(corpus: Corpus, settings: PolishSettings) -> tuple[Step, ...]:
-    """Each step with its share of the documents."""
-    return plan_steps(corpus.nonzeros, corpus.n_documents, settings.steps, settings.rounds)
-
-
-def algorithm_version(steps: Sequence[Step]) -> int:
-    """The version of the algorithm that these steps use."""
-    return DRAWN_VERSION if any(step.drawn for step in steps) else ALGORITHM_VERSION
-
-
 @dataclass(frozen=True)
-class PolishRequest:
-    """The topics to polish, the corpus, and the settings."""
+class PolishPlan:
+    """The steps over a corpus, and the documents that they use."""
 
-    topics: TopicParameters
     corpus: Corpus
     settings: PolishSettings
-    partition_nonzeros: int | None = None
 
-    @property
-    def budget(self) -> int:
-        scan = ScanSettings(partition_nonzeros=self.partition_nonzeros)
-        return scan.partition_budget(self.corpus.nonzeros, self.corpus.n_words)
-
-    @property
+    @cached_property
     def steps(self) -> tuple[Step, ...]:
-        return planned(self.corpus, self.settings)
+        """Each step with its share of the documents."""
+        settings = self.settings
+        return plan_steps(self.corpus.nonzeros, self.corpus.n_documents, settings.steps, settings.rounds)
 
     @property
     def sampled_steps(self) -> tuple[Step, ...]:
@@ -98,50 +75,44 @@ class PolishRequest:
         """Probability that a document is held out."""
         return min(self.settings.held_out / max(self.corpus.n_documents, 1), MOST_HELD_OUT)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Everything that determines the result, as JSON values."""
-        return {
-            "algorithm": algorithm_version(self.steps),
-            "topics": self.topics.fingerprint,
-            "corpus": self.corpus.fingerprint,
-            "partition_budget": self.budget,
-            "steps": [asdict(step) for step in self.steps],
-            "held_out": self.held_out,
-            "seed": self.settings.seed,
-        }
 
-    def memory(self, partitions: Sequence[Partition], workers: int) -> int:
-        """Projected peak memory in bytes: topics and sums of each worker, a row group, and the sample."""
-        row_group = max(unit.nonzeros for partition in partitions for unit in partition.units)
-        each = TALL_ARRAYS * 8 * self.topics.word_topic.size + row_group * BYTES_PER_NONZERO_READ
-        most = polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS
-        sample = 2 * BYTES_PER_SAMPLED * min(most, self.corpus.nonzeros)
-        return PROCESS_BYTES + each * min(workers, len(partitions)) + sample
+def polish_job(
+    plan: PolishPlan, topics: TopicParameters, partition_nonzeros: int | None, root: StorePath, result: str
+) -> DocumentJob:
+    """The job that takes the planned steps; ``result`` is the fingerprint of the request of the polished model."""
+    corpus, scan = plan.corpus, ScanSettings(partition_nonzeros=partition_nonzeros)
+    sampled = min(polish_step.SAMPLES * polish_step.SAMPLE_NONZEROS, corpus.nonzeros)
+    return DocumentJob(
+        "polish",
+        root,
+        corpus,
+        budget=scan.partition_budget(corpus.nonzeros, corpus.n_words),
+        n_words=len(topics.words),
+        arrays={"ids": topics.ids_of_corpus(corpus), "prior": topics.prior},
+        fields={
+            "algorithm": ALGORITHM_VERSION,
+            "topics": topics.fingerprint,
+            "steps": [asdict(step) for step in plan.steps],
+            "held_out": plan.held_out,
+            "seed": plan.settings.seed,
+        },
+        task_bytes=TALL_ARRAYS * topics.word_topic.nbytes,
+        shared_bytes=2 * BYTES_PER_SAMPLED * sampled,
+        result=result,
+    )
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Inputs of all tasks: arrays in the work store by their digests, and counts over the model's N words.
+class SplitDocuments:
+    """Inputs of the tasks, and the share of the documents that is held out by draws with ``seed``."""
 
-    ``hint`` ends messages about damage; ``held_out`` and ``seed`` determine the held-out documents.
-    """
-
-    store: StorePath
-    digests: dict[str, ArrayDigest]
-    hint: str
-    n_words: int
+    inputs: TaskInputs
     held_out: float
     seed: int
 
-    def read(self, name: str) -> NDArray[Any]:
-        return read_array(self.store, name, self.digests[name], hint=self.hint)
-
     def blocks(self, partition: Partition) -> Iterator[tuple[str, Counts, NDArray[np.bool_]]]:
         """Yield content hash, counts (documents x N) and the mask of held-out documents of each row group."""
-        ids = self.read("ids")
-        for unit in partition.units:
-            block = over_vocabulary(read_block(unit, ids.size), ids, self.n_words)
+        for unit, block, _ in self.inputs.blocks(partition):
             draws = document_draws(unit.content, block.shape[0], HELD_OUT_DRAW, self.seed)
             yield unit.content, block, draws < self.held_out
 
@@ -153,15 +124,14 @@ class DrawReduction:
     ``share`` is that of one sampled step; ``sample_draws`` tell which steps use a document (``in_sample``).
     """
 
-    inputs: Inputs
+    documents: SplitDocuments
     share: float
-    name: str = "draw"
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
         drawn = []
-        for content, block, held in self.inputs.blocks(partition):
-            draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.inputs.seed)
+        for content, block, held in self.documents.blocks(partition):
+            draws = document_draws(content, block.shape[0], SAMPLE_DRAW, self.documents.seed)
             sample = (draws < sampled_range(self.share)) & ~held
             arrays: dict[str, NDArray[Any]] = {"sample_draws": draws[sample]}
             for name, rows in (("held_out", held), ("sample", sample)):
@@ -215,12 +185,11 @@ def topics_after(sums: StepSums, before: NDArray[np.float64], step: Step, *, las
 class SampledReduction:
     """All sampled steps, as one part; ``last`` if no full steps follow."""
 
-    inputs: Inputs
+    inputs: TaskInputs
     drawn: Read
     state: Read
     threads: int
     last: bool
-    name: str = "sampled"
 
     def compute(self, steps: Sequence[Step]) -> PartialResult:
         """Run the steps on the drawn documents, without a pass over the corpus."""
@@ -257,19 +226,18 @@ class SampledReduction:
 class StepReduction:
     """One full step: the ``StepSums`` of all documents that are not held out."""
 
-    inputs: Inputs
-    name: str
+    documents: SplitDocuments
     state: Read
     step: Step
     longest: float
     with_pairs: bool
-    threads: int
 
     def compute(self, partition: Partition) -> PartialResult:
         """One pass over the partition, with one row group in memory at a time."""
-        topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
+        inputs = self.documents.inputs
+        topics, prior = self.state().arrays["word_topic"], inputs.read("prior")
         total: StepSums | None = None
-        for _, block, held in self.inputs.blocks(partition):
+        for _, block, held in self.documents.blocks(partition):
             sums = step_sums(
                 block[np.flatnonzero(~held)] if held.any() else block,
                 topics,
@@ -277,7 +245,7 @@ class StepReduction:
                 rounds=self.step.rounds,
                 longest=self.longest,
                 with_pairs=self.with_pairs,
-                threads=self.threads,
+                threads=inputs.threads,
             )
             total = sums if total is None else total + sums
         assert total is not None, "a partition has units"

@@ -26,8 +26,8 @@ from streaming_jsmf.storage.arrays import (
     read_panels,
     read_sealed,
     write_arrays,
+    zarr_store,
 )
-from streaming_jsmf.storage.chunks import zarr_store
 from streaming_jsmf.storage.lock import work_place
 from streaming_jsmf.storage.paths import (
     ROOT,
@@ -43,9 +43,8 @@ from streaming_jsmf.storage.paths import (
     store_path,
     write_bytes,
 )
-from streaming_jsmf.storage.provenance import utc_now
 from streaming_jsmf.storage.replace import remove_store, store_written
-from streaming_jsmf.storage.results import Found, Wanted
+from streaming_jsmf.storage.results import Found, Wanted, utc_now
 from streaming_jsmf.topics.variables import MODEL_VARIABLES, STOD_VARIABLES
 
 if TYPE_CHECKING:
@@ -173,19 +172,19 @@ def models_at(path: AnyModel) -> tuple[StorePath, ...]:
     return below or (root,)
 
 
-def model_targets(root: StorePath, topics: Sequence[int]) -> dict[int, StorePath]:
+def model_targets(root: StorePath, n_topics: Sequence[int]) -> dict[int, StorePath]:
     """The path of the model of each K: ``root`` itself, or ``root/k=5``, ``root/k=10``, ... for several.
 
-    Raises ``InputError`` if ``topics`` is empty, or something other than a model is at a path.
+    Raises ``InputError`` if ``n_topics`` is empty, or something other than a model is at a path.
     """
-    if not topics:
-        raise InputError("topics is empty; give at least one number")
-    several = len(topics) > 1
+    if not n_topics:
+        raise InputError("n_topics is empty; give at least one number")
+    several = len(n_topics) > 1
     if several and (node_exists(root) or exists(root / MANIFEST_NAME)):
         raise InputError(
             f"{root}: this is a store or a corpus; models of several K need a directory of their own"
         )
-    targets = {k: root / f"k={k}" if several else root for k in topics}
+    targets = {k: root / f"k={k}" if several else root for k in n_topics}
     for path in targets.values():
         require_model_or_free(path)
     return targets
@@ -268,20 +267,18 @@ def read_model(
     path: str | os.PathLike[str] | StorePath,
     names: tuple[str, ...] | None = None,
     optional: tuple[str, ...] = (),
-    *,
-    hint: str = "make the store again",
 ) -> Model:
     """Read a model into memory and verify each array against its digest.
 
-    ``names`` are the arrays to read, None for all; ``optional`` arrays are read if the model has them; ``hint`` ends a
-    message about damage. Raises ``InputError`` if there is no model at ``path``; ``StoreError``, naming the array, if
-    one is missing, truncated or altered.
+    ``names`` are the arrays to read, None for all; ``optional`` arrays are read if the model has them. Raises
+    ``InputError`` if there is no model at ``path``; ``StoreError``, naming the array, if one is missing, truncated or
+    altered.
     """
     path = store_path(path, "a model")
     attributes = _read_attributes(path)
     digests = attributes["digests"]
     wanted = tuple(digests) if names is None else (*names, *(name for name in optional if name in digests))
-    arrays = read_arrays(path, _digests_of(path, digests, wanted), hint=hint)
+    arrays = read_arrays(path, _digests_of(path, digests, wanted))
     return Model(arrays, attributes["settings"], attributes["metrics"], attributes["provenance"])
 
 
@@ -303,7 +300,7 @@ def _digests_of(path: StorePath, digests: Mapping[str, Any], wanted: Sequence[st
 
 
 def open_model(path: AnyModel) -> xr.Dataset:
-    """Open a model lazily as a labelled ``xarray.Dataset`` with the words as a coordinate.
+    """Open a model lazily as a labeled ``xarray.Dataset`` with the words as a coordinate.
 
     Words and lists of word ids are in memory, so that ``model.word[model.prominent_words]`` are words.
     Its attributes ``settings``, ``metrics`` and ``provenance`` are mappings, which netCDF stores as JSON text. Raises

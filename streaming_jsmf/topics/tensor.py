@@ -13,7 +13,7 @@ from streaming_jsmf.config import SHARES, InferSettings, StodSettings
 from streaming_jsmf.errors import TooFewFactorsError, option
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError
 from streaming_jsmf.inference.correlations import HIGHEST_SUM, LOWEST_SUM, prior_sum
-from streaming_jsmf.inference.stod.engine import (
+from streaming_jsmf.inference.stod import (
     MAX_EVALUATIONS,
     NoTopicsError,
     TensorTopics,
@@ -24,8 +24,7 @@ from streaming_jsmf.inference.stod.engine import (
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
-from streaming_jsmf.topics.anchor_words import anchored_topics, word_lists
-from streaming_jsmf.topics.rectify import rectify
+from streaming_jsmf.topics.anchor_words import anchor_rules, anchored_topics, rectify, word_lists
 
 #: Number of eigenpairs beyond the first K with which the rectification for alpha0 starts.
 EXTRA_PAIRS = 10
@@ -86,7 +85,8 @@ def estimate_alpha0(moments: Moments, settings: InferSettings, threads: int, lis
     settings = replace(settings, n_topics=min(settings.n_topics, pairs.positive))
     rectification = rectify(moments, pairs, settings, threads, listener)
     try:
-        topics = anchored_topics(moments, rectification, settings, threads)
+        rules = anchor_rules(settings, moments.n_documents)
+        topics = anchored_topics(moments, rectification, settings, rules, threads)
     except DegenerateAnchorsError as error:
         reason = str(error).partition(";")[0]
         raise TooFewFactorsError(

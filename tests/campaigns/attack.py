@@ -1,16 +1,19 @@
-"""Attacks on the bytes of a file, and what every command must satisfy afterwards."""
+"""Attacks on the bytes of a file and odd files in its place, and what every command must satisfy afterwards."""
 
 from __future__ import annotations
 
 import faulthandler
+import os
 import random
 import re
 import resource
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.outcomes import Command, Outcome
 from tests.processes import PATIENCE
@@ -76,6 +79,22 @@ def spoilt(data: bytes, draw: random.Random) -> bytes:
         if changed != data:
             return changed
     return b"\0"
+
+
+def _socket(path: Path) -> None:
+    # The path of a socket has at most 107 bytes.
+    place = os.open(path.parent, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(f"/proc/self/fd/{place}/{path.name}")
+    os.close(place)
+
+
+#: What takes the place of a file, and is never read.
+ODD: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "socket": _socket,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
 
 
 @dataclass

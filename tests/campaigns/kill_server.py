@@ -131,8 +131,6 @@ def _child(request: dict[str, Any]) -> None:
         sys.addaudithook(operations.hook)
         code = _run(request["command"])
     Path(request["operations"]).write_text("\n".join(operations.told), encoding="utf-8")
-    if request["finalise"]:
-        sys.exit(code)
     os._exit(code)
 
 

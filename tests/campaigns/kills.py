@@ -23,115 +23,93 @@ from tests.stores import rename_words
 #: Number of operations at the end of a command that are tried.
 LAST = 100
 
-QUIET = ("--scheduler", "synchronous")
-SCAN = ("--max-topics", "3", "--partition-nonzeros", "900")
-TOPICS = ("--topics", "3", "--anchor-min-df", "2")
+#: Verbs without a scheduler.
+ALONE = ("infer", "report", "documents")
 
 
 @dataclass(frozen=True)
 class Case:
-    """Commands that prepare the folder, and the command that is killed."""
+    """The command line that is killed, and those that prepare the folder."""
 
     name: str
-    before: tuple[tuple[str, ...], ...]
-    command: tuple[str, ...]
+    line: str
+    before: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def command(self) -> tuple[str, ...]:
+        return arguments(self.line)
 
-def _scan(*line: str) -> tuple[str, ...]:
-    return ("scan", *line, *QUIET)
+
+def arguments(line: str, scheduler: str = "synchronous") -> tuple[str, ...]:
+    """The arguments of a command line, with two workers of a scheduler if it takes one."""
+    verb, *rest = line.split()
+    workers = () if verb in ALONE else ("--scheduler", scheduler, "--workers", "2")
+    return (verb, *rest, *workers)
 
 
-OF_A = _scan("a", "m", *SCAN)
-SAMPLED = (*OF_A, "--sample-share", "0.5")
-WITH_THIRD = _scan("a", "m", *SCAN, "--third-moment")
-MODEL = ("infer", "m", "model", *TOPICS)
-FIT = ("fit", "a", "model", *TOPICS, "--partition-nonzeros", "900", "--steps", "8", *QUIET)
+OF_A = "scan a m --max-topics 3 --partition-nonzeros 900"
+OF_B, OF_C = (OF_A.replace("a m", f"{name} of-{name}") for name in "bc")
+SAMPLED, WITH_THIRD = f"{OF_A} --sample-share 0.5", f"{OF_A} --third-moment"
+ADD = "scan a m --add b"
+MODEL = "infer m model --topics 3 --anchor-min-df 2"
+POLISH = "polish model a polished --steps 8"
+FIT = "fit a model --topics 3 --anchor-min-df 2 --partition-nonzeros 900 --steps 8"
+FIT_TEXTS = FIT.replace("fit a", "fit texts.jsonl") + " --preset papers"
+SHARES = "transform model a shares"
+TO_FILE = "transform model a shares.parquet"
 
 CASES = (
-    Case("ingest", (), ("ingest", "texts.jsonl", "corpus", "--min-tokens", "1", *QUIET)),
+    Case("ingest", "ingest texts.jsonl corpus --min-tokens 1"),
+    Case(
+        "ingest-overwrite",
+        "ingest texts.jsonl corpus --min-tokens 2 --overwrite",
+        ("ingest texts.jsonl corpus",),
+    ),
     Case(
         "simulate",
-        (),
-        (
-            "simulate",
-            "corpus",
-            "--documents",
-            "300",
-            "--vocabulary-size",
-            "40",
-            "--topics",
-            "3",
-            "--documents-per-shard",
-            "100",
-            "--seed",
-            "1",
-            *QUIET,
-        ),
+        "simulate corpus --documents 300 --vocabulary-size 40 --topics 3 --documents-per-shard 100 --seed 1",
     ),
-    Case("scan", (), OF_A),
-    Case("scan-sample", (), SAMPLED),
-    Case("add-sample", (SAMPLED,), _scan("a", "m", "--add", "b")),
-    Case("scan-exact", (), (*OF_A, "--exact")),
-    Case("scan-third-moment", (), WITH_THIRD),
-    Case("third-moment", (OF_A,), WITH_THIRD),
-    Case("add", (OF_A,), _scan("a", "m", "--add", "b")),
-    Case("add-third-moment", (OF_A,), _scan("a", "m", "--add", "b", "--third-moment")),
-    Case("remove", (OF_A, _scan("a", "m", "--add", "b")), _scan("a", "m", "--remove", "b")),
-    Case("merge", (OF_A, _scan("b", "of-b", *SCAN)), _scan("a", "m", "--merge", "of-b")),
-    Case("unite", (OF_A, _scan("c", "of-c", *SCAN)), _scan("a", "m", "--merge", "of-c")),
-    Case(
-        "replace",
-        (OF_A, _scan("c", "of-c", *SCAN)),
-        _scan("a", "m", "--remove", "a", "--add", "b", "--merge", "of-c"),
-    ),
-    Case("infer", (OF_A,), MODEL),
-    Case("infer-overwrite", (OF_A, MODEL), (*MODEL, "--rectify", "palm", "--overwrite")),
-    Case("infer-stod", (WITH_THIRD,), ("infer", "m", "model", "--topics", "3", "--engine", "stod")),
-    Case("fit", (), FIT),
-    Case("fit-texts", (), ("fit", "texts.jsonl", *FIT[2:], "--preset", "papers")),
-    Case("fit-several", (), (*FIT, "--topics", "2,3")),
-    Case("polish", (OF_A, MODEL), ("polish", "model", "a", "polished", "--steps", "8", *QUIET)),
-    Case(
-        "polish-overwrite",
-        (OF_A, MODEL),
-        ("polish", "model", "a", "model", "--steps", "8", "--overwrite", *QUIET),
-    ),
-    Case(
-        "evaluate", (OF_A, MODEL), ("evaluate", "model", "--corpus", "a", "--replicas", "0", "--json", *QUIET)
-    ),
-    Case("transform-file", (OF_A, MODEL), ("transform", "model", "a", "shares.parquet", *QUIET)),
-    Case(
-        "transform-texts",
-        (("fit", "texts.jsonl", *FIT[2:], "--preset", "papers"),),
-        ("transform", "model", "texts.jsonl", "shares", *QUIET),
-    ),
-    Case("transform-zarr", (OF_A, MODEL), ("transform", "model", "a", "shares.zarr", *QUIET)),
-    Case("report", (OF_A, MODEL), ("report", "model", "page.html")),
+    Case("scan", OF_A),
+    Case("scan-sample", SAMPLED),
+    Case("add-sample", ADD, (SAMPLED,)),
+    Case("scan-exact", f"{OF_A} --exact"),
+    Case("scan-third-moment", WITH_THIRD),
+    Case("third-moment", WITH_THIRD, (OF_A,)),
+    Case("add", ADD, (OF_A,)),
+    Case("add-third-moment", f"{ADD} --third-moment", (OF_A,)),
+    Case("remove", "scan a m --remove b", (OF_A, ADD)),
+    Case("merge", "scan a m --merge of-b", (OF_A, OF_B)),
+    Case("unite", "scan a m --merge of-c", (OF_A, OF_C)),
+    Case("replace", "scan a m --remove a --add b --merge of-c", (OF_A, OF_C)),
+    Case("infer", MODEL, (OF_A,)),
+    Case("infer-overwrite", f"{MODEL} --rectify palm --overwrite", (OF_A, MODEL)),
+    Case("infer-stod", "infer m model --topics 3 --engine stod", (WITH_THIRD,)),
+    Case("fit", FIT),
+    Case("fit-texts", FIT_TEXTS),
+    Case("fit-several", f"{FIT} --topics 2,3"),
+    Case("polish", POLISH, (OF_A, MODEL)),
+    Case("polish-overwrite", "polish model a model --steps 8 --overwrite", (OF_A, MODEL)),
+    Case("evaluate", "evaluate model --corpus a --replicas 0 --json", (OF_A, MODEL)),
+    Case("transform-file", TO_FILE, (OF_A, MODEL)),
+    Case("transform-directory", SHARES, (OF_A, MODEL)),
+    Case("transform-overwrite", f"{SHARES} --top 2 --overwrite", (OF_A, MODEL, SHARES)),
+    Case("transform-texts", "transform model texts.jsonl shares", (FIT_TEXTS,)),
+    Case("transform-zarr", "transform model a shares.zarr", (OF_A, MODEL)),
+    Case("report", "report model page.html", (OF_A, MODEL)),
     Case(
         "report-overwrite",
-        (OF_A, MODEL, ("report", "model", "page.html", "--words", "3")),
-        ("report", "model", "page.html", "--overwrite"),
+        "report model page.html --overwrite",
+        (OF_A, MODEL, "report model page.html --words 3"),
     ),
     Case(
         "documents",
-        (OF_A, MODEL, ("transform", "model", "a", "shares.parquet", *QUIET)),
-        ("documents", "model", "shares.parquet", "--topic", "1", "--out", "answer.parquet"),
+        "documents model shares.parquet --topic 1 --out answer.parquet",
+        (OF_A, MODEL, TO_FILE),
     ),
-    Case("choose-k", (), ("choose-k", "a", "--out", "chosen", "--topics", "2,3", "--replicas", "1", *QUIET)),
-    Case(
-        "ingest-overwrite",
-        (("ingest", "texts.jsonl", "corpus", *QUIET),),
-        ("ingest", "texts.jsonl", "corpus", "--min-tokens", "2", "--overwrite", *QUIET),
-    ),
-    Case("transform-directory", (OF_A, MODEL), ("transform", "model", "a", "shares", *QUIET)),
-    Case(
-        "transform-overwrite",
-        (OF_A, MODEL, ("transform", "model", "a", "shares", *QUIET)),
-        ("transform", "model", "a", "shares", "--top", "2", "--overwrite", *QUIET),
-    ),
+    Case("choose-k", "choose-k a --out chosen --topics 2,3 --replicas 1"),
 )
 
 
@@ -172,14 +150,12 @@ class Server:
         interrupt_at: int | None = None,
         copy_from: int | None = None,
         here: bool = False,
-        finalise: bool = False,
     ) -> int:
         """Exit code of a command; negative if it was killed.
 
         It is killed before operation ``kill_at``, or interrupted before ``interrupt_at``; the folder is copied before
         each operation from ``copy_from`` on. ``here`` runs it in the server itself, so that later children find
-        everything loaded. ``finalise`` finalizes the interpreter and its threads, as a normal process does; otherwise
-        the child exits at once.
+        everything loaded.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -192,7 +168,6 @@ class Server:
             "copy_from": copy_from,
             "copies": str(self.copies),
             "here": here,
-            "finalise": finalise,
             "log": str(self.log),
             "operations": str(self._operations),
         }
@@ -276,13 +251,24 @@ def undisturbed(case: Case, served: Server) -> Undisturbed:
     start = served.base / "starts" / case.name
     served.place(served.base / "sources")
     for line in case.before:
-        assert served.run(line, here=True) == 0, served.log.read_text(encoding="utf-8")
+        assert served.run(arguments(line), here=True) == 0, served.log.read_text(encoding="utf-8")
     shutil.rmtree(start, ignore_errors=True)
     shutil.copytree(served.folder, start)
     assert served.run(case.command, here=True) == 0, served.log.read_text(encoding="utf-8")
     served.place(start)
     operations = served.done(case.command)
     return Undisturbed(start, operations, contents(served.folder))
+
+
+def left_after(case: Case, clean: Undisturbed, served: Server) -> str:
+    """Run ``info`` and then the command again; describe what is wrong, empty if nothing is."""
+    for place in {name.partition("/")[0] for name in clean.contents} - set(served.sources):
+        if changed := served.changes(("info", place)):
+            return f"info {place} changed {changed}"
+    code = served.run(case.command)
+    if code:
+        return f"exit code {code}: {served.log.read_text(encoding='utf-8')[-300:]}"
+    return ", ".join(difference(clean.contents, contents(served.folder)))
 
 
 def difference(clean: Mapping[str, str], found: Mapping[str, str]) -> list[str]:

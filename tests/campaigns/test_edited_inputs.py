@@ -7,86 +7,35 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.io
-import scipy.sparse
 
-import streaming_jsmf as sj
-from tests.corpora import planted, write_corpus, write_texts
 from tests.outcomes import Command, Outcome
+from tests.readers import BY_NAME, documents
+from tests.results import write_stores
+from tests.sources import put
 
 SEED = 38
 QUIET = ("--scheduler", "synchronous", "--quiet")
 LOOSE = ("--preset", "papers", "--min-tokens", "0", "--min-distinct-words", "0")
-NAMES = [first + second for first in "bdfgkmnp" for second in ("arn", "elk", "ist", "old", "und")]
-COUNTS = planted(60, len(NAMES), 3, length=20, seed=7).counts
+
+#: Formats whose files are text.
+SOURCES = ("text-json", "text-csv", "folder", "lines", "docword", "matrix-market", "triples", "ratings")
+
+#: Options that name a list of words, and how many words of the list are in a line.
+LISTS = {"--stop-words": 1, "--vocabulary": 1, "--phrases": 2}
 
 
-def _texts(folder: Path) -> None:
-    write_texts(
-        folder / "t.jsonl", {i: " ".join(np.repeat(NAMES, row).tolist()) for i, row in enumerate(COUNTS)}
-    )
-
-
-def _folder(folder: Path) -> None:
-    (folder / "texts").mkdir()
-    for i, row in enumerate(COUNTS[:9]):
-        (folder / "texts" / f"{i}.txt").write_text(" ".join(np.repeat(NAMES, row).tolist()))
-
-
-def _docword(folder: Path) -> None:
-    lines = [f"{m + 1} {n + 1} {COUNTS[m, n]}\n" for m, n in np.argwhere(COUNTS)]
-    (folder / "docword.x.txt").write_text(
-        f"{COUNTS.shape[0]}\n{COUNTS.shape[1]}\n{len(lines)}\n{''.join(lines)}"
-    )
-    (folder / "vocab.x.txt").write_text("\n".join(NAMES) + "\n")
-
-
-def _matrix(folder: Path) -> None:
-    scipy.io.mmwrite(folder / "x.mtx", scipy.sparse.coo_matrix(COUNTS), field="integer")
-    (folder / "vocab.txt").write_text("\n".join(NAMES) + "\n")
-
-
-def _ratings(folder: Path) -> None:
-    rows = [f"{m},{n},{4 + COUNTS[m, n] % 2}\n" for m, n in np.argwhere(COUNTS)]
-    (folder / "ratings.csv").write_text("userId,movieId,rating\n" + "".join(rows))
-    titles = "".join(f"{n},{name}\n" for n, name in enumerate(NAMES))
-    (folder / "names.csv").write_text(f"movieId,title\n{titles}")
-
-
-_NAMES = ("--read", "names_item=movieId", "--read", "names_name=title")
-
-
-def _with_lists(folder: Path) -> None:
-    _texts(folder)
-    (folder / "stop.txt").write_text("\n".join(NAMES[:3]) + "\n")
-    (folder / "words.txt").write_text("\n".join(NAMES[5:30]) + "\n")
-    (folder / "pairs.txt").write_text(f"{NAMES[6]} {NAMES[7]}\n{NAMES[8]} {NAMES[9]}\n")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What is written for a source, and how it is read."""
-
-    write: Callable[[Path], None]
-    source: str
-    options: tuple[str, ...] = ()
-
-
-KINDS = {
-    "texts": Kind(_texts, "t.jsonl"),
-    "folder": Kind(_folder, "texts"),
-    "docword": Kind(_docword, "docword.x.txt"),
-    "matrix market": Kind(_matrix, "x.mtx"),
-    "ratings": Kind(_ratings, "ratings.csv", ("--reader", "ratings", "--read", "names=names.csv", *_NAMES)),
-    "stop words": Kind(_with_lists, "t.jsonl", ("--stop-words", "stop.txt")),
-    "vocabulary": Kind(_with_lists, "t.jsonl", ("--vocabulary", "words.txt")),
-    "phrases": Kind(_with_lists, "t.jsonl", ("--phrases", "pairs.txt")),
-}
+def written(name: str, folder: Path) -> tuple[object, ...]:
+    """Write a source and its lists to a folder; return the arguments that read it."""
+    docs = documents()
+    if name not in LISTS:
+        return (BY_NAME[name].write(folder, docs), *BY_NAME[name].arguments())
+    words, width = sorted({word for document in docs for word in document.words})[:12], LISTS[name]
+    source = BY_NAME["text-json"].write(folder, docs)
+    lines = (" ".join(words[start : start + width]) for start in range(0, len(words), width))
+    return (source, name, put(folder / "list.txt", "\n".join(lines)))
 
 
 def edits(folder: Path, rng: random.Random) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -111,18 +60,14 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_an_edited_input_is_noticed(
-    name: str, tmp_path: Path, invoke: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind, rng = KINDS[name], random.Random(f"{SEED} {name}")
-    (tmp_path / "in").mkdir()
-    kind.write(tmp_path / "in")
+@pytest.mark.parametrize("name", [*SOURCES, *LISTS])
+def test_an_edited_input_is_noticed(name: str, tmp_path: Path, invoke: Command) -> None:
+    rng = random.Random(f"{SEED} {name}")
+    source, *options = written(name, tmp_path / "in")
     whole = shutil.copytree(tmp_path / "in", tmp_path / "whole")
-    monkeypatch.chdir(tmp_path / "in")
 
     def ingest(target: str, *more: str) -> Outcome:
-        return invoke("ingest", kind.source, f"../{target}", *LOOSE, *kind.options, *QUIET, *more)
+        return invoke("ingest", source, tmp_path / target, *LOOSE, *options, *QUIET, *more)
 
     assert ingest("made").code == 0
     made, tried, noticed = files(tmp_path / "made"), 0, 0
@@ -149,7 +94,7 @@ def test_an_edited_input_is_noticed(
 #: Options of each verb; pairs of them ask for two results, which may be equal.
 OPTIONS: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
     "ingest": (
-        ("ingest", "t.jsonl", "OUT", *LOOSE, *QUIET),
+        ("ingest", "texts.jsonl", "OUT", *LOOSE, *QUIET),
         [(), ("--min-df", "2"), ("--min-df", "1"), ("--max-df", "50%"), ("--ngrams", "2"), ("--stop-words", "none"),
          ("--stop-words", "english"), ("--numbers", "drop"), ("--excerpt", "9"), ("--tokenizer", "sklearn")],
     ),
@@ -176,12 +121,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], list[tuple[str, ...]]]] = {
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("stores")
-    _texts(folder)
-    write_corpus(folder / "a", COUNTS, row_group_rows=10)
-    sj.scan(folder / "a", folder / "m", sj.ScanSettings(max_topics=3), sj.Execution("synchronous"))
-    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2)
-    return folder
+    return write_stores(tmp_path_factory.mktemp("stores"))
 
 
 @pytest.mark.slow

@@ -20,14 +20,12 @@ import pytest
 
 from tests.campaigns.kills import (
     CASES,
-    MODEL,
-    OF_A,
-    QUIET,
     Case,
     Server,
-    Undisturbed,
+    arguments,
     contents,
     difference,
+    left_after,
     server,
     undisturbed,
 )
@@ -35,49 +33,24 @@ from tests.processes import PATIENCE, Process, command, started, wait_until
 
 SEED = 24
 
-VERBS = (
-    "ingest",
-    "simulate",
-    "scan",
-    "scan-third-moment",
-    "add",
-    "remove",
-    "merge",
-    "infer",
-    "fit",
-    "polish",
-    "evaluate",
-    "transform-directory",
-)
 SWEPT = (
-    *(case for case in CASES if case.name in VERBS),
-    Case("choose-k", (OF_A,), ("choose-k", "m", "--topics", "2,3", "--out", "chosen", *QUIET)),
-    Case("report", (OF_A, MODEL), ("report", "model", "report.html")),
-)
+    "ingest", "simulate", "scan", "scan-third-moment", "add", "remove", "merge", "infer", "fit", "polish",
+    "evaluate", "transform-directory", "choose-k", "report",
+)  # fmt: skip
 WITH_WORKERS = ("ingest", "scan", "polish", "evaluate")
 SWEEPS = [
-    *((case, "threads") for case in SWEPT),
-    *(
-        (case, scheduler)
-        for scheduler in ("processes", "cluster")
-        for case in SWEPT
-        if case.name in WITH_WORKERS
-    ),
+    (case, scheduler)
+    for case in CASES
+    if case.name in SWEPT
+    for scheduler in ("threads", "processes", "cluster")
+    if scheduler == "threads" or case.name in WITH_WORKERS
 ]
 
 #: Interrupts per case: in the slow run, and with --every-interrupt.
 FEW, MANY = 2, {"threads": 23, "processes": 10, "cluster": 10}
 
 ADVICE = "run the same command again to go on from what is committed"
-NOTHING = re.compile(r"there is no |no corpus in ")
 COMPLAINTS = re.compile(r"Traceback|Exception|Warning|leaked|never")
-
-
-def on(scheduler: str, case: Case) -> tuple[str, ...]:
-    """The command with two workers of a scheduler instead of ``QUIET``, if it ends with that."""
-    if case.command[-len(QUIET) :] != QUIET:
-        return case.command
-    return (*case.command[: -len(QUIET)], "--scheduler", scheduler, "--workers", "2")
 
 
 @dataclass(frozen=True)
@@ -154,27 +127,6 @@ def ended(line: tuple[str, ...], served: Server, interrupt: Interrupt | None = N
     return End(code, errors.read_text(encoding="utf-8"), seconds)
 
 
-def fault_of_info(case: Case, served: Server) -> str:
-    """Describe faults of ``info`` for the stores that a command names; the folder is restored afterwards."""
-    copy = shutil.copytree(served.folder, served.base / "before-info", symlinks=True)
-    wrong = []
-    for name in filter(lambda word: (served.folder / word).is_dir(), set(case.command) - {"a", "b", "c"}):
-        code, said = served.run(("info", name)), served.log.read_text(encoding="utf-8")
-        # Before its result is in place, a directory has nothing to describe.
-        if code and not (code == 2 and NOTHING.search(said)):
-            wrong.append(f"info {name}: exit code {code}: {said[-2000:]}")
-    served.place(copy)
-    shutil.rmtree(copy)
-    return ", ".join(wrong)
-
-
-def fault_of_rerun(case: Case, clean: Undisturbed, served: Server) -> str:
-    code, said = served.run(case.command), served.log.read_text(encoding="utf-8")
-    if code:
-        return f"exit code {code}: {said[-2000:]}"
-    return ", ".join(difference(clean.contents, contents(served.folder)))
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with server(tmp_path_factory.mktemp("interrupts")) as running:
@@ -187,7 +139,7 @@ def test_an_interrupted_command_ends_and_is_finished_by_itself(
     case: Case, scheduler: str, served: Server, request: pytest.FixtureRequest
 ) -> None:
     shutil.rmtree(served.base / "starts", ignore_errors=True)
-    clean, line = undisturbed(case, served), on(scheduler, case)
+    clean, line = undisturbed(case, served), arguments(case.line, scheduler)
     served.place(clean.start)
     whole = ended(line, served)
     assert whole.code == 0, whole.said
@@ -200,7 +152,7 @@ def test_an_interrupted_command_ends_and_is_finished_by_itself(
         locks = [path.name for path in served.folder.glob(".*.lock.json")]
         fault = end.fault(interrupt)
         if end.code:
-            fault = fault or fault_of_info(case, served) or fault_of_rerun(case, clean, served)
+            fault = fault or left_after(case, clean, served)
         else:
             fault = fault or ", ".join(difference(clean.contents, contents(served.folder)))
         print(f"{interrupt}: {end.code} after {end.seconds:.2f} s", *locks, fault)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.campaigns.kills import CASES, Case, Server, Undisturbed, contents, difference, server, undisturbed
+from tests.campaigns.kills import CASES, Case, Server, Undisturbed, contents, left_after, server, undisturbed
 from tests.damage import SOME
 
 SEED = 14
@@ -28,17 +28,6 @@ DAMAGED_BY_DEFAULT = "transform-directory"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with server(tmp_path_factory.mktemp("kills")) as running:
         yield running
-
-
-def left_after(case: Case, clean: Undisturbed, served: Server) -> str:
-    """Run ``info`` and then the command again; describe what is wrong, empty if nothing is."""
-    for place in {name.partition("/")[0] for name in clean.contents} - set(served.sources):
-        if changed := served.changes(("info", place)):
-            return f"info {place} changed {changed}"
-    code = served.run(case.command)
-    if code:
-        return f"exit code {code}: {served.log.read_text(encoding='utf-8')[-300:]}"
-    return ", ".join(difference(clean.contents, contents(served.folder)))
 
 
 def named(wrong: dict[int, str], clean: Undisturbed) -> str:
@@ -114,7 +103,7 @@ def test_a_finished_result_that_is_damaged_is_made_again(name: str, served: Serv
     [case] = [case for case in CASES if case.name == name]
     clean = undisturbed(case, served)
     # A single file without its metadata does not say which request it is of.
-    again = replace(case, command=(*case.command, "--overwrite")) if name == "transform-file" else case
+    again = replace(case, line=f"{case.line} --overwrite") if name == "transform-file" else case
     served.place(clean.start)
     assert served.run(case.command, kill_at=len(clean.operations) - 1) == -9
     late = shutil.copytree(served.folder, served.base / "late")

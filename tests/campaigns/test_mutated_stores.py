@@ -1,4 +1,4 @@
-"""Corpora, moments, models and topic shares with one changed file give the answers of the intact store, or an error."""
+"""Corpora, moments, models and shares with a changed or odd file give the answers of the intact store or an error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from streaming_jsmf.documents import transform_job
 from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.storage.arrays import read_attributes
-from tests.campaigns.attack import Campaign, campaign, spoilt
+from tests.campaigns.attack import ODD, Campaign, campaign, spoilt
 from tests.outcomes import Command
 
 SYNCHRONOUS = ("--scheduler", "synchronous")
@@ -165,3 +166,47 @@ def test_mutated_stores(
     with campaign(invoke) as tried:
         for number in cases:
             attack_store(tried, stores, tmp_path, number, questions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_files_in_stores(kind: str, odd: str, stores: Stores, tmp_path: Path, invoke: Command) -> None:
+    with campaign(invoke) as tried:
+        for number, file in enumerate(files_of(stores.root / kind)):
+            store = copied(stores, kind, tmp_path)
+            place = store / file.relative_to(stores.root / kind)
+            place.unlink()
+            ODD[odd](place)
+            ask(tried, stores, store, kind, f"case {number}, {odd} at {kind}/{place.relative_to(store)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_files_in_unfinished_work(
+    odd: str,
+    stores: Stores,
+    tmp_path: Path,
+    invoke: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, out = stores.root, tmp_path / "s.parquet"
+    partial, kept = tmp_path / "s.parquet.partial", tmp_path / "kept"
+    line = ("transform", root / "model", root / "corpus", out, *SYNCHRONOUS)
+    with monkeypatch.context() as patch:
+        patch.setattr(transform_job, "_assemble", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        assert invoke(*line).code == 2
+    partial.rename(kept)
+    with campaign(invoke) as tried:
+        for file in files_of(kept):
+            shutil.copytree(kept, partial)
+            place = partial / file.relative_to(kept)
+            place.unlink()
+            ODD[odd](place)
+            case = f"{odd} at {place.relative_to(tmp_path)}"
+            said = tried(case, *line)
+            if said is not None and said.code == 0:
+                if out.read_bytes() != (root / "shares.parquet").read_bytes():
+                    tried.fail(case, "other shares")
+                out.unlink()
+            shutil.rmtree(partial, ignore_errors=True)

@@ -6,14 +6,13 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zarr
 
 import streaming_jsmf as sj
 from streaming_jsmf.simulation import simulate_lda
-from tests.corpora import planted, write_corpus, write_texts
 from tests.outcomes import Command
+from tests.results import SCAN, write_stores
 
 QUIET = ("--scheduler", "synchronous", "--quiet")
 
@@ -31,7 +30,7 @@ VERBS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transform": ("shares", ("transform", "model", "a", "TARGET", "--top", "2", *QUIET)),
     "report": ("report", ("report", "model", "TARGET", "--words", "4")),
     "documents": ("table", ("documents", "model", "s.parquet", "--topic", "1", "--out", "TARGET")),
-    "log": ("log", ("scan", "a", "m", *QUIET, "--max-topics", "3", "--log-json", "TARGET")),
+    "log": ("log", ("scan", "a", "m", *SCAN, "--log-json", "TARGET")),
     "choose-k": ("", ("choose-k", "a", "--topics", "2,3", "--replicas", "0", "--out", "TARGET", *QUIET)),
 }
 
@@ -54,21 +53,9 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("targets")
-    counts = planted(120, 40, 3, length=30, seed=7).counts
-    write_corpus(folder / "a", counts, row_group_rows=10)
-    names = [
-        first + second
-        for first in "bdfgk"
-        for second in ("arn", "elk", "ist", "old", "und", "amp", "est", "ilt")
-    ]
-    texts = {i: " ".join(np.repeat(names, row).tolist()) for i, row in enumerate(counts)}
-    write_texts(folder / "texts.jsonl", texts)
-    one = sj.Execution("synchronous")
+    folder, one = write_stores(tmp_path_factory.mktemp("targets")), sj.Execution("synchronous")
     sj.ingest(folder / "texts.jsonl", folder / "c", min_tokens=1, execution=one)
     simulate_lda(folder / "sim", n_documents=50, n_words=30, n_topics=3)
-    sj.scan(folder / "a", folder / "m", sj.ScanSettings(max_topics=3), one)
-    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2)
     sj.evaluate(folder / "model", corpus=folder / "a", replicas=0)
     sj.TopicModel(folder / "model").label(0, "name")
     for name in ("s.parquet", "s.zarr", "s", "s.csv"):
@@ -130,7 +117,7 @@ def test_only_results_of_the_same_kind_are_replaced(
     monkeypatch.chdir(folder)
     for name in ("t.csv", "t.parquet"):
         assert invoke("documents", "model", "s.parquet", "--topic", "1", "--out", name).code == 0
-    assert invoke("scan", "a", "m", *QUIET, "--max-topics", "3", "--log-json", "log.jsonl").code == 0
+    assert invoke("scan", "a", "m", *SCAN, "--log-json", "log.jsonl").code == 0
     whole = shutil.copytree(folder, tmp_path / "whole")
     places = targets(folder)
     for target in places:

@@ -65,7 +65,7 @@ from streaming_jsmf.ingestion.repeats import hash_values
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 from streaming_jsmf.ingestion.tokens.stop_words import NONE as NO_STOP_WORDS
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import exists, join, normalise
+from streaming_jsmf.storage.paths import exists, join, normalize
 
 _WORD_BYTES = 64 << 20  # of the words of rows that are sorted together
 _BUCKETS = b"n_buckets"
@@ -87,7 +87,6 @@ class BagSource(RecordFiles, Source):
     reader = "bag-of-words-parquet"
     options_type = BagOptions
     stop_words = ENGLISH
-    rereads = True
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: BagOptions, tokenizer: Tokenizer) -> Self:
@@ -95,7 +94,7 @@ class BagSource(RecordFiles, Source):
 
         Raises InputError if no shard has the columns, and StoreError if a corpus with a manifest is damaged.
         """
-        root = normalise(root)
+        root = normalize(root)
         if is_archive(root):
             raise InputError(f"{root}: bags of words are not read from archives; unpack it")
         if exists(join(root, MANIFEST_NAME)):

@@ -264,7 +264,6 @@ class Reader(ABC):
     reader : Name in specs and on the command line.
     patterns : Globs of the files it reads in a directory; empty if it takes the directory itself.
     stop_words : Default list of stop words; none unless its words are English.
-    rereads : Whether reading again is as cheap as reading a copy.
     refuses_documents : Whether a bad record is a whole document, which is counted, rather than a part of one.
     """
 
@@ -277,7 +276,6 @@ class Reader(ABC):
     options_type: ClassVar[type[ReadOptions]]
     patterns: ClassVar[tuple[str, ...]] = ()
     stop_words: ClassVar[str] = NONE
-    rereads: ClassVar[bool] = False
     refuses_documents: ClassVar[bool] = True
 
     @classmethod

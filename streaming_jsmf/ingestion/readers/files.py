@@ -24,18 +24,17 @@ from streaming_jsmf.corpus.format import PARQUET_SUFFIXES
 from streaming_jsmf.errors import InputError, StreamingJSMFError, first_line, pass_on_machine
 from streaming_jsmf.ingestion.readers.base import UnreadableError
 from streaming_jsmf.ingestion.readers.values import START, marked_encoding
-from streaming_jsmf.storage.names import local_name
+from streaming_jsmf.storage.local import local_name, require_regular
 from streaming_jsmf.storage.paths import (
     file_size,
     is_chain,
     is_file,
     is_url,
     join,
-    normalise,
+    normalize,
     open_file,
     state_of,
 )
-from streaming_jsmf.storage.regular import require_regular
 
 T = TypeVar("T")
 PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
@@ -321,7 +320,7 @@ def find_beside(path: str, names: Sequence[str]) -> str | None:
     folder = link.rpartition("/")[0]
     for name in names:
         if is_url(name) or Path(name).expanduser().is_absolute():
-            found = [normalise(name)]
+            found = [normalize(name)]
         elif archive:
             root = link.partition("://")[0] + ":/"
             found = ["::".join([f"{place}/{name}", *archive]) for place in (folder, root)]

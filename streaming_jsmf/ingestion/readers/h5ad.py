@@ -35,8 +35,8 @@ from streaming_jsmf.ingestion.readers.matrices import (
     row_cuts,
     row_units,
 )
+from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import is_url
-from streaming_jsmf.storage.regular import require_regular
 
 _OF_RAW = "adata.raw has others, which adata.raw.to_adata().write_h5ad(PATH) writes as X"
 #: CPU seconds of the trial besides those for the size of the file; a million names take one or two.

@@ -37,6 +37,7 @@ from streaming_jsmf.ingestion.readers.files import (
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
 from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
+from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import (
     AnyPath,
     file_system,
@@ -44,9 +45,8 @@ from streaming_jsmf.storage.paths import (
     is_file,
     is_url,
     join,
-    normalise,
+    normalize,
 )
-from streaming_jsmf.storage.regular import require_regular
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ def find_files(source: AnyPath) -> dict[str, str]:
 
     Hidden files (see ``is_hidden``) below the source are skipped. Raises InputError if no file is found.
     """
-    root = normalise(source)
+    root = normalize(source)
     try:
         fs, inner = file_system(root)
         if not is_url(root):

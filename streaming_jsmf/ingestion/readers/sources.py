@@ -57,7 +57,7 @@ from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSourc
 from streaming_jsmf.ingestion.readers.values import as_bytes, holds_strings, is_text, listed
 from streaming_jsmf.ingestion.tokens.stop_words import NONE
 from streaming_jsmf.ingestion.tokens.tokenizer import Tokenizer
-from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalise
+from streaming_jsmf.storage.paths import AnyPath, exists, is_file, join, normalize
 
 READERS: dict[ReaderName, type[Source] | type[TriplesSource]] = {
     source.reader: source
@@ -112,7 +112,7 @@ def open_source(
     stop_words : Words that the stemmer leaves unchanged.
     """
     root, found = files_for(
-        reader, READERS[reader].patterns, normalise(location), options.path, files, files_named(options)
+        reader, READERS[reader].patterns, normalize(location), options.path, files, files_named(options)
     )
     words = Tokenizer()
     if isinstance(options, TokenOptions):
@@ -177,7 +177,7 @@ def guess_source(
     there is no source or several readers are possible.
     """
     given = dict(read or {})
-    root = normalise(location)
+    root = normalize(location)
     found: dict[str, str] = {}
     if "path" in given and "::" not in root:
         root = inside(root, str(given["path"]))
@@ -199,7 +199,7 @@ def guess_source(
 
 def guess_reader(location: AnyPath, read: Mapping[str, Any] | None = None) -> ReaderName:
     """Guess the reader of a source; the known options ``read`` may select one. Raises as ``guess_source``."""
-    root = normalise(location)
+    root = normalize(location)
     if not is_archive(root) and _is_folder(root) and exists(join(root, MANIFEST_NAME)):
         return "bag-of-words-parquet"
     require_no_store(root)

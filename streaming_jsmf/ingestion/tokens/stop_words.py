@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.corpus.curation import folded
 from streaming_jsmf.errors import InputError, first_line
-from streaming_jsmf.storage.regular import require_regular
+from streaming_jsmf.storage.local import require_regular
 
 ENGLISH = "english"
 NONE = "none"

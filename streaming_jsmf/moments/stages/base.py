@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import Held
-from streaming_jsmf.jobs.tasks import Reduction
+from streaming_jsmf.jobs.run import Reduction
 from streaming_jsmf.moments.stages import sample
 from streaming_jsmf.moments.store import Scan, Stage, Store, repair_hint
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array

@@ -1,20 +1,33 @@
-"""Names of local files that users give: what they stand for, and why none can have such a name."""
+"""Local files that users name: what a name stands for, why none can have it, and which files are read.
+
+Only regular files are read: the reading of a named pipe, socket or device may never end.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
+from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
 from urllib.parse import unquote
 
-from streaming_jsmf.errors import InputError
+from streaming_jsmf.errors import InputError, StreamingJSMFError
 
 #: Advice where a text may have been given instead of a path.
 CHECK_OR_LIST = "check the path, or give texts as a list or in a file"
 
 LOCAL_SCHEMES = ("file", "local")
+
+#: Types of files that have no end, or wait for another process.
+_ENDLESS = {
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
 
 
 def local_name(text: str) -> str:
@@ -61,3 +74,21 @@ def possible(path: Path, given: str) -> Path:
     # A store is replaced by renaming it, and a path through it would lead nowhere in the meantime.
     through = ".." in dropwhile(lambda part: part == "..", path.parts)
     return Path(os.path.realpath(path.parent), path.name) if through else path
+
+
+def require_regular(path: Path, error: type[StreamingJSMFError] = InputError) -> Path:
+    """Return a local path; raise ``error`` for a named pipe, socket or device, whose reading may never end.
+
+    Links are followed. Directories and what cannot be inspected pass: opening them reports the reason.
+    """
+    with suppress(OSError, ValueError):
+        if kind := _ENDLESS.get(stat.S_IFMT(path.stat().st_mode)):
+            raise error(
+                f"{path} is a {kind}, not a regular file, and is not read; replace it by a regular file"
+            )
+    return path
+
+
+def is_no_directory(path: Path) -> bool:
+    """Whether something that is opened as a file exists, even if ``require_regular`` refuses it."""
+    return path.exists() and not path.is_dir()

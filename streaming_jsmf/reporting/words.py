@@ -1,15 +1,16 @@
-"""Read what a report shows of the words of a model in one pass over ``word_topic``, in chunks."""
+"""Many words of every topic for a page, read in one pass over ``word_topic``, in chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming_jsmf.linalg.gram import gram
-from streaming_jsmf.reporting.contents import Floats, Integers, WordLists
+from streaming_jsmf.linalg.typing import Floats, Integers
 
 #: Number of most probable words of each topic in a page.
 MOST_WORDS = 1000
@@ -22,6 +23,20 @@ BUDGET = 2_000_000
 
 #: Size of a listed word: the four bytes of its number and probability, as base64.
 LISTED_BYTES = 6
+
+
+@dataclass(frozen=True)
+class WordLists:
+    """Many words of every topic.
+
+    ``vocabulary`` are the W words of all lists and ``probability`` (W,) their p(word) in the model. For each topic,
+    ``ids`` are positions in ``vocabulary``, most probable first, and ``probabilities`` their p(word | topic).
+    """
+
+    vocabulary: tuple[str, ...]
+    probability: Floats
+    ids: tuple[Integers, ...]
+    probabilities: tuple[Floats, ...]
 
 
 class WordTopic(NamedTuple):

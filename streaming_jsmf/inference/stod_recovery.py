@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streaming_jsmf.inference.stod.power import Components
+from streaming_jsmf.inference.tensor_power import Components
 from streaming_jsmf.linalg.typing import Floats, Integers, Single
 
 #: Topics whose word distributions have a cosine above this are duplicates.
@@ -152,7 +152,7 @@ def listing_scores(topics: Floats, deviation: Floats, noise: Floats) -> Single:
 def mix(topics: Floats, word_probability: Floats, start: Floats) -> Floats:
     """Weights of topics, (k,), sum 1, with which the topics (N x k, changed in place) mix to the corpus exactly.
 
-    Expectation-maximisation from the weights ``start``: with p(t | w) proportional to p_t phi_wt, the weight of a topic
+    Expectation-maximization from the weights ``start``: with p(t | w) proportional to p_t phi_wt, the weight of a topic
     is the mean of p(t | w) over the words of the corpus. The last step also updates the topics, phi_wt ~ p(w) p(t | w).
     A word without a topic is distributed over all topics, p(t | w) = p_t.
     """

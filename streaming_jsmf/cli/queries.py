@@ -1,0 +1,268 @@
+"""The verbs ``documents`` and ``over-time``, which answer with a table: printed as text, CSV or JSON, or written."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from streaming_jsmf.cli.verb import (
+    csv_options,
+    json_option,
+    json_text,
+    option,
+    options_of,
+    path,
+    require_one,
+    together,
+    verb,
+)
+from streaming_jsmf.config import EXCERPT, DocumentQuery, OverTimeRequest
+from streaming_jsmf.display import cell_text, csv_text, printable, table, wrapped
+from streaming_jsmf.errors import InputError
+
+if TYPE_CHECKING:
+    from streaming_jsmf.documents.over_time import TopicsOverTime
+
+GROUP = "Output"
+
+#: Number of most probable words of a topic that are marked in excerpts.
+MARKED_WORDS = 100
+
+#: Number of topics that rose most, and that fell most, in an answer.
+SHOWN = 5
+
+#: Key of the metadata of Parquet tables that ``--out`` wrote.
+_MARK = b"streaming_jsmf.table"
+
+answer_options = together(
+    csv_options(group=GROUP),
+    json_option(group=GROUP),
+    option("--out", group=GROUP, type=click.Path(path_type=Path), default=None, metavar="FILE",
+           help="Write the result to FILE.parquet or FILE.csv.  [default: print it]"),
+    option("--overwrite", group=GROUP, is_flag=True, help="With --out: replace FILE, a table of the same columns."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The options ``answer_options`` of a verb, checked before any work; raises ``InputError``."""
+
+    as_csv: bool = False
+    raw: bool = False
+    as_json: bool = False
+    out: Path | None = None
+    overwrite: bool = False
+
+    @classmethod
+    def pop(cls, options: dict[str, Any]) -> Self:
+        """Take them out of the options of a verb."""
+        return cls(**{name: options.pop(name) for name in cls.__dataclass_fields__ if name in options})
+
+    def __post_init__(self) -> None:
+        written = self.out is not None
+        in_csv = written and self.out.suffix == ".csv"  # type: ignore[union-attr]
+        require_one(self.raw and not in_csv, csv=self.as_csv, json=self.as_json, out=written)
+        if self.overwrite and not written:
+            raise InputError("--overwrite is for --out; give both or neither")
+        if self.out is not None and (
+            self.out.suffix not in (".parquet", ".csv") or not self.out.parent.is_dir()
+        ):
+            raise InputError(f"--out {self.out}: give FILE.parquet or FILE.csv in an existing directory")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the answer is printed as text."""
+        return not (self.as_csv or self.as_json or self.out)
+
+    def text(self, found: Any, what: str) -> str:
+        """What the verb prints: an Arrow table, or where it was written."""
+        if self.out is not None:
+            self._write(found, self.out)
+            return f"{what}: {self.out} ({found.num_rows} rows)"
+        if self.as_json:
+            return json_text(found.to_pylist())
+        if self.as_csv:
+            return self._csv(found).removesuffix("\n")
+        columns = found.to_pydict()
+        align = "".join(
+            ">" if all(value is None or isinstance(value, int | float) for value in values) else "<"
+            for values in columns.values()
+        )
+        rows = zip(*columns.values(), strict=True)
+        return table([[*columns], *([*map(cell_text, row)] for row in rows)], align)
+
+    def _csv(self, found: Any) -> str:
+        columns = found.to_pydict()
+        return csv_text([columns, *zip(*columns.values(), strict=True)], raw=self.raw)
+
+    def _write(self, found: Any, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from streaming_jsmf.storage.results import write_alone
+
+        if path.suffix == ".csv":
+            data = self._csv(found).encode()
+        else:
+            sink = pa.BufferOutputStream()
+            pq.write_table(found.replace_schema_metadata({_MARK: _MARK}), sink, compression="zstd")
+            data = sink.getvalue().to_pybytes()
+        write_alone(path, data, lambda: _require_table(path, data), overwrite=self.overwrite)
+
+
+def _require_table(path: Path, data: bytes) -> None:
+    """Raise ``InputError`` unless a file is a table that this option wrote; one of CSV has the header of ``data``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix == ".csv":
+            with path.open("rb") as file:
+                own = file.readline() == data[: data.index(b"\n") + 1]
+        else:
+            own = _MARK in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        own = False
+    if not own:
+        raise InputError(f"--out {path}: is not a table that this command wrote; give another path")
+
+
+@verb(
+    "streaming-jsmf documents MODEL SHARES.parquet --topic 3 --number 20",
+    "streaming-jsmf documents MODEL SHARES.parquet --by year --csv",
+    long=False,
+)
+@path("model")
+@path("shares")
+@options_of(DocumentQuery)
+@answer_options
+def documents(model: str, shares: str, **options: Any) -> str:
+    """Query topic shares that transform wrote with MODEL.
+
+    Lists the documents of a topic, those similar to a document, or outliers, or prints mean shares by group. Without
+    --topic, --by, --similar and --outliers: the mean share of each topic over all documents.
+    """
+    from streaming_jsmf.documents.queries import query
+
+    answer = Answer.pop(options)
+    found = query(model, shares, **options)
+    if not (answer.is_text and EXCERPT in found.column_names):
+        return answer.text(found, "documents")
+    head, *rows = answer.text(found.drop_columns([EXCERPT]), "documents").splitlines()
+    excerpts = _marked(found.column(EXCERPT).to_pylist(), model, options.get("topic"))
+    return "\n".join([head, *(f"{row}\n{text}" for row, text in zip(rows, excerpts, strict=True))])
+
+
+def _marked(excerpts: Sequence[str | None], model: str, topic: int | None) -> Iterator[str]:
+    """Excerpts in lines of 80 characters, with the words of a topic in bold."""
+    from streaming_jsmf.reporting.topics import read_topics
+
+    shown = read_topics(model, MARKED_WORDS) if topic is not None else []
+    words = {word.text for one in shown if one.number == topic for word in one.words}
+
+    def bold(match: re.Match[str]) -> str:
+        return click.style(match[0], bold=True) if match[0].lower() in words else match[0]
+
+    for text in excerpts:
+        text = printable(text or "")
+        lines = textwrap.wrap(f"{text}..." if text[-1:].isalnum() else text, 76)
+        yield textwrap.indent(re.sub(r"\w+", bold, "\n".join(lines)), "    ")
+
+
+@verb(
+    "streaming-jsmf over-time MODEL SHARES.parquet --by date:month",
+    "streaming-jsmf over-time MODEL SHARES.parquet --by year --corpus CORPUS",
+    "streaming-jsmf over-time MODEL SHARES.parquet --by year --csv > years.csv",
+    name="over-time",
+    long=False,
+)
+@path("model")
+@path("shares")
+@options_of(OverTimeRequest)
+@answer_options
+def over_time(model: str, shares: str, **options: Any) -> str:
+    """Print the topics that rose and fell most over time.
+
+    SHARES are topic shares that transform wrote with MODEL. The change of a topic is that of its mean share from the
+    first to the last third of the periods. With --topic: its share in each period, with an interval of 95 % (1.96
+    standard errors of the mean). --csv, --json and --out contain all topics and periods.
+    """
+    from streaming_jsmf.documents.over_time import over_time_of
+
+    answer = Answer.pop(options)
+    found = over_time_of(model, shares, options.pop("by"), **options)
+    if answer.is_text:
+        one = options.get("topic") is not None
+        return "\n".join(_one(found.table().to_pylist()) if one else _changes(found))
+    return answer.text(found.table(), "over-time")
+
+
+def _changes(found: TopicsOverTime) -> Iterator[str]:
+    """The topics that rose and fell most, and their words in each period if known."""
+    periods, values = found.periods, found.periods.values
+    documents = periods.documents.sum()
+    yield f"{len(values)} values of {periods.column}, {values[0]} to {values[-1]}; {documents:,} documents"
+    if len(values) == 1:
+        yield "one period has no change; --by takes shorter ones, such as COLUMN:month"
+        return
+    risen, fallen = periods.risen_and_fallen(SHOWN)
+    yield _means(found, risen, fallen)
+    words = found.words or {}
+    for topic in (*risen, *fallen) if words else ():
+        number = found.shown.numbers[topic]
+        yield f"topic {number}: {found.shown.names[topic]}"
+        for period in values:
+            yield from wrapped(", ".join(words[period].get(number, ())), f"  {period}  ")
+
+
+def _means(found: TopicsOverTime, risen: list[int], fallen: list[int]) -> str:
+    """Mean shares in the first and the last third of the periods, and their difference."""
+    periods, shown = found.periods, found.shown
+    spans = [
+        [value for value, weight in zip(periods.values, of, strict=True) if weight] for of in periods.thirds
+    ]
+    first, last = periods.thirds @ periods.shares
+    change, error = periods.change
+    lines = [("topic", *(f"{span[0]}..{span[-1]}" for span in spans), "change", "label")]
+    for title, group in (("rose", risen), ("fell", fallen)):
+        lines.append((title, "", "", "", ""))
+        lines += [
+            (
+                *(str(shown.numbers[topic]), f"{first[topic]:.1%}", f"{last[topic]:.1%}"),
+                *(_change(change[topic], error[topic]), shown.names[topic]),
+            )
+            for topic in group
+        ]
+    return table(lines, ">>>><")
+
+
+def _one(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The periods of a topic."""
+    period = next(iter(rows[0]))
+    yield f"topic {rows[0]['topic']}: {rows[0]['label']}; change {_change(rows[0]['change'], rows[0]['change_error'])}"
+    heading = (period, "documents", "share", "95 % interval", *(["words"] if "words" in rows[0] else []))
+    lines = [
+        (
+            *(str(row[period]), f"{row['documents']:,}", f"{row['share']:.2%}"),
+            "-" if row["low"] is None else f"{row['low']:.2%} to {row['high']:.2%}",
+            *([row["words"]] if "words" in row else []),
+        )
+        for row in rows
+    ]
+    yield table([heading, *lines], "<>>>" + "<" * (len(heading) - 4))
+
+
+def _change(value: float | None, error: float | None) -> str:
+    """A change with 1.96 standard errors; each is None or NaN if unknown."""
+    from streaming_jsmf.documents.groups import NORMAL
+
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:+.1%}" + ("" if error is None or math.isnan(error) else f" +- {NORMAL * error:.1%}")
