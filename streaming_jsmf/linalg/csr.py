@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ from scipy.sparse import csr_array
 
 from streaming_jsmf.config import CAPPED_LENGTH, DocumentWeights
 from streaming_jsmf.linalg.compiled import compiled
+from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers, Single
 from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no pair of words; Eq. 1 divides by n (n - 1).
 SHORTEST_DOCUMENT = 2
+
+#: Pairs of words in the documents of one sparse product: limits its memory and affects the bits.
+PAIRS_AT_ONCE = 8_000_000
 
 #: Size in bytes of the temporary H X of a row block, so that it stays in the cache between its two uses.
 ROW_BLOCK_BYTES = 8 * 2**20
@@ -161,3 +166,32 @@ def count_columns(
     for k in range(columns.size):
         frequency[columns[k]] += 1
         total[columns[k]] += counts[k]
+
+
+def gram_rows(block: csr_array[Any], rows: slice) -> Floats:
+    """Rows of H'H, (rows, words) dense float64: products in the precision of H, added in float64.
+
+    ``block`` is H, documents x words (CSR); ``rows`` is a slice of words with ``start`` and ``stop``. Entries (i, j)
+    and (j, i) are summed in the same order for any ``rows``, so panels together form an exactly symmetric matrix.
+    """
+    total = np.zeros((rows.stop - rows.start, block.shape[1]))
+    for part in _document_chunks(block):
+        # A single document may have more pairs than the limit; then process a few rows at a time.
+        large = int(np.sum(np.diff(part.indptr).astype(np.int64) ** 2)) > PAIRS_AT_ONCE
+        height = max(1, PAIRS_AT_ONCE // block.shape[1]) if large else total.shape[0]
+        for panel in panels(total.shape[0], height):
+            target = total[panel]
+            first = rows.start + panel.start
+            product = csr_array(part[:, first : first + len(target)].T @ part)
+            # Each entry occurs only once in a product, so indexed addition is safe.
+            row_ids = np.repeat(np.arange(len(target)), np.diff(product.indptr))
+            target[row_ids, product.indices] += product.data
+    return total
+
+
+def _document_chunks(block: csr_array[Any]) -> Iterator[csr_array[Any]]:
+    lengths = np.diff(block.indptr).astype(np.int64)
+    chunk = np.cumsum(lengths**2) // PAIRS_AT_ONCE
+    starts = np.flatnonzero(np.diff(chunk, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], block.shape[0]], strict=True):
+        yield block[start:stop]

@@ -9,8 +9,13 @@ import numpy as np
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.linalg.dense import symmetric_eigenpairs
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width, single_view_eigenpairs
+from streaming_jsmf.linalg.eigen import (
+    GUARD_VECTORS,
+    Eigenpairs,
+    block_width,
+    single_view_eigenpairs,
+    symmetric_eigenpairs,
+)
 from streaming_jsmf.linalg.probes import gaussian_probes
 from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
 from streaming_jsmf.moments.stages.range import SHARED_PROBES
