@@ -30,7 +30,7 @@ def write_stores(folder: Path) -> Path:
     write_texts(folder / "texts.jsonl", texts)
     settings = sj.ScanSettings(max_topics=3, partition_nonzeros=900)
     sj.scan(folder / "a", folder / "m", settings, sj.Execution("synchronous"))
-    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2)
+    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2.0)
     return folder
 
 

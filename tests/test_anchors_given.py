@@ -13,7 +13,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnchorError
 from streaming_jsmf.inference.law import AnchorRules, anchor_words, low_rank_anchor_words
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.topics.store import Model, read_model
 from tests import reference_anchors as oracle

@@ -28,8 +28,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs import run as tasks
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
 from tests import outcomes
 from tests.cases import each_once

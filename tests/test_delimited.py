@@ -15,23 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming_jsmf.config import TextOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
-from streaming_jsmf.ingestion.readers.delimited import DELIMITED, layout_of
 from streaming_jsmf.ingestion.readers.sources import guess_source
-from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
+from streaming_jsmf.ingestion.readers.tables import DELIMITED, SPREADSHEET, layout_of
 from tests.sources import put, small
 
-DEFAULTS = {
-    "text": ("text",),
-    "header": "auto",
-    "columns": (),
-    "quoting": "auto",
-    "quotechar": None,
-    "sheet": None,
-    "skip_lines": None,
-}
-DEFAULTS |= {"escapechar": None, "delimiter": None, "encoding": "utf-8"}
 LONG = "a text of more than sixty characters and as no column of any table is named"
 
 
@@ -39,9 +29,9 @@ class Found:
     """What a format reads: names, values and line of each good record, and (line, record) of the bad ones."""
 
     def __init__(self, path, form=DELIMITED, wanted=None, units=None, **options):
-        options = SimpleNamespace(
-            **{**DEFAULTS, **({"header": "none"} if "columns" in options else {}), **options}
-        )
+        # Without the checks, which do not know "" for no escape.
+        named = {"header": "none"} if "columns" in options else {}
+        options = SimpleNamespace(**{**vars(TextOptions()), **named, **options})
         self.names = form.names(str(path), options)
         self.units = units or form.units(str(path), options)
         self.notes = [note for unit in self.units for note in unit.notes]
@@ -105,26 +95,7 @@ def reference(text, n, delimiter, quoting, escape, longest):
     return good, bad
 
 
-PIECES = [
-    '"',
-    '"',
-    '""',
-    "D",
-    "D",
-    "\t",
-    "\n",
-    "\n",
-    "\r\n",
-    "\r",
-    "a",
-    "é",
-    "\\",
-    "b\udcff",
-    " ",
-    "\0",
-    '"\n',
-    '"D',
-]
+PIECES = [*'""', '""', *"DD\t\n\n", "\r\n", *"\raé\\", "b\udcff", *" \0", '"\n', '"D']
 
 
 @given(
@@ -301,7 +272,7 @@ def test_names(tmp_path):
         Found(put(tmp_path / "f.csv", '"text\na\n'))
     for content in ("", "\n\r\n", b"\xef\xbb\xbf"):
         with pytest.raises(UnreadableError, match="the file is empty"):
-            layout_of(str(put(tmp_path / "g.csv", content)), SimpleNamespace(**DEFAULTS))
+            layout_of(str(put(tmp_path / "g.csv", content)), TextOptions())
 
 
 # Spreadsheets
@@ -333,15 +304,7 @@ def xlsx(path, **sheets):
         '<xf numFmtId="22"/></cellXfs></styleSheet>',
     }
     for i, rows in enumerate(sheets.values(), 1):
-        cells = [
-            [
-                cell
-                if isinstance(cell, str)
-                else f'<c r="{cell[0]}" t="inlineStr"><is><t>{cell[1]}</t></is></c>'
-                for cell in row
-            ]
-            for row in rows
-        ]
+        cells = [[_cell(cell) for cell in row] for row in rows]
         data = "".join(f"<row>{''.join(row)}</row>" for row in cells)
         parts[f"xl/worksheets/sheet{i}.xml"] = (
             f'<worksheet xmlns="{MAIN}"><sheetData>{data}</sheetData></worksheet>'

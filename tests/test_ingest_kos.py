@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InferSettings, fit, open_model
 from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.format import read_manifest
-from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.ingest import ingest
 from tests.corpora import rows_of
 
@@ -66,26 +62,3 @@ def test_the_spec_curates_the_same_files(tmp_path, docword):
     assert kept == manifest.settings["tokens_read"] == SIZES["tokens"]
     # What was found is on record, since no hash is published for these files.
     assert len(str(manifest.source["sha256 docword.kos.txt.gz"])) == 64
-
-
-@pytest.mark.slow
-def test_fit_ingests_a_spec_first(tmp_path, docword, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(docword, tmp_path / "cache" / "streaming-jsmf" / "uci_kos")
-    spec = tmp_path / "kos.toml"
-    text = (ROOT / "data_specs" / "uci_kos.toml").read_text()
-    spec.write_text(text)
-    fitted = fit(spec, tmp_path / "m.zarr", [5], infer_settings=InferSettings(5, max_iterations=2))
-    assert fitted.models[0].exists()
-    assert open_corpus(tmp_path / "m.zarr.corpus").n_words == 5000
-    again = fit(spec, tmp_path / "m.zarr", [4], overwrite=True, infer_settings=InferSettings(4, "none"))
-    assert open_model(again.models[0]).sizes["topic"] == 4
-    shutil.rmtree(tmp_path / "m.zarr")
-    spec.write_text(f"{text}\n# edited\n")
-    with pytest.raises(InputError, match=r"m\.zarr\.corpus: exists already.* \(spec;"):
-        fit(spec, tmp_path / "m.zarr", [5])
-    spec.write_text(text.replace('name = "uci_kos"', 'name = "other"'))
-    with pytest.raises(InputError, match=r"docword.kos.txt.gz"):
-        fit(spec, tmp_path / "m.zarr", [5], overwrite=True)
-    # The old one stays until there is a new one.
-    assert open_corpus(tmp_path / "m.zarr.corpus").n_words == 5000

@@ -7,13 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import csv
 
 import streaming_jsmf as sj
-from streaming_jsmf.ingestion import bags, job
 from streaming_jsmf.ingestion.readers.base import limits
 from tests.test_in_memory import TEXTS
 
@@ -200,57 +197,6 @@ def test_a_missing_nested_name(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(ROWS), encoding="utf-8")
     with pytest.raises(sj.InputError, match=r"no column 'content\.bodx'"):
         sj.ingest(tmp_path / "a.json", tmp_path / "corpus", text="content.bodx")
-
-
-#: Names in records from the given one on, their values, their type in the corpus, and what is stored.
-LATE: dict[str, tuple[int, Any, Any, Any]] = {
-    "score": (100, 7, pa.int64(), 7),
-    "note": (20, "seen", pa.string(), "seen"),
-    "tags": (149, ["a", 1], pa.string(), '["a", 1]'),
-    "nothing": (140, None, pa.string(), None),
-}
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("files", [1, 3])
-@pytest.mark.parametrize("small", [False, True], ids=["one batch", "many batches and pieces"])
-def test_names_that_appear_late_become_columns(
-    small: bool, files: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
-    if small:
-        monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
-        monkeypatch.setattr(job, "GROUP_BYTES", (1, 1))
-        monkeypatch.setattr(bags, "TOKENS_PER_SHARD", 300)
-    rows = [
-        {"text": one, "year": 1990, **{name: v for name, (first, v, *_) in LATE.items() if i >= first}}
-        for i, one in enumerate(TEXTS)
-    ]
-    for number in range(files):
-        part = rows[len(rows) * number // files : len(rows) * (number + 1) // files]
-        lines = "".join(json.dumps(row) + "\n" for row in part)
-        (tmp_path / f"{number}.jsonl").write_text(lines, encoding="utf-8")
-    options = {"scheduler": "threads", "workers": workers, "tokens_per_shard": 300 if small else None}
-    table = table_of(tmp_path, tmp_path.parent / f"{tmp_path.name}-corpus", **options)
-    assert set(table.column_names) == {"ids", "counts", "document_id", "year", "excerpt", *LATE}
-    for name, (first, _, kind, stored) in LATE.items():
-        assert table.column(name).type == kind
-        assert table.column(name).to_pylist() == [None] * first + [stored] * (len(rows) - first)
-    assert table.column("year").to_pylist() == [1990] * len(rows)
-    assert None not in table.column("excerpt").to_pylist()
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_columns_that_only_a_later_file_has(suffix: str, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    half = len(TEXTS) // 2
-    tables = pa.table({"text": TEXTS[:half]}), pa.table({"text": TEXTS[half:], "n": range(len(TEXTS) - half)})
-    for number, table in enumerate(tables):
-        write = pq.write_table if suffix == "parquet" else csv.write_csv
-        write(table, source / f"{number}.{suffix}")
-    found = table_of(source, tmp_path / "corpus").column("n")
-    assert found.to_pylist() == [None] * half + list(range(len(TEXTS) - half))
 
 
 def test_a_late_excerpt_stands_for_the_beginning_of_its_text(

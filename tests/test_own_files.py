@@ -19,6 +19,7 @@ from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.ingestion.readers.sources import Guess, guess_source
 from streaming_jsmf.interface.fit import fit
 from streaming_jsmf.jobs.execution import Execution
+from tests.cases import each_once
 from tests.outcomes import Command, Outcome, refused
 from tests.sources import put, small
 from tests.test_own_texts import words_of, write_documents
@@ -167,24 +168,26 @@ def marked(path: Path, text: str, encoding: str) -> Path:
     return put(path, gzip.compress(data) if path.suffix == ".gz" else data)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+ENCODED: list[tuple[str, str, tuple[str, ...]]] = [
+    ("t.jsonl", "text", ()),
+    ("t.jsonl.gz", "text", ("--encoding", "cp1252")),
+    ("t.json", "text", ()),
+    ("t.csv", "text", ("--encoding", "cp1252")),
+    ("t.txt", "lines", ()),
+    ("t.txt.gz", "lines", ("--encoding", "cp1252,utf-8")),
+    ("t.baskets", "baskets", ()),
+    ("triples.tsv", "triples", ()),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "reader", "options"),
-    [
-        ("t.jsonl", "text", ()),
-        ("t.jsonl.gz", "text", ("--encoding", "cp1252")),
-        ("t.json", "text", ()),
-        ("t.csv", "text", ("--encoding", "cp1252")),
-        ("t.txt", "lines", ()),
-        ("t.txt.gz", "lines", ("--encoding", "cp1252,utf-8")),
-        ("t.baskets", "baskets", ()),
-        ("triples.tsv", "triples", ()),
-    ],
+    ("encoding", "made"), each_once(["utf-16", "utf-16-le", "utf-32", "utf-8-sig"], ENCODED)
 )
 def test_a_byte_order_mark_gives_the_encoding(
-    name: str, reader: str, options: tuple[str, ...], encoding: str, ingested: Command, tmp_path: Path
+    made: tuple[str, str, tuple[str, ...]], encoding: str, ingested: Command, tmp_path: Path
 ) -> None:
     """Also of files that are split into parts, and against the option."""
+    name, reader, options = made
     rows = [{"text": text, "n": i} for i, text in enumerate(DOCUMENTS)]
     text = "\n".join(DOCUMENTS) + "\n"
     if name == "t.csv":
@@ -212,13 +215,6 @@ def test_damaged_utf_16(ingested: Command, tmp_path: Path) -> None:
     refused(ingested(put(tmp_path / "a.jsonl", data[:-3])), 2, "a.jsonl", "it is not UTF-16")
     spoilt = data.replace("cat".encode("utf-16-le"), b"c\0\0\xd8t\0")
     refused(ingested(put(tmp_path / "b.jsonl", spoilt)), 2, "b.jsonl", "it is not UTF-16")
-
-
-def test_one_document_per_line(ingested: Command, tmp_path: Path) -> None:
-    path = put(tmp_path / "tweets.txt", "\n\n".join(DOCUMENTS) + "\n")
-    refused(ingested(path), 2, "tweets.txt", "--reader lines", "folder")
-    assert ingested(path, *LINES).code == 0
-    require_documents(tmp_path / "c")
 
 
 SHORT = "".join(f"the cat {i} sat on mat{i}\n" for i in range(8))

@@ -218,17 +218,6 @@ def test_every_document_is_read(
     assert not words & {"caf", "charset", "example", "https", "plain", "png", "text", "url"}
 
 
-@pytest.mark.parametrize("quote", ['"', '"x" '])
-def test_an_unclosed_quote_is_one_bad_record(tmp_path: Path, quote: str) -> None:
-    rows = [f"{i},{text},1999" for i, text in enumerate(texts(2000))]
-    bad = rows[300] = rows[300].replace(",", f",{quote[0]}", 1)
-    put(tmp_path / "s.csv", "\n".join(["id,text,year", *rows]) + "\n")
-    Done(tmp_path, "s.csv").refused("line 302", "quote")
-    done = Done(tmp_path, "s.csv", "--on-bad-record", "quarantine")
-    [record] = pq.read_table(done.corpus / "quarantine.parquet").to_pylist()
-    assert (done.n_documents, record["row"], record["record"]) == (1999, 301, bad.encode())
-
-
 @pytest.mark.parametrize(
     ("name", "line"),
     [
@@ -393,13 +382,11 @@ def test_losses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        ([text.split() for text in TEXTS], {}),
-        (iter([tuple(text.split()) for text in TEXTS]), {}),
         (np.array(TEXTS), {"tokenizer": lambda text: text.split()}),
         (pd.DataFrame({"words": [text.split() for text in TEXTS]}), {"text": "words"}),
         (pd.DataFrame({"title": [None] * len(TEXTS), "body": TEXTS}), {"text": ["title", "body"]}),
         (pd.DataFrame({"text": TEXTS, "span": pd.interval_range(0, len(TEXTS)), "of": ["\ud800"] * len(TEXTS)}), {}),
-        (pa.table({"text": pa.array(TEXTS, pa.string_view())}), {"stop_words": ["english", {"foo"}]}),
+        (pa.table({"text": TEXTS}), {"stop_words": ["english", {"foo"}]}),
     ],
 )  # fmt: skip
 def test_objects_in_python(tmp_path: Path, source: Any, options: dict[str, Any]) -> None:

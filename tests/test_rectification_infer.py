@@ -14,7 +14,7 @@ import streaming_jsmf as sj
 from streaming_jsmf.config import InferSettings, Rectifier, ScanSettings
 from streaming_jsmf.errors import InputError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import yy_error
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics import requirements
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model

@@ -192,7 +192,7 @@ def test_a_model_made_again_keeps_its_edits(folder: Path) -> None:
     model.label(0, "name")
     chunk = next(path for path in (folder / "model" / "word_topic" / "c").rglob("*") if path.is_file())
     chunk.write_bytes(b"")
-    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2)
+    sj.infer(folder / "m", folder / "model", 3, anchor_min_df=2.0)
     assert model.edits.labels == {0: "name"}
 
 

@@ -20,7 +20,7 @@ from streaming_jsmf.inference.anchors import (
     soft_cliques,
 )
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.store import read_model
 from tests import reference_anchors as oracle
 from tests.corpora import planted, write_corpus

@@ -1,4 +1,4 @@
-"""Files of a source: which are found, and which reader is guessed from names, contents and first records."""
+"""Files of a source, also in archives: which are found, and which reader is guessed from names and contents."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from streaming_jsmf import InputError, ingest, open_corpus
+from streaming_jsmf import ingest, open_corpus
 from streaming_jsmf.ingestion.readers import files
 from streaming_jsmf.ingestion.readers.listing import find_files, list_files
 from streaming_jsmf.ingestion.readers.sources import guess_reader, guess_source
 from tests.outcomes import Command, Outcome, refused
 from tests.readers import KEEP_ALL
 from tests.sources import in_tar, in_zip, message, put, put_parquet
+from tests.test_readers import npz, parquet
 
 WORDS = [f"ant bee{i % 3} cat{i % 4} dog" for i in range(12)]
 OBJECTS = "".join(json.dumps({"id": str(i), "url": "x", "text": text}) + "\n" for i, text in enumerate(WORDS))
@@ -26,8 +29,8 @@ OBJECTS = "".join(json.dumps({"id": str(i), "url": "x", "text": text}) + "\n" fo
 
 @pytest.fixture
 def ingested(invoke: Command, tmp_path: Path) -> Command:
-    def call(source: Path | str, *options: object) -> Outcome:
-        command = ("ingest", source, tmp_path / "c", "--quiet", "--scheduler", "synchronous", *KEEP_ALL)
+    def call(source: Path | str, *options: object, out: str = "c") -> Outcome:
+        command = ("ingest", source, tmp_path / out, "--quiet", "--scheduler", "synchronous", *KEEP_ALL)
         return invoke(*command, "--preset", "papers", "--overwrite", *options)
 
     return call
@@ -185,26 +188,6 @@ def test_records_in_files_of_any_name(
     assert open_corpus(tmp_path / "c").n_documents == 12
 
 
-LINES = {
-    "chat.txt": "".join(f"1/3/20, 10:{i:02d} - Bob: {text}\n" for i, text in enumerate(WORDS)),
-    "app.log": "".join(f"[2020-01-01 00:00:{i:02d}] INFO {text}\n" for i, text in enumerate(WORDS)),
-    "mallet": "".join(f"doc{i}\tx\t{text}\n" for i, text in enumerate(WORDS)),
-}
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_a_folder_of_one_file_of_lines_is_treated_as_the_file(
-    name: str, ingested: Command, tmp_path: Path
-) -> None:
-    path = put(tmp_path / "in" / name, LINES[name])
-    for source in (path, path.parent):
-        refused(ingested(source), 2, name, "one text per line", "--reader lines")
-        assert ingested(source, "--reader", "lines").code == 0
-        assert open_corpus(tmp_path / "c").n_documents == 12
-    assert ingested(path.parent, "--reader", "text-files").code == 0
-    assert open_corpus(tmp_path / "c").n_documents == 1
-
-
 TWICE = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
 
 
@@ -283,6 +266,119 @@ def test_zstd_with_a_long_window(ingested: Command, tmp_path: Path, monkeypatch:
     refused(ingested(path), 2, "zstd --long=31", "streaming-jsmf[zstd]", "zstd -d --long=31")
 
 
-def test_an_unknown_encoding_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="encoding"):
-        guess_source(put(tmp_path / "a.csv", "text\n"), read={"encoding": "klingon"})
+# Archives
+
+Files = Mapping[str, bytes]
+
+#: What other programs put into archives and folders.
+BESIDE: Files = {
+    "__MACOSX/._a.csv": b"\0\xff",
+    ".DS_Store": b"\0",
+    "x/.hidden.csv": b"body\nhidden\n",
+    "README.txt": b"what this is",
+    "LICENSE": b"mine",
+}
+
+
+def table(start: int, kind: str) -> bytes:
+    texts = [f"word{i} and word{i + 1} of them" for i in range(start, start + 5)]
+    if kind == "jsonl":
+        return "".join(f'{{"body": "{text}", "n": {i}}}\n' for i, text in enumerate(texts)).encode()
+    if kind == "parquet":
+        return parquet({"body": pa.array(texts), "n": pa.array(range(5))})
+    data = "\n".join(["body,n", *(f"{text},{i}" for i, text in enumerate(texts)), ""]).encode()
+    return gzip.compress(data, mtime=0) if kind.endswith("gz") else data
+
+
+RATINGS = b"user,item,rating\n" + b"".join(b"%d,i%d,3\n" % (i, i % 3) for i in range(9))
+#: Two files, in one of which the name of the folder is a column, and the number of documents.
+HELD: list[tuple[Files, int]] = [
+    *(
+        ({f"a.{kind}": table(0, kind), f"x/year=1999/b.{kind}": table(20, kind)}, 10)
+        for kind in ("csv", "jsonl", "parquet", "csv.gz")
+    ),
+    ({"a.csv": RATINGS, "b.csv": RATINGS.replace(b"\n", b"\n1")[:-1]}, 18),
+    ({"d/docword.x.txt": b"3\n3\n3\n1 1 1\n2 2 1\n3 3 1\n", "d/vocab.x.txt": b"ant\nbee\ncat\n"}, 3),
+    ({"m/t.npz": npz(np.array([[1, 0], [0, 2]])), "m/t.vocab.txt": b"ant\nbee\n"}, 2),
+]
+
+
+@pytest.mark.parametrize(("files", "n"), HELD)
+def test_the_files_of_an_archive_are_those_of_its_folder(
+    files: Files, n: int, ingested: Command, tmp_path: Path
+) -> None:
+    assert ingested(put_all(tmp_path / "in", {**files, **BESIDE}), out="expected").code == 0
+    expected = open_corpus(tmp_path / "expected")
+    assert expected.n_documents == n
+    archive, ((first, data), (second, others)) = in_zip({**BESIDE, **files}), files.items()
+    suffix = first.partition(".")[2]
+    fsspec.filesystem("memory").pipe("/t_zip/t.zip", archive)
+    sources: list[Any] = [put(tmp_path / name, archive) for name in ("t.zip", f"t.{suffix}.zip")]
+    sources.append("memory://t_zip/t.zip")
+    if "vocab" not in second:
+        sources.append(
+            put_all(tmp_path / "mixed", {first: data, f"b.{suffix}.zip": in_zip({second: others})})
+        )
+    for source in sources:
+        assert ingested(source).code == 0, source
+        assert open_corpus(tmp_path / "c").fingerprint == expected.fingerprint
+
+
+def test_bad_records_in_an_archive_name_the_file(ingested: Command, tmp_path: Path) -> None:
+    files = {"a.csv": b"text,n\nant bee,1\n", "x/b.csv": b"text,n\ncat,1\nant,1,1\n"}
+    path = put(tmp_path / "t.zip", in_zip(files))
+    refused(ingested(path), 2, f"zip://x/b.csv::{path}, line 3: ")
+    assert ingested(path, "--on-bad-record", "quarantine").code == 0
+    [bad] = pq.read_table(tmp_path / "c" / "quarantine.parquet").to_pylist()
+    assert (bad["file"], bad["row"]) == (f"zip://x/b.csv::{path}", 2)
+
+
+CSV, LINES = b"text\nant bee cat dog eel\n", b'{"text": "ant"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "parts"),
+    [
+        ("t.zip", in_zip({"a.csv": CSV, "b.jsonl": LINES}), (".csv (a.csv), .jsonl (b.jsonl)", "path=NAME")),
+        ("t.csv.zip", in_zip({"a.csv": CSV, "notes.txt": b"n"}), (".csv (a.csv), .txt (notes.txt)",)),
+        ("t.zip", in_zip({"a.csv": CSV, "b.zip": in_zip({"a.csv": CSV})}), ("'b.zip'", "unpack it")),
+        ("t.zip", in_zip({"a.csv": CSV, "b.tar.gz": in_tar({})}), ("'b.tar.gz'", "unpack it")),
+        ("t.zip", in_zip({"a.csv": CSV, "b::c.csv": CSV}), ("'b::c.csv'", "unpack it")),
+        ("t.tar.gz", in_tar({"a.csv": CSV, "b.csv": CSV}), ("a.csv, b.csv", "unpack it")),
+        ("t.csv.tgz", in_tar({"a.csv": CSV}), ("a.csv", "unpack it")),
+        ("t.tar", in_tar({"n.txt": b"n", "a.parquet": b""}, "w:"), ("n.txt, a.parquet", "unpack it")),
+        ("in/t.zip", in_zip({"a.csv": CSV, "b.jsonl": LINES}), (".csv (a.csv), .jsonl (b.jsonl)",)),
+        ("in/t.zip", in_zip({"a.txt": b"ant"}), ("t.zip: it is not plain text; unpack it",)),
+        (
+            "t.zip",
+            in_zip({"a.parquet": parquet({"ids": pa.array([[0]]), "counts": pa.array([[1]])})}),
+            ("bags of words are not read from archives; unpack it",),
+        ),
+        ("t.zip", in_zip({"__MACOSX/._a.csv": CSV, ".b.csv": CSV}), ("no file",)),
+        ("t.csv.zip", in_zip({"a.csv": CSV})[:60], ("t.csv.zip", "damaged")),
+    ],
+)
+def test_other_archives_are_refused(
+    name: str, data: bytes, parts: tuple[str, ...], ingested: Command, tmp_path: Path
+) -> None:
+    path = put(tmp_path / name, data)
+    refused(ingested(path.parent if name.startswith("in/") else path), 2, *parts)
+
+
+def test_two_files_of_one_name(ingested: Command, tmp_path: Path) -> None:
+    data = in_zip({"a.csv": CSV, "b.csv": CSV}).replace(b"b.csv", b"a.csv")
+    refused(ingested(put(tmp_path / "t.zip", data)), 2, "two files 'a.csv'", "rename")
+
+
+def test_files_that_are_not_read_are_named(invoke: Command, tmp_path: Path) -> None:
+    """With the reader given, other files are no mistake, but they are not left out without a word."""
+    files = {"a.csv": CSV, "b.csv.lz4": pa.compress(CSV, "lz4", asbytes=True), "notes.doc": b"n", **BESIDE}
+    for source in (put_all(tmp_path / "in", files), put(tmp_path / "t.zip", in_zip(files))):
+        said = invoke("ingest", source, tmp_path / source.name[:1], "--reader", "text", "--preset", "papers")
+        assert "not read, because the reader text takes other files: notes.doc\n" in said.err
+        assert open_corpus(tmp_path / source.name[:1]).n_documents == 2
+
+
+def test_files_whose_names_begin_like_those_of_descriptions(ingested: Command, tmp_path: Path) -> None:
+    assert ingested(put(tmp_path / "citations.csv", CSV)).code == 0
+    assert ingested(put(tmp_path / "in" / "licenses.csv", CSV).parent).code == 0

@@ -204,6 +204,8 @@ def test_unreadable_parquet_files(tmp_path):
     page = put(tmp_path / "e.parquet", data[:44] + noise_of(60) + data[104:])
     read = refused_by(texts(good, page), str(page))
     assert (rows_of(read.bad), read.words[:1000]) == ([None], ["a", "b"] * 500)
+    empty = put_parquet(tmp_path / "d.parquet", {"text": pa.array([], pa.string())})
+    assert Read(texts(good, empty)).words == ["a", "b"] * 500
     cut, other = put(tmp_path / "b.parquet", data[:-20]), put(tmp_path / "c.parquet", b"no parquet at all")
     assert str(cut) in message(lambda: texts(cut, other))
 
@@ -229,15 +231,6 @@ def test_a_file_without_the_text_or_the_id_is_refused(tmp_path, kind, column):
         texts(first, numbers), str(numbers), "column 'text' is int64; it must hold strings or lists"
     )
     assert read.words == ["a"]
-
-
-def test_parquet_files_with_other_columns_or_no_rows(tmp_path):
-    first = put_parquet(tmp_path / "a.parquet", {"text": ["a"], "n": [1]})
-    more = {"n": pa.array([2.5]), "text": pa.array(["b"]).dictionary_encode(), "x": [1]}
-    read = Read(texts(first, put_parquet(tmp_path / "c.parquet", more)))
-    assert (read.words, read.ids, read.metadata) == (["a", "b"], [], {"n": [1, 2.5], "x": [1]})
-    empty = put_parquet(tmp_path / "d.parquet", pa.table({"text": ["a"], "n": [1]}).slice(1))
-    assert Read(texts(first, empty)).words == ["a"]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv"])

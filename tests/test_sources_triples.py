@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import zipfile
 from collections import defaultdict
 
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.ingestion.readers import bags, triples
 from streaming_jsmf.ingestion.readers.base import BadRecords
-from streaming_jsmf.ingestion.readers.csv_scan import Dialect, scan
 from streaming_jsmf.ingestion.readers.triples import RatingsSource, TriplesSource
 from streaming_jsmf.ingestion.repeats import hash_values
 from tests.sources import BUCKET, Read, message, opened, put, put_parquet, small
@@ -283,27 +280,6 @@ def test_delimiters_of_several_bytes(tmp_path, delimiter, separator_in_text):
     assert read(csv_source(tmp_path, text, delimiter=delimiter), tmp_path).documents == truth
     source = csv_source(tmp_path, text + f"\nd{delimiter}a\x1f5", delimiter=delimiter)
     assert f", line {2 + len(rows)}: it has 2 fields, the header 3" in fails(source, tmp_path)
-
-
-@settings(max_examples=300)
-@given(
-    st.text(st.sampled_from('a,"\n\r:'), min_size=1, max_size=24),
-    st.integers(1, 3),
-    st.sampled_from([",", "::"]),
-)
-def test_arrow_and_the_csv_module_read_the_same_fields(text, n_columns, delimiter):
-    block = scan(text.encode(), Dialect(delimiter, '"' * (delimiter == ",")), n_columns)
-    quick, places = block._by_arrow([*range(n_columns)]), range(n_columns)
-    if quick is not None:
-        assert [column.to_pylist() for column in quick] == block.fields(places)
-
-
-@given(st.lists(st.tuples(*[st.text(st.sampled_from('a,"\n'), max_size=4)] * 3), min_size=1, max_size=4))
-def test_arrow_reads_well_formed_quotes(rows):
-    stream = io.StringIO(newline="")
-    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
-    found = scan(stream.getvalue().encode(), Dialect(), 3)._by_arrow([0, 1, 2])
-    assert [column.to_pylist() for column in found] == [list(column) for column in zip(*rows, strict=True)]
 
 
 @pytest.mark.parametrize("bad", ["9223372036854775808", "x1"])

@@ -16,7 +16,7 @@ from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model, write_model
 from tests.corpora import write_corpus

@@ -19,7 +19,7 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.jobs.events import Event, Iteration
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.topics.infer import fit_moments
 from streaming_jsmf.topics.store import Model, read_model
 from streaming_jsmf.topics.variables import STOD_VARIABLES

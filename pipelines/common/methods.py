@@ -26,7 +26,7 @@ from streaming_jsmf.corpus import Corpus
 from streaming_jsmf.inference.law import AnchorWordTopics, anchor_words, low_rank_anchor_words
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import silent
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative, papers_rows
 from streaming_jsmf.rectification.result import Rectification
 from streaming_jsmf.topics.anchor_words import anchor_rules, rectify

@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.corpus.footer import hash_of_shard, open_parquet, require_hash
-from streaming_jsmf.documents.share_csv import is_csv, not_read
 from streaming_jsmf.documents.shares import (
     AGAIN,
     DAMAGED,
@@ -37,7 +36,9 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     SharesFile,
+    is_csv,
     is_text,
+    not_read,
     not_shares,
     to_lists,
 )

@@ -19,9 +19,8 @@ from streaming_jsmf.config import (
     takes,
 )
 from streaming_jsmf.corpus.format import Corpus, is_corpus, open_corpus
-from streaming_jsmf.documents.share_csv import csv_shares, is_csv
 from streaming_jsmf.documents.share_files import open_shares
-from streaming_jsmf.documents.shares import About, SharesFile
+from streaming_jsmf.documents.shares import About, SharesFile, csv_shares, is_csv
 from streaming_jsmf.documents.transform_job import (
     request_of_shares,
     share_job,

@@ -22,7 +22,6 @@ from streaming_jsmf.corpus.footer import open_parquet
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.records import Place, document_ids, id_column, without_views
 from streaming_jsmf.corpus.units import Partition, WorkUnit
-from streaming_jsmf.documents.share_csv import is_csv, require_csv, write_csv
 from streaming_jsmf.documents.share_files import (
     TOPIC,
     RowGroupWriter,
@@ -40,7 +39,10 @@ from streaming_jsmf.documents.shares import (
     TOPICS,
     About,
     ShareTotals,
+    is_csv,
+    require_csv,
     to_lists,
+    write_csv,
 )
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.fingerprint import fingerprint

@@ -23,7 +23,7 @@ from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.job import Ingest, Piece
 from streaming_jsmf.ingestion.tokens.split import string_buffers
 from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.storage.paths import exists, make_directory
+from streaming_jsmf.storage.paths import exists
 from streaming_jsmf.storage.tables import read_table, write_table
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
+    """Finalizer of splitmix64 (Steele, Lea and Flood 2014): each input bit affects about half of the output bits."""
     x = x + _STEP
     x = (x ^ (x >> _30)) * _FIRST
     x = (x ^ (x >> _27)) * _SECOND
@@ -188,20 +188,15 @@ def save_repeats(ingest: Ingest, pieces: Sequence[Piece], identities: Repeats) -
             (step, keys[index]["ordinal"]) for step, keys in ((1, identities), (2, dropped)) if index in keys
         ]
         steps = np.concatenate([np.full(len(ordinals), step, np.int8) for step, ordinals in found])
-        path = repeats_path(ingest, index)
-        make_directory(path.parent)
-        write_table(path, pa.table({"ordinal": np.concatenate([each for _, each in found]), "step": steps}))
+        table = pa.table({"ordinal": np.concatenate([each for _, each in found]), "step": steps})
+        write_table(ingest.place(pieces[index], "repeats"), table)
     return sum(map(len, contents.values()))
-
-
-def repeats_path(ingest: Ingest, index: int) -> Path:
-    return ingest.root / "repeats" / f"{index:05d}.arrow"
 
 
 def left_out(ingest: Ingest, piece: Piece) -> NDArray[np.int8]:
     """Return why each document of a piece is left out: 0 for those that stay, 1 a repeated id, 2 repeated contents."""
     steps = np.zeros(piece.documents, np.int8)
-    path = repeats_path(ingest, piece.index)
+    path = ingest.place(piece, "repeats")
     if exists(path):
         table = read_table(path)
         steps[np.asarray(table.column("ordinal"))] = np.asarray(table.column("step"))

@@ -15,9 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.corpus.assemble import write_task_shards
 from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import ShardLimits, ShardWriter
+from streaming_jsmf.corpus.shards import (
+    ShardLimits,
+    ShardWriter,
+    write_task_shards,
+)
 from streaming_jsmf.corpus.vocabulary import word_ids
 from streaming_jsmf.ingestion.bags import piece_batches
 from streaming_jsmf.ingestion.columns import as_type
@@ -126,7 +129,7 @@ def _words_of(ingest: Ingest, piece: Piece) -> NDArray[Any]:
 
 def _codes_and_words(ingest: Ingest, piece: Piece) -> tuple[NDArray[np.int64], Any]:
     table = read_table(ingest.place(piece, "words"))
-    return np.asarray(table.column("code")), table.column("word").combine_chunks()
+    return np.asarray(table.column("id")), table.column("word").combine_chunks()
 
 
 def _identities(ingest: Ingest, piece: Piece, unit: int, batch: Batch) -> Any:

@@ -18,8 +18,8 @@ from streaming_jsmf.inference.words import characteristic_words, label_words, pr
 from streaming_jsmf.jobs.events import Iteration, Listener
 from streaming_jsmf.linalg.eigen import Eigenpairs
 from streaming_jsmf.linalg.panels import panel_threads, panels
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import SelectedMoments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.rectification.complete import alternating_projection, diagonal_completion
 from streaming_jsmf.rectification.enn import ENNOptions, epsilon_nonnegative
 from streaming_jsmf.rectification.palm import (

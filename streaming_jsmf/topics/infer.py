@@ -18,8 +18,8 @@ from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnc
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.rectification.enn import ALGORITHM_VERSION as ENN_ALGORITHM
 from streaming_jsmf.storage.paths import StorePath, store_path

@@ -1,7 +1,7 @@
 """Polish: improve the topics of a model by reproducible steps over the documents of a corpus.
 
-One pass (``draw``) copies held-out documents, which no step uses, and a sample for each of the first steps
-(``sampled``); the last steps (``step-1``, ...) make a pass over all other documents each. If the corpus is no larger
+One pass (``draw``) copies held-out documents, which no step uses, and a sample for each of the first steps, which this
+process takes; the last steps (``step-1``, ...) make a pass over all other documents each. If the corpus is no larger
 than a sample, all steps use the copy. A killed job resumes at the first part that was not committed, and results are
 bit-identical for all schedulers.
 """
@@ -23,14 +23,13 @@ from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.display import location
 from streaming_jsmf.fingerprint import fingerprint
 from streaming_jsmf.inference.perplexity import Completer
-from streaming_jsmf.inference.polish import Step, StepSums, first_topics
+from streaming_jsmf.inference.polish import StepSums, document_keys, first_topics, in_sample, step_sums
 from streaming_jsmf.inference.words import label_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import PartialResult, key_of
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.events import Iteration, Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Job, Part, run_job, run_steps
+from streaming_jsmf.jobs.run import run_steps
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.storage.lock import work_place
@@ -43,7 +42,6 @@ from streaming_jsmf.topics.polish_tasks import (
     Counts,
     DrawReduction,
     PolishPlan,
-    SampledReduction,
     SplitDocuments,
     StepReduction,
     block_of,
@@ -228,12 +226,12 @@ class _Run:
         moves = [sampled] * bool(sampled) + [(step,) for step in full]
 
         def move(number: int, key: str, before: PartialResult) -> PartialResult:
-            steps, last, read = moves[number], number + 1 == len(moves), partial(state.read_fold, key)
+            steps, last = moves[number], number + 1 == len(moves)
             if steps is sampled:
-                found = self._sampled(drawn, read, key, steps, last)
+                found = self._sampled(before.arrays["word_topic"], drawn(), longest, last)
             else:
-                reduction = StepReduction(self._documents, read, steps[0], longest, last)
-                found = self._full(before, reduction, key)
+                read = partial(state.read_fold, key)
+                found = self._full(before, StepReduction(self._documents, read, steps[0], longest, last), key)
             return self._watched(before, found, held_out)
 
         # The start is not evaluated: it may have been fitted to the held-out documents.
@@ -250,30 +248,49 @@ class _Run:
         documents = drawn()
         return block_of(documents, "held_out", self.inputs.n_words), longest_of(documents)
 
-    def _sampled(
-        self, drawn: Read, state: Read, key: str, steps: tuple[Step, ...], last: bool
-    ) -> PartialResult:
-        reduction = SampledReduction(self.inputs, drawn, state, self.executor.tasks_at_once, last)
-        nonzeros = sum(round(step.share * self.plan.corpus.nonzeros) for step in steps)
-        part = Part(key_of("sampled", key), nonzeros, steps)
-        order = FoldOrder((part.key,), self.job.work.request)
-        job = Job(self.job.work.checkpoints("sampled"), reduction, (part,), order, part="sample")
-        run_job(job, self.executor)
-        return job.result()
+    def _sampled(self, topics: Floats, drawn: PartialResult, longest: float, last: bool) -> PartialResult:
+        """All sampled steps, without a pass over the corpus; ``last`` if no full steps follow."""
+        steps, history = self.plan.sampled_steps, list[float]()
+        sample, draws = block_of(drawn, "sample", self.inputs.n_words), drawn.arrays["sample_draws"]
+        for number, step in enumerate(steps):
+            last_of_all = last and number + 1 == len(steps)
+            used = np.flatnonzero(in_sample(draws, number, step.share))
+            sums = step_sums(
+                sample if used.size == draws.size else sample[used],
+                topics,
+                self.topics.prior,
+                rounds=step.rounds,
+                longest=longest,
+                with_pairs=last_of_all,
+                keys=document_keys(draws[used], number) if step.drawn else None,
+                threads=self.executor.threads_here,
+            )
+            found = topics_after(sums, topics, step, last=last_of_all)
+            topics = found.arrays["word_topic"]
+            history.append(self._reported(number, found))
+        return PartialResult({**found.arrays, "log_likelihood": np.array(history)}, found.scalars)
 
     def _full(self, before: PartialResult, reduction: StepReduction, key: str) -> PartialResult:
-        name = f"step-{before.arrays['log_likelihood'].size + 1}"
+        number = before.arrays["log_likelihood"].size
+        name = f"step-{number + 1}"
         sums = self.job.fold(self.executor, reduction, name, key)()
         self.job.work.checkpoints(name).clear()
         total = StepSums(**sums.arrays, **sums.scalars)  # type: ignore[arg-type]
-        return topics_after(total, before.arrays["word_topic"], reduction.step, last=reduction.with_pairs)
+        topics = before.arrays["word_topic"]
+        found = topics_after(total, topics, reduction.step, last=reduction.with_pairs)
+        self._reported(number, found)
+        return found
+
+    def _reported(self, number: int, found: PartialResult) -> float:
+        """Report a step, numbered from 0, and return its log-likelihood."""
+        likelihood = float(found.arrays["log_likelihood"][0])
+        steps = len(self.plan.steps)
+        self.executor.listener(Iteration("polish", number + 1, steps, {"log_likelihood": likelihood}))
+        return likelihood
 
     def _watched(self, before: PartialResult, found: PartialResult, held_out: Counts) -> PartialResult:
-        """Add the history of earlier moves to the result of a move, and report its steps."""
+        """Add the history of earlier moves to the result of a move."""
         history = np.concatenate([before.arrays["log_likelihood"], found.arrays["log_likelihood"]])
-        for number in range(before.arrays["log_likelihood"].size, history.size):
-            measures = {"log_likelihood": float(history[number])}
-            self.executor.listener(Iteration("polish", number + 1, len(self.plan.steps), measures))
         row = np.array([[history.size, *self._perplexity(found.arrays["word_topic"], held_out)]])
         seen = before.arrays.get("watched")
         watched = row if seen is None else np.concatenate([seen, row])

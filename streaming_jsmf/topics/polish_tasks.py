@@ -1,4 +1,4 @@
-"""The tasks of polish: the draw of documents, the sampled steps, and one full step."""
+"""The tasks of polish: the draw of documents, and one full step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from streaming_jsmf.inference.polish import (
     Step,
     StepSums,
     document_draws,
-    document_keys,
-    in_sample,
     log_lengths,
     longest_document,
     next_topics,
@@ -179,47 +177,6 @@ def topics_after(sums: StepSums, before: NDArray[np.float64], step: Step, *, las
         "log_likelihood": np.array([sums.log_likelihood / max(sums.n_tokens, 1.0)]),
     }
     return PartialResult(arrays, {"n_documents": sums.n_documents})
-
-
-@dataclass(frozen=True)
-class SampledReduction:
-    """All sampled steps, as one part; ``last`` if no full steps follow."""
-
-    inputs: TaskInputs
-    drawn: Read
-    state: Read
-    threads: int
-    last: bool
-
-    def compute(self, steps: Sequence[Step]) -> PartialResult:
-        """Run the steps on the drawn documents, without a pass over the corpus."""
-        topics, prior = self.state().arrays["word_topic"], self.inputs.read("prior")
-        drawn = self.drawn()
-        sample, longest = block_of(drawn, "sample", self.inputs.n_words), longest_of(drawn)
-        results: list[PartialResult] = []
-        for number, step in enumerate(steps):
-            last = self.last and number + 1 == len(steps)
-            draws = drawn.arrays["sample_draws"]
-            used = np.flatnonzero(in_sample(draws, number, step.share))
-            sums = step_sums(
-                sample if used.size == draws.size else sample[used],
-                topics,
-                prior,
-                rounds=step.rounds,
-                longest=longest,
-                with_pairs=last,
-                keys=document_keys(draws[used], number) if step.drawn else None,
-                threads=self.threads,
-            )
-            results.append(topics_after(sums, topics, step, last=last))
-            topics = results[-1].arrays["word_topic"]
-        history = np.concatenate([result.arrays["log_likelihood"] for result in results])
-        return PartialResult({**results[-1].arrays, "log_likelihood": history}, results[-1].scalars)
-
-    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
-        """There is only one part."""
-        del folded
-        return partial
 
 
 @dataclass(frozen=True)

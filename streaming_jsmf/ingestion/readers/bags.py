@@ -32,7 +32,6 @@ from streaming_jsmf.corpus.records import (
 )
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.errors import InputError, StoreError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.readers.arrow_files import PARQUET, parquet_batches
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -44,7 +43,6 @@ from streaming_jsmf.ingestion.readers.base import (
 )
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
-    compressed,
     is_archive,
     of_first_readable,
     open_parquet_source,
@@ -53,6 +51,7 @@ from streaming_jsmf.ingestion.readers.formats import line_records, text_of
 from streaming_jsmf.ingestion.readers.listing import is_parquet
 from streaming_jsmf.ingestion.readers.matrices import row_cuts, sums, too_large
 from streaming_jsmf.ingestion.readers.records import RecordFiles, TextReader
+from streaming_jsmf.ingestion.readers.tables import PARQUET, parquet_batches
 from streaming_jsmf.ingestion.readers.values import (
     as_json,
     invalid_rows,
@@ -156,11 +155,9 @@ class BagSource(RecordFiles, Source):
         invalid = [] if ids is None else invalid_rows(batch.column(ids))
         reasons = dict.fromkeys(invalid, f"{ids} holds bytes that are not UTF-8")
         reasons |= dict(_bad_rows(batch, n_words, ids, 0))
-        rows, good = np.arange(first, first + batch.num_rows), np.ones(batch.num_rows, bool)
-        for row in sorted(reasons):
-            bad.refuse(first + row, reasons[row], as_json(batch, row))
-            good[row] = False
+        rows = np.arange(first, first + batch.num_rows)
         if reasons:
+            good = bad.refuse_rows(rows, reasons, partial(as_json, batch))
             batch, rows = batch.filter(pa.array(good)), rows[good]
         (indptr, codes, counts), identities = _bags(batch, n_words, ids)
         names = [name for name in batch.schema.names if name not in ("ids", "counts", ids)]
@@ -233,7 +230,7 @@ class BasketSource(RecordFiles, TextReader):
 
     reader = "baskets"
     options_type = BasketOptions
-    patterns = (*TABLE_PATTERNS, *compressed("*.baskets"))
+    patterns = (*TABLE_PATTERNS, "*.baskets")
     stop_words = NO_STOP_WORDS
 
     @property

@@ -196,6 +196,16 @@ class BadRecords:
         # In order of rows, because a reader checks a batch after its format has read it; last, a fault of the file.
         insort(self.records, BadRecord(self._unit.path, row, reason, data), key=lambda bad: _order(bad.row))
 
+    def refuse_rows(
+        self, rows: NDArray[Any], faults: Mapping[int, str], original: Callable[[int], bytes | None]
+    ) -> NDArray[np.bool_]:
+        """Register what is wrong with some of m ``rows``, by index; return which rows can be used (m,)."""
+        kept = np.ones(len(rows), bool)
+        for i in sorted(faults):
+            self.refuse(int(rows[i]), faults[i], original(i))
+            kept[i] = False
+        return kept
+
     @contextmanager
     def unreadable_file(self) -> Iterator[None]:
         """Register an UnreadableError from the block as a fault of the whole file, or of where it ends."""
@@ -222,7 +232,12 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 class Format(Protocol):
-    """A file format of records. It knows nothing of texts, ids and metadata, except names such as ``content.body``."""
+    """A file format of records. It knows nothing of texts, ids and metadata, except names such as ``content.body``.
+
+    ``counted`` is what messages count in a file.
+    """
+
+    counted: ClassVar[str] = "row"
 
     def names(self, path: str, options: Any) -> list[str]:
         """Return the names of the columns of a file. Raises UnreadableError."""
@@ -244,7 +259,7 @@ class Format(Protocol):
 
     def place(self, unit: Unit, row: int) -> str:
         """Return the location of a record of a unit, for messages."""
-        return f"{unit.path}, row {row + 1}"
+        return f"{unit.path}, {self.counted} {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         """Return the row or line of the unit's first record in its file, from 0. May read the file; for messages."""
@@ -262,7 +277,8 @@ class Reader(ABC):
     options : Options of the type ``options_type``.
     tokenizer : Tokenizer of readers of texts.
     reader : Name in specs and on the command line.
-    patterns : Globs of the files it reads in a directory; empty if it takes the directory itself.
+    patterns : Globs of the files it reads in a directory, without the suffixes of compression; empty if it takes the
+        directory itself.
     stop_words : Default list of stop words; none unless its words are English.
     refuses_documents : Whether a bad record is a whole document, which is counted, rather than a part of one.
     """
@@ -285,7 +301,7 @@ class Reader(ABC):
 
     @property
     def phrases(self) -> float | None:
-        """Minimum NPMI of neighbouring words to be joined (``ingestion.words``); None disables the search."""
+        """Minimum NPMI of neighboring words to be joined (``ingestion.words``); None disables the search."""
         found = getattr(self.options, "phrases", None)
         return found if isinstance(found, float) else None
 

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import MatrixMarketOptions, WordListOptions
-from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT, narrow_counts
+from streaming_jsmf.corpus.records import LARGEST_COUNT, narrow_counts
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     BadValue,
@@ -24,14 +24,13 @@ from streaming_jsmf.ingestion.readers.base import (
     limits,
 )
 from streaming_jsmf.ingestion.readers.files import (
-    compressed,
     first_link,
     is_compressed,
     open_stream,
     read_pieces,
 )
 from streaming_jsmf.ingestion.readers.formats import original, too_long
-from streaming_jsmf.ingestion.readers.matrices import CountFiles, sums, too_large
+from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, CountFiles, are_counts, sums, too_large
 from streaming_jsmf.ingestion.tokens.stop_words import ENGLISH
 
 _SIZE = re.compile(rb"[0-9]{1,40}")
@@ -102,7 +101,7 @@ class DocwordSource(NumberFiles):
 
     reader = "docword"
     options_type = WordListOptions
-    patterns = compressed("docword*.txt")
+    patterns = ("docword*.txt",)
     stop_words = ENGLISH
     first_number = 1
 
@@ -129,7 +128,7 @@ class MatrixMarketSource(NumberFiles):
 
     reader = "matrix-market"
     options_type = MatrixMarketOptions
-    patterns = compressed("*.mtx")
+    patterns = ("*.mtx",)
 
     def header(self, stream: Any) -> Header:
         missing = f"its first line must be {_BANNER}"
@@ -234,8 +233,7 @@ def _good_entries(
     n_found = len(rows) + len(faults)
     document, word = columns[header.document], columns[1 - header.document]
     count = columns[2] if len(columns) > 2 else np.ones(len(rows))
-    # Comparisons with NaN are false, so NaN is refused as well.
-    counted = (count >= (1 if header.whole else SMALLEST_COUNT)) & (count <= LARGEST_COUNT)
+    counted = are_counts(count, header.whole)
     known = (word >= 1) & (word <= header.n_words)
     there = (document >= 1) & (document <= header.n_documents)
     last = np.maximum.accumulate(np.append(reached, np.where(counted & known & there, document, 0)))[1:]
@@ -244,7 +242,7 @@ def _good_entries(
     if faults or not good.all():
         # The first of several reasons comes last.
         reasons = {
-            f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be": counted,
+            f"count {{count}} {NO_COUNT}": counted,
             f"word {{word}} is not in the vocabulary of {header.n_words} words": known,
             f"document {{document}} comes after document {{last}}; sort the lines by document{header.hint}": in_order,
             f"document {{document}} is outside 1..{header.n_documents}": there,

@@ -65,7 +65,7 @@ _ROW_NAME = "row_name"  # the column of R's names of rows
 
 
 @dataclass(frozen=True)
-class Layout:
+class CsvLayout:
     """Dialect, names, and where the records start.
 
     Attributes
@@ -90,7 +90,7 @@ class Layout:
         return not _is_bytewise(self.encoding)
 
 
-def layout_of(path: str, options: Any) -> Layout:
+def layout_of(path: str, options: Any) -> CsvLayout:
     """Find the layout of a file from its start, where the options do not give it.
 
     Reads the whole file if there are several encodings to choose from. Raises UnreadableError.
@@ -102,31 +102,30 @@ def layout_of(path: str, options: Any) -> Layout:
             data += read_pieces(stream, limits.LONGEST_LINE)[0]
     if kind := other_kind(data):
         raise UnreadableError(f"it is {kind}, whatever its name says; {RENAME}")
-    start = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
+    start = first = re.match(rb"(?:\xef\xbb\xbf)?(?:sep=[^\r\n]\r?\n)?", data).end()  # type: ignore[union-attr] # of Excel
     sample = data[start : len(data) if len(data) < _SAMPLE else whole_lines(data) or None]
     usual = Dialect(
         options.delimiter or CSV_SUFFIXES.get(bare_suffix(path), ","),
         codec=encoding if _is_bytewise(encoding) else "utf-8",
     )
-    skipped = options.skip_lines
+    dialect, skipped = dialect_of(sample, usual, options), options.skip_lines
     if skipped is None:
-        skipped = 0 if options.header == "none" else _n_titles(sample, usual, options)
-    before = sum(map(len, islice(sample.splitlines(keepends=True), skipped)))
-    sample = sample[before:]
+        skipped = 0 if options.header == "none" else _n_titles(sample, dialect, usual, options)
+    if skipped:
+        before = sum(map(len, islice(sample.splitlines(keepends=True), skipped)))
+        start, sample = start + before, sample[before:]
+        dialect = dialect_of(sample, usual, options)
     if not sample.strip():
         raise UnreadableError(damage or EMPTY)
-    dialect, note = dialect_of(sample, usual, options)
     notes = [header_below("line", skipped)] * (skipped > 0 and options.skip_lines is None)
-    notes += [note] * bool(note)
-    line = data[:start].count(b"\n") + skipped
-    return _with_names(
-        Layout(dialect, encoding, (), True, start + before, line, tuple(notes)), sample, options
-    )
+    notes += filter(None, [_unusual(dialect, usual, options)])
+    line = data[:first].count(b"\n") + skipped
+    return _with_names(CsvLayout(dialect, encoding, (), True, start, line, tuple(notes)), sample, options)
 
 
 @contextmanager
 def opened(path: str, encoding: str) -> Iterator[Any]:
-    """Open a stream of bytes in which fields can be found; see ``Layout.encoding``."""
+    """Open a stream of bytes in which fields can be found; see ``CsvLayout.encoding``."""
     with open_stream(path) as stream:
         if _is_bytewise(encoding):
             yield stream
@@ -148,7 +147,7 @@ def skipping(lines: object) -> str:
     return str(option.read({"skip_lines": lines}))
 
 
-def fault(block: Block, record: int, layout: Layout) -> str:
+def fault(block: Block, record: int, layout: CsvLayout) -> str:
     """Why a record is bad, which is its first line."""
     data = block.data[block.starts[record] : block.starts[record + 1]]
     if len(data) > limits.LONGEST_LINE:
@@ -168,8 +167,8 @@ def fault(block: Block, record: int, layout: Layout) -> str:
     return f"{reason} ({skipping('N')} skips lines before the header)" if is_early else reason
 
 
-def dialect_of(sample: bytes, usual: Dialect, options: Any) -> tuple[Dialect, str]:
-    """Return the dialect under which a sample has the fewest bad records, and what is unusual about it.
+def dialect_of(sample: bytes, usual: Dialect, options: Any) -> Dialect:
+    """Return the dialect under which a sample has the fewest bad records.
 
     It splits the first records into equally many fields (2+), if any dialect does. The usual delimiter comes first.
     """
@@ -186,7 +185,7 @@ def dialect_of(sample: bytes, usual: Dialect, options: Any) -> tuple[Dialect, st
             n_bad = shape.n_bad(sample, tried) + ENDLESS * (not splits)
             if n_bad < fewest:
                 best, fewest = tried, n_bad
-    return best, _unusual(best, usual, options)
+    return best
 
 
 def _marks(sample: bytes, options: Any) -> list[tuple[str, str, bool]]:
@@ -236,11 +235,14 @@ def is_table(head: bytes) -> bool:
     return len(head.splitlines()) > 2 and (is_hive or _table(head, Dialect(), TextOptions()) is not None)
 
 
-def _n_titles(sample: bytes, usual: Dialect, options: Any) -> int:
-    """Return the number of lines before the header, such as a title, if what follows surely is a table."""
+def _n_titles(sample: bytes, found: Dialect, usual: Dialect, options: Any) -> int:
+    """Return the number of lines before the header, such as a title, if what follows surely is a table.
+
+    ``found`` is the dialect of the sample with these lines.
+    """
     head = sample[: whole_lines(sample[:_HEAD])] if len(sample) > _HEAD else sample
     lines = head.splitlines(keepends=True)
-    if head.strip() and _are_titles(lines[:1], dialect_of(head, usual, options)[0]):
+    if _are_titles(lines[:1], found):
         for n in range(1, min(TITLES, len(lines) - 1)):
             if lines[n].strip() and (dialect := _table(b"".join(lines[n:]), usual, options)):
                 titles = b"".join(lines[:n]).strip()
@@ -256,9 +258,7 @@ def _are_titles(lines: Sequence[bytes], dialect: Dialect) -> bool:
 
 def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
     """Return the dialect of data that surely are a header and records: short names over values that differ in kind."""
-    if not data.strip():
-        return None
-    dialect = dialect_of(data, usual, options)[0]
+    dialect = dialect_of(data, usual, options)
     block = scan(data, dialect, shape_of(data, dialect).width, known=len(data), most=SNIFFED)
     if (block.kinds == BAD).any() or block.good.size < 2:
         return None
@@ -269,7 +269,7 @@ def _table(data: bytes, usual: Dialect, options: Any) -> Dialect | None:
     return dialect if are_names and (known or -1 in signs) and max(signs) <= 0 else None
 
 
-def _with_names(layout: Layout, sample: bytes, options: Any) -> Layout:
+def _with_names(layout: CsvLayout, sample: bytes, options: Any) -> CsvLayout:
     """Add the names, and skip the header."""
     shape = shape_of(sample, layout.dialect)
     block = scan(sample, layout.dialect, shape.width, most=_COMPARED)

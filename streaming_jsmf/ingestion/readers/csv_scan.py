@@ -262,7 +262,7 @@ def shape_of(sample: bytes, dialect: Dialect) -> Shape:
         width = 1 + sample[at : re.compile(rb"[\r\n]|$").search(sample, at).start()].count(b"\t")  # type: ignore[union-attr]
     else:
         width = len(next(block.rows())) if block.good.size else 0
-    if not width:
+    if not width or at == len(sample):
         return Shape(0, 0)
     start = int(scan(sample, dialect, width, at, most=1).starts[1])
     if (scan(sample, dialect, width + 1, start, known=len(sample), most=2).kinds == GOOD).sum() < 2:

@@ -37,7 +37,7 @@ from streaming_jsmf.storage.paths import (
 )
 
 T = TypeVar("T")
-PARQUET_PATTERNS = tuple(f"*{suffix}" for suffix in PARQUET_SUFFIXES)
+TABLE_PATTERNS = (*(f"*{suffix}" for suffix in PARQUET_SUFFIXES), "*.csv", "*.tsv", "*.dat", "*.txt")
 
 _PIECE = 1 << 14  # bytes that are decompressed at once
 
@@ -168,10 +168,14 @@ _MAGIC = {
 STREAM_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
-def bare_suffix(path: str) -> str:
-    """Return the lower-case suffix without a compression suffix: ``.csv`` of ``x.csv.gz``."""
+def bare_name(path: str) -> str:
+    """Return the lower-case file name without a compression suffix: ``x.csv`` of ``x.csv.gz``."""
     name = file_name(path)
-    return Path(name.stem).suffix if name.suffix in _CODECS else name.suffix
+    return name.stem if name.suffix in _CODECS else name.name
+
+
+def bare_suffix(path: str) -> str:
+    return Path(bare_name(path)).suffix
 
 
 def is_compressed(path: str) -> bool:
@@ -371,13 +375,3 @@ def of_first_readable(files: Sequence[str], read: Callable[[str], T], hint: str)
         except UnreadableError as error:
             reasons.append(f"{path}: {error}")
     raise InputError(f"{reasons[0] if reasons else 'there are no files in the source'}; {hint}")
-
-
-def compressed(*patterns: str) -> tuple[str, ...]:
-    """Return the globs with and without each compression suffix."""
-    return tuple(
-        f"{pattern}{suffix}" for pattern in patterns for suffix in ("", *_CODECS) if suffix != ".tgz"
-    )
-
-
-TABLE_PATTERNS = (*PARQUET_PATTERNS, *compressed("*.csv", "*.tsv", "*.dat", "*.txt"))

@@ -54,7 +54,7 @@ RENAME = "give it the suffix of what it is, or save it as CSV"
 #: The values of a record by column, why it cannot be used, or None for a blank line.
 Parsed = Mapping[str, Any] | BadValue | None
 #: The bytes of a record, or a text with the start and end of the record in it.
-Source = bytes | tuple[str, int, int]
+RecordBytes = bytes | tuple[str, int, int]
 
 
 def too_long(what: str = "line") -> str:
@@ -84,7 +84,7 @@ def text_of(line: bytes, encoding: str = "utf-8", what: str = "line", hint: Call
     return decode(line.removeprefix(BYTE_ORDER_MARK), encoding, what, hint)
 
 
-def original(sources: Sequence[Source], i: int) -> bytes:
+def original(sources: Sequence[RecordBytes], i: int) -> bytes:
     """Return a record for the quarantine: a line without its end, or the start of one that is too long."""
     source = sources[i]
     if isinstance(source, bytes):
@@ -124,7 +124,7 @@ def line_records(unit: Unit, parse: Callable[[bytes], str | None], bad: BadRecor
     Lines for which ``parse`` raises ``BadValue`` go to ``bad``. Raises UnreadableError if the file is empty or damaged.
     """
 
-    def parsed() -> Iterator[tuple[Parsed, Source]]:
+    def parsed() -> Iterator[tuple[Parsed, RecordBytes]]:
         with open_stream(unit.path) as stream:
             for line in lines_of(stream, unit):
                 try:
@@ -151,7 +151,7 @@ class Gathered:
     def _clear(self) -> None:
         self._rows: list[int] = []
         self._size = 0
-        self._sources: list[Source] = []
+        self._sources: list[RecordBytes] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in self._required}
 
     def prepared(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,7 +162,7 @@ class Gathered:
         """Return the values of a column as an Arrow array."""
         return from_python(values)
 
-    def add(self, row: int, record: Mapping[str, Any], source: Source) -> None:
+    def add(self, row: int, record: Mapping[str, Any], source: RecordBytes) -> None:
         n, columns = len(self._rows), self._columns
         for name, value in record.items():
             column = columns.get(name)
@@ -195,7 +195,7 @@ class Gathered:
 
 
 def gathered(
-    unit: Unit, parsed: Iterable[tuple[Parsed, Source | None]], bad: BadRecords, held: Gathered
+    unit: Unit, parsed: Iterable[tuple[Parsed, RecordBytes | None]], bad: BadRecords, held: Gathered
 ) -> Iterator[Records]:
     """Yield the records of a unit in batches; bad ones go to ``bad``, with their number as the row.
 
@@ -230,6 +230,8 @@ def gathered(
 class LineFormat(Format):
     """Lines of text. The column ``text`` has those that are not blank, without white space around them."""
 
+    counted = "line"
+
     def names(self, path: str, options: Any) -> list[str]:  # noqa: ARG002
         return ["text"]
 
@@ -245,9 +247,6 @@ class LineFormat(Format):
             return text_of(line, encoding, hint=encoding_hint).strip() or None
 
         return line_records(unit, text, bad)
-
-    def place(self, unit: Unit, row: int) -> str:
-        return f"{unit.path}, line {self.first_row(unit) + row + 1}"
 
     def first_row(self, unit: Unit) -> int:
         return first_line_of(unit)

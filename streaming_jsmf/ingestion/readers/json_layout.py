@@ -28,7 +28,7 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Layout:
+class JsonLayout:
     """How the records of a file are written.
 
     Attributes
@@ -48,11 +48,11 @@ class Layout:
     skip: int = 0
 
 
-LINE, OBJECT, ELEMENT = Layout("line"), Layout("object"), Layout("element")
-_ROWS = Layout("row", note="its values are columns, of which each record has a row")
+LINE, OBJECT, ELEMENT = JsonLayout("line"), JsonLayout("object"), JsonLayout("element")
+_ROWS = JsonLayout("row", note="its values are columns, of which each record has a row")
 
 
-def layout_of(path: str) -> Layout:
+def layout_of(path: str) -> JsonLayout:
     """Find the layout of a file from its start; lines if it cannot be read."""
     data = b""
     with suppress(UnreadableError), open_stream(path) as stream:
@@ -65,7 +65,7 @@ def layout_of(path: str) -> Layout:
     return replace(layout, note="; ".join(filter(None, [layout.note, cut])), skip=skip)
 
 
-def _layout(text: str) -> Layout:
+def _layout(text: str) -> JsonLayout:
     first, more, rest = text.partition("\n")
     first = first.rstrip()
     if text.startswith("["):
@@ -90,7 +90,7 @@ def _layout(text: str) -> Layout:
     return _of_object(text) or other
 
 
-def _of_object(text: str) -> Layout | None:
+def _of_object(text: str) -> JsonLayout | None:
     """Return the layout of the records in one object, given its start; None if it is a record itself, or unclear."""
     start, is_cut = _start_of(text)
     values = [*start.values()]
@@ -125,20 +125,22 @@ def _has_texts(value: Any) -> bool:
     return isinstance(value, str) and len(value) >= _SHORT
 
 
-def _by_name(start: Mapping[str, Any]) -> Layout:
+def _by_name(start: Mapping[str, Any]) -> JsonLayout:
     records = [value for value in start.values() if isinstance(value, dict)]
     key = "key" if any("id" in record for record in records) else "id"
-    return Layout("member", key=key, note=f"its records are the values of one object; {key} has their names")
+    return JsonLayout(
+        "member", key=key, note=f"its records are the values of one object; {key} has their names"
+    )
 
 
-def _in_list(start: Mapping[str, Any]) -> Layout | None:
+def _in_list(start: Mapping[str, Any]) -> JsonLayout | None:
     """Return the layout if an object has one list of objects with texts, or else if the objects in it have one."""
     inner: dict[tuple[str, ...], Any] = {(name,): value for name, value in start.items()}
     for _ in range(3):
         if found := [path for path, value in inner.items() if is_records(value)]:
             name, is_alone = ".".join(found[0]), len(start) == len(found[0]) == 1
             note = f"its records are the objects in {name}{'' if is_alone else '; what is beside it is not read'}"
-            return Layout("element", found[0], note=note) if len(found) == 1 else None
+            return JsonLayout("element", found[0], note=note) if len(found) == 1 else None
         inner = {(*path, key): value for path, each in inner.items() for key, value in _merged(each).items()}
     return None
 

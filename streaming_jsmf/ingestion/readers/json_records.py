@@ -20,13 +20,13 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.files import STREAM_ERRORS, open_stream
+from streaming_jsmf.ingestion.readers.files import open_stream, read_pieces
 from streaming_jsmf.ingestion.readers.formats import (
     BYTE_ORDER_MARK,
     EMPTY,
     Gathered,
     Parsed,
-    Source,
+    RecordBytes,
     encoding_of,
     first_line_of,
     gathered,
@@ -39,7 +39,7 @@ from streaming_jsmf.ingestion.readers.json_layout import (
     LINE,
     OBJECT,
     TOKEN,
-    Layout,
+    JsonLayout,
     is_records,
     layout_of,
     whole,
@@ -60,7 +60,7 @@ _DEEPER = {"[": 1, "{": 1, "]": -1, "}": -1}
 class JsonUnit(Unit):
     """A range of lines, or a file with its layout."""
 
-    layout: Layout = LINE
+    layout: JsonLayout = LINE
 
 
 class JsonFormat(Format):
@@ -123,7 +123,7 @@ def _with_layout(unit: Unit) -> JsonUnit:
 # Parsing
 
 
-def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, Source]]:
+def _parsed(unit: JsonUnit, encoding: str) -> Iterator[tuple[Parsed, RecordBytes]]:
     """Yield the records of a unit, None for a blank line."""
     layout, encoding = unit.layout, encoding_of(unit.path, encoding)
     what = layout.what
@@ -187,7 +187,7 @@ def _rows(stream: Any, encoding: str) -> Iterator[dict[str, Any]]:
         yield dict(zip(columns, values, strict=True))
 
 
-def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
     """Yield the records at a cursor with their names. UnreadableError if they break off, or more is there."""
     if cursor.layout == OBJECT:
         while cursor.peek():
@@ -202,7 +202,7 @@ def _values(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source,
         )
 
 
-def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
     in_object = bool(path or cursor.layout.key)
     mark = cursor.peek()
     if path and mark == "[":
@@ -219,7 +219,7 @@ def _inside(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source,
         yield from _members(cursor, path)
 
 
-def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, Source, str]]:
+def _members(cursor: _Cursor, path: Sequence[str]) -> Iterator[tuple[Any, RecordBytes, str]]:
     done = False
     for name in cursor.members():
         if not path:
@@ -239,12 +239,10 @@ class _Cursor:
     Undecodable bytes become lone surrogates; ``doubtful`` says whether the text has any.
     """
 
-    def __init__(self, stream: Any, encoding: str, layout: Layout) -> None:
-        # A decompressor returns the data before the damage only if it is read piece by piece.
-        self._read_piece = getattr(stream, "read1", stream.read)
-        self._encoding, self._codec, self.layout = encoding, encoding.split(",")[0], layout
+    def __init__(self, stream: Any, encoding: str, layout: JsonLayout) -> None:
+        self._stream, self._damage, self.layout = stream, "", layout
+        self._encoding, self._codec = encoding, encoding.split(",")[0]
         self._decoder = codecs.getincrementaldecoder(self._codec)("surrogateescape")
-        self._damage: Exception | None = None
         self._text, self._at, self._doubtful = "", 0, False
         self.whole = "array" if layout.what == "element" else "object"
 
@@ -275,7 +273,7 @@ class _Cursor:
             self._at += 1
             yield name
 
-    def take(self) -> tuple[Any, Source]:
+    def take(self) -> tuple[Any, RecordBytes]:
         """Return the value at the cursor, or BadValue, and its source; go to its end."""
         self.peek()
         while True:
@@ -290,19 +288,14 @@ class _Cursor:
                 raise UnreadableError(f"the JSON {self.whole} is incomplete")
 
     def _read(self) -> bool:
-        """Drop what is before the cursor, and read as much as is left; False at the end. Raises ``STREAM_ERRORS``."""
-        size, pieces = max(_BLOCK, len(self._text) - self._at), [b""]
-        try:
-            while size > 0 and self._damage is None and (piece := self._read_piece(size)):
-                pieces.append(piece)
-                size -= len(piece)
-        except STREAM_ERRORS as error:
-            self._damage = error
-        data = b"".join(pieces)
+        """Drop what is before the cursor, and read as much as is left; False at the end. Raises UnreadableError."""
+        data = b""
+        if not self._damage:
+            data, self._damage = read_pieces(self._stream, max(_BLOCK, len(self._text) - self._at))
         added = self._decoder.decode(data, not data)
         if not added:
-            if self._damage is not None:
-                raise self._damage
+            if self._damage:
+                raise UnreadableError(self._damage)
             return False
         self._text, self._at = self._text[self._at :] + added, 0
         self._doubtful = not is_utf8(self._text)

@@ -19,12 +19,11 @@ import pyarrow as pa
 from streaming_jsmf.config import Delimited, check_options, declared
 from streaming_jsmf.corpus.format import PARQUET_SUFFIXES, missing_source
 from streaming_jsmf.errors import InputError, first_line, option, pass_on_machine
-from streaming_jsmf.ingestion.readers.arrow_files import ARROW, PARQUET
 from streaming_jsmf.ingestion.readers.base import BadRecords, Format, Unit, UnreadableError
 from streaming_jsmf.ingestion.readers.csv_layout import CSV_SUFFIXES, is_table, layout_of, skipping
 from streaming_jsmf.ingestion.readers.csv_scan import whole_lines
-from streaming_jsmf.ingestion.readers.delimited import DELIMITED, Part
 from streaming_jsmf.ingestion.readers.files import (
+    bare_name,
     bare_suffix,
     file_name,
     is_archive,
@@ -35,7 +34,7 @@ from streaming_jsmf.ingestion.readers.files import (
     open_stream,
 )
 from streaming_jsmf.ingestion.readers.json_records import JSON, first_objects
-from streaming_jsmf.ingestion.readers.spreadsheets import SPREADSHEET
+from streaming_jsmf.ingestion.readers.tables import ARROW, DELIMITED, PARQUET, SPREADSHEET, DelimitedPart
 from streaming_jsmf.ingestion.readers.values import decoded, from_python, is_binary, listed
 from streaming_jsmf.storage.local import require_regular
 from streaming_jsmf.storage.paths import (
@@ -306,14 +305,14 @@ def files_for(
         path for path in found if not (is_word_list(path) or is_about(path) or path.endswith(excluded))
     )
     taken = tuple(
-        path for path in found if any(fnmatch.fnmatch(file_name(path).name, pattern) for pattern in patterns)
+        path for path in found if any(fnmatch.fnmatch(bare_name(path), pattern) for pattern in patterns)
     )
     if not taken:
         holding = _CONTENTS.get(reader, ())
         taken = tuple(path for path in found if holding and contents_of(path) in holding)
     if not taken:
         raise InputError(
-            f"none of the {len(found)} files at {root} is {' or '.join(patterns[:4])}; "
+            f"none of the {len(found)} files at {root} is {' or '.join(patterns)}; "
             f"name the files or choose another reader with {option.reader('NAME')}"
         )
     if others := sorted({*found} - {*taken}):
@@ -369,7 +368,10 @@ class Table:
             return _of_objects(path, options.encoding)
         if form is DELIMITED:
             layout = layout_of(path, options)
-            part, names = Part(path, layout.start, layout.start + SAMPLE, layout=layout), layout.names
+            part, names = (
+                DelimitedPart(path, layout.start, layout.start + SAMPLE, layout=layout),
+                layout.names,
+            )
         else:
             names = tuple(form.names(path, options))
         first = next(form.records(part, options, BadRecords("quarantine", part, form.place)), None)

@@ -122,6 +122,15 @@ def _stable_order(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return order
 
 
+#: Why a count cannot be used.
+NO_COUNT = f"is not in (0, {LARGEST_COUNT}], as every count must be"
+
+
+def are_counts(numbers: NDArray[Any], whole: bool) -> NDArray[np.bool_]:
+    """Return which numbers can be counts; NaN cannot, because comparisons with it are false."""
+    return (numbers >= (1 if whole else SMALLEST_COUNT)) & (numbers <= LARGEST_COUNT)
+
+
 def too_large(total: float, word: object) -> str:
     return f"the counts of word {word} add up to {total:.0f}, above {LARGEST_COUNT}"
 
@@ -164,12 +173,11 @@ def bags_of_rows(rows: Rows, n_words: int, bad: BadRecords) -> Batch:
             record = " ".join(f"{w}:{c}" for w, c in zip(words[inside], stored[inside], strict=True))
             bad.refuse(first + int(row), explain(int(positions[i])), record)
 
-    # Comparisons with NaN are false, so NaN is refused as well.
-    good = (counts == 0) | ((counts >= (1 if whole else SMALLEST_COUNT)) & (counts <= LARGEST_COUNT))
+    good = (counts == 0) | are_counts(counts, whole)
     known = (words >= 0) & (words < n_words)
     reasons = {
         False: f"word {{word}} (from 0) is outside 0..{n_words - 1}",
-        True: f"count {{count}} is not in (0, {LARGEST_COUNT}], as every count must be",
+        True: f"count {{count}} {NO_COUNT}",
     }
     refuse(
         document, ~(good & known), lambda i: reasons[bool(known[i])].format(word=words[i], count=stored[i])
@@ -236,7 +244,7 @@ class CsrMatrix(ABC):
 class NpzSource(CountFiles):
     """Reader "npz": CSR matrices of ``scipy.sparse.save_npz`` over the same words; documents have no ids.
 
-    A compressed file is one unit, because it can only be read from its start.
+    A file is one unit, because an archive is read from its start.
     """
 
     reader = "npz"
@@ -246,15 +254,10 @@ class NpzSource(CountFiles):
     def usual_word_lists(self, path: str) -> Sequence[str]:
         return (PurePosixPath(first_link(path)).stem + ".vocab.txt", *super().usual_word_lists(path))
 
-    def parts(self, path: str) -> Sequence[Unit]:
-        """Split a file by rows if it is not compressed. Reads its ``indptr``, 16 bytes per document."""
-        with _open_matrix(path) as matrix:
-            return row_units(path, matrix.indptr()) if matrix.stored else super().parts(path)
-
     def read(self, unit: Unit, bad: BadRecords) -> Iterator[Batch]:
         with bad.unreadable_file(), _open_matrix(unit.path) as matrix:
             self.require_words(unit.path, matrix.n_columns)
-            for rows in matrix.rows(unit.start, unit.stop or matrix.n_rows):
+            for rows in matrix.rows(0, matrix.n_rows):
                 yield bags_of_rows(rows, matrix.n_columns, bad)
 
 
@@ -262,14 +265,14 @@ class NpzSource(CountFiles):
 def _open_matrix(path: str) -> Iterator[_NpzMatrix]:
     """Open the matrix of a file. Raises UnreadableError, also while the caller reads."""
     with open_raw(path) as stream, read_as("a matrix of scipy.sparse.save_npz"), ExitStack() as stack:
-        yield _NpzMatrix(path, stream, stack.enter_context(zipfile.ZipFile(stream)), stack)
+        yield _NpzMatrix(path, stack.enter_context(zipfile.ZipFile(stream)), stack)
 
 
 class _NpzMatrix(CsrMatrix):
     """CSR matrix in an open archive."""
 
-    def __init__(self, path: str, stream: Any, archive: zipfile.ZipFile, stack: ExitStack) -> None:
-        self._path, self._stream, self._archive, self._stack = path, stream, archive, stack
+    def __init__(self, path: str, archive: zipfile.ZipFile, stack: ExitStack) -> None:
+        self._path, self._archive, self._stack = path, archive, stack
         kind = bytes(self._small("format").astype("S"))
         if kind != b"csr":
             raise InputError(
@@ -281,31 +284,13 @@ class _NpzMatrix(CsrMatrix):
         shape = [int(size) for size in self._small("shape").ravel()]
         super().__init__(path, shape, {name: array[1:] for name, array in self._arrays.items()})
 
-    @property
-    def stored(self) -> bool:
-        """Whether the arrays are uncompressed, so that reading can start anywhere."""
-        return all(self._member(name).compress_type == zipfile.ZIP_STORED for name in self._arrays)
-
     def array(self, name: str, first: int) -> Callable[[int], NDArray[Any]]:
         start, _, dtype = self._arrays[name]
         opened = self._stack.enter_context(self._archive.open(self._member(name)))
-        # zipfile has just read the member's header, so the stream is at its first byte; seeking would read all before.
-        position = self._stream.tell() + start + first * dtype.itemsize
-
-        def read_on(n: int, /) -> bytes:
-            nonlocal position
-            self._stream.seek(position)  # the arrays share one stream
-            data: bytes = self._stream.read(n)
-            position += len(data)
-            return data
-
-        jump = first and self.stored
-        if not jump:
-            opened.read(start)
-        read = read_on if jump else opened.read
+        opened.seek(start + first * dtype.itemsize)
 
         def take(n: int) -> NDArray[Any]:
-            data = read(n * dtype.itemsize)
+            data = opened.read(n * dtype.itemsize)
             if len(data) < n * dtype.itemsize:
                 raise EOFError(f"{name} ends early")
             return np.frombuffer(data, dtype)

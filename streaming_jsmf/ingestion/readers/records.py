@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -22,7 +22,6 @@ from streaming_jsmf.config import EXCERPT, TextOptions, TokenOptions
 from streaming_jsmf.corpus.footer import is_list
 from streaming_jsmf.corpus.records import free_name
 from streaming_jsmf.errors import option
-from streaming_jsmf.ingestion.readers.arrow_files import PARQUET
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
     Batch,
@@ -33,10 +32,10 @@ from streaming_jsmf.ingestion.readers.base import (
     Unit,
     UnreadableError,
 )
-from streaming_jsmf.ingestion.readers.delimited import DELIMITED
-from streaming_jsmf.ingestion.readers.files import bare_suffix, compressed, of_first_readable, size_of
+from streaming_jsmf.ingestion.readers.files import bare_suffix, of_first_readable, size_of
 from streaming_jsmf.ingestion.readers.formats import LINES
 from streaming_jsmf.ingestion.readers.listing import FORMATS, format_of, is_parquet
+from streaming_jsmf.ingestion.readers.tables import DELIMITED, PARQUET
 from streaming_jsmf.ingestion.readers.values import (
     as_characters,
     as_json,
@@ -116,16 +115,14 @@ class TextReader(Source):
         records = replace(records, columns={**records.columns, **columns})
         if not faults:
             return records, notes
-        for i in sorted(faults):
-            batch = pa.record_batch(dict(records.columns))
-            original = as_json(batch, i) if records.original is None else records.original(i)
-            given = "" if records.original is None else original.decode("utf-8", "surrogateescape")
-            hint = "" if is_utf8(given) else encoding_hint()
-            bad.refuse(int(records.rows[i]), f"{faults[i]}{hint}", original)
-        good = np.ones(len(records.rows), bool)
-        good[list(faults)] = False
-        kept = pa.array(good)
-        of_good = {name: each.filter(kept) for name, each in records.columns.items()}
+        original = records.original
+        if original is None:
+            original = partial(as_json, pa.record_batch(dict(records.columns)))
+        else:
+            texts = {i: original(i).decode("utf-8", "surrogateescape") for i in faults}
+            faults = {i: f"{why}{encoding_hint() * (not is_utf8(texts[i]))}" for i, why in faults.items()}
+        good = bad.refuse_rows(records.rows, faults, original)
+        of_good = {name: each.filter(pa.array(good)) for name, each in records.columns.items()}
         return Records(records.rows[good], of_good), notes
 
     def _batch(self, records: Records, repaired: Mapping[str, str]) -> Batch:
@@ -185,13 +182,13 @@ def bags_of(tokens: TokenLists, rows: NDArray[np.int64]) -> Batch:
 
 def numbered(batches: Iterable[Batch], bad: BadRecords) -> Iterator[Batch]:
     """Add the numbers of the records to the batches of a unit; bad ones are in ``bad`` before their batch is."""
-    n_before = 0
+    n_good = n_bad = 0
     for batch in batches:
         rows, of_documents = np.unique(batch.rows, return_inverse=True)
-        refused = np.array([each.row for each in bad.records if each.row is not None], np.int64)
-        numbers = n_before + np.arange(len(rows)) + np.searchsorted(refused, rows)
-        n_before += len(rows)
-        yield replace(batch, numbers=numbers[of_documents])
+        refused = [each.row for each in bad.records[n_bad:] if each.row is not None]
+        before = n_bad + np.searchsorted(refused, rows)
+        yield replace(batch, numbers=(n_good + np.arange(len(rows)) + before)[of_documents])
+        n_good, n_bad = n_good + len(rows), int(np.append(n_bad, before)[-1])
 
 
 def passage_ids(documents: Any, index: NDArray[np.int64]) -> Any:
@@ -266,7 +263,7 @@ class LineSource(RecordFiles, TextReader):
 
     reader = "lines"
     options_type = TokenOptions
-    patterns = compressed("*.txt", "*.text")
+    patterns = ("*.txt", "*.text")
 
     def records(self, unit: Unit, bad: BadRecords) -> Iterator[Records]:
         return LINES.records(unit, self.options, bad)
@@ -281,7 +278,7 @@ class TextSource(RecordFiles, TextReader):
 
     reader = "text"
     options_type = TextOptions
-    patterns = compressed(*(f"*{suffix}" for suffix in FORMATS))
+    patterns = tuple(f"*{suffix}" for suffix in FORMATS)
 
     @classmethod
     def open(cls, root: str, files: tuple[str, ...], options: TextOptions, tokenizer: Tokenizer) -> Self:

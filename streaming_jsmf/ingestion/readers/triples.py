@@ -16,9 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import RatingsOptions, ReaderName, TableOptions, TriplesOptions
-from streaming_jsmf.corpus.records import LARGEST_COUNT, SMALLEST_COUNT
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.ingestion.readers.arrow_files import PARQUET
 from streaming_jsmf.ingestion.readers.bags import read_bucket, write_buckets
 from streaming_jsmf.ingestion.readers.base import (
     BadRecords,
@@ -29,7 +27,6 @@ from streaming_jsmf.ingestion.readers.base import (
     UnreadableError,
     limits,
 )
-from streaming_jsmf.ingestion.readers.delimited import DELIMITED
 from streaming_jsmf.ingestion.readers.files import (
     TABLE_PATTERNS,
     find_beside,
@@ -39,7 +36,9 @@ from streaming_jsmf.ingestion.readers.files import (
     size_of,
 )
 from streaming_jsmf.ingestion.readers.listing import is_parquet
+from streaming_jsmf.ingestion.readers.matrices import NO_COUNT, are_counts
 from streaming_jsmf.ingestion.readers.records import RecordFiles
+from streaming_jsmf.ingestion.readers.tables import DELIMITED, PARQUET
 from streaming_jsmf.ingestion.readers.values import (
     as_bytes,
     as_json,
@@ -129,13 +128,10 @@ class TriplesSource(RecordFiles):
                     codes, values, wrong = coded(records.columns[name], name, convert, numbers=i == 2)
                     columns.append((codes, values))
                     reasons = wrong | reasons
-                for row in sorted(reasons):
-                    assert records.original is not None
-                    bad.refuse(int(records.rows[row]), reasons[row], records.original(row))
+                assert records.original is not None
                 kept: Any = slice(None)
                 if reasons:
-                    kept = np.ones(len(records.rows), bool)
-                    kept[list(reasons)] = False
+                    kept = bad.refuse_rows(records.rows, reasons, records.original)
                 keys = [pa.DictionaryArray.from_arrays(of[kept], values) for of, values in columns[:2]]
                 counts = np.ones(len(keys[0]), np.int32)
                 for codes, values in columns[2:]:
@@ -159,8 +155,7 @@ class TriplesSource(RecordFiles):
         """Convert counts to int32 or float32; they must be positive, and whole numbers for "int"."""
         whole = self.count_kind(values.type) == "int"
         numbers = parse_numbers(values)
-        # Comparisons with NaN are false.
-        good = (numbers >= SMALLEST_COUNT) & (numbers <= LARGEST_COUNT)
+        good = are_counts(numbers, whole)
         if whole:
             good &= numbers == np.floor(numbers)
         faults = {}
@@ -171,7 +166,7 @@ class TriplesSource(RecordFiles):
             elif whole and number > 0 and number != np.floor(number):
                 faults[i] = f"{written} is not a whole number; set count_type to float to keep such counts"
             else:
-                faults[i] = f"{written} is not in (0, {LARGEST_COUNT}], as every count must be"
+                faults[i] = f"{written} {NO_COUNT}"
         return np.where(good, numbers, 0).astype(np.int32 if whole else np.float32), faults
 
 
@@ -279,8 +274,7 @@ def _add_names(found: dict[str, str], records: Records, bad: BadRecords) -> None
     for i, (item, name) in enumerate(zip(*(texts.to_pylist() for texts, _ in columns.values()), strict=True)):
         if i not in faults and found.setdefault(item, name) != name:
             faults[i] = f"item {item!r} has another name above"
-    for i in sorted(faults):
-        bad.refuse(int(records.rows[i]), faults[i])
+    bad.refuse_rows(records.rows, faults, lambda _: None)
 
 
 def _rows_of_parquet(unit: Unit, names: Sequence[str]) -> Iterator[Records]:

@@ -381,7 +381,7 @@ def _unchanged(values: Any) -> tuple[Any, str]:
     return values, ""
 
 
-#: What becomes of the values of a type, by functions that recognise it.
+#: What becomes of the values of a type, by functions that recognize it.
 _STORES: tuple[tuple[Any, Any], ...] = (
     (is_string, _characters),
     (pa.types.is_binary, _bytes),

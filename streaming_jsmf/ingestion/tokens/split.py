@@ -63,7 +63,7 @@ def split_words(texts: Any, form: Form = "NFC") -> TokenLists:
 
     A word is a run of letters, digits and marks that starts with a letter or digit, in normal form C, or KC as
     ``form``. Invisible characters, such as joiners and soft hyphens, are left out. Each word is lower-cased by itself
-    and normalised again. Memory: about four times the text.
+    and normalized again. Memory: about four times the text.
     """
     indptr, codes, offsets, letters = _pieces(*string_buffers(texts))
     distinct = strings_of(pa.string(), offsets, content := letters.tobytes())
@@ -217,7 +217,7 @@ def _split_beyond_ascii(pieces: Any, form: Form) -> Any:
     odd = pc.invert(pc.match_substring_regex(words, _BEGINNING))
     words = pc.replace_with_mask(words, odd, pc.replace_substring_regex(words.filter(odd), _MARKS, ""))
     beyond = pc.invert(pc.string_is_ascii(words))
-    # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalise again, because a
+    # Lower-case word by word, because the form of a Greek sigma depends on its context. Normalize again, because a
     # lower-case letter may have a composed form that its capital lacks.
     lowered = [unicodedata.normalize(form, word.replace("İ", "i").lower()) for word in words.filter(beyond).to_pylist()]
     words = pc.replace_with_mask(pc.ascii_lower(words), beyond, pa.array(lowered, pa.string()))
