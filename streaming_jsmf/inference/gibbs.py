@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from streaming_jsmf.inference.cvb0 import (
     LANE,
     add_tokens,
+    added_up,
     document_weight,
     first_shares,
-    inlined,
+    internal,
     invert,
     log_likelihood,
-    most_words,
 )
 from streaming_jsmf.linalg.compiled import compiled
 from streaming_jsmf.linalg.lanes import add, at_most, fill, load, running, store, total
@@ -46,7 +46,7 @@ _UPPER, _UNIT = np.uint64(40), np.float32(2**-24)
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@inlined
+@internal
 def mixed(state: np.uint64) -> np.uint64:
     """The random number of a state of SplitMix64."""
     state = (state ^ (state >> _SHIFTS[0])) * _FIRST
@@ -54,7 +54,7 @@ def mixed(state: np.uint64) -> np.uint64:
     return state ^ (state >> _SHIFTS[2])
 
 
-@inlined
+@internal
 def _exclude_own(
     ids: NDArray[Any],
     counts: Single,
@@ -71,7 +71,7 @@ def _exclude_own(
         shares[j, own] = topics[ids[j], own] * max(weights[own] - counts[j], prior[own])
 
 
-@inlined
+@internal
 def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> np.uint64:
     """Draw a topic for each word in proportion to its shares; return the state of the generator.
 
@@ -96,7 +96,7 @@ def _draw(shares: Single, ends: Single, state: np.uint64, chosen: Integers) -> n
     return state
 
 
-@inlined
+@internal
 def _add_up(shares: Single, scales: Single) -> None:
     """Set ``scales`` to the reciprocals of the sums of the shares of each word."""
     for j in range(scales.size):
@@ -116,6 +116,7 @@ def draw_documents(
     prior: Single,
     rounds: int,
     longest: float,
+    shares: Single,
     keys: Keys,
     tokens: Single,
 ) -> float:
@@ -124,14 +125,13 @@ def draw_documents(
     Each word's tokens are predicted from the topics of the other words: sum_w c_w log(sum_k B_wk (n_k + alpha_k) / (n +
     sum(alpha) - c_w)). Arguments are those of ``cvb0.add_documents``; ``keys`` (documents) determine random numbers.
     """
-    most = most_words(indptr)
-    topic, shares = np.empty(most, np.int64), np.empty((most, prior.size), np.float32)
-    scales, ends, current = np.empty(most, np.float32), np.empty(LANE, np.float32), np.empty_like(prior)
-    prior_sum, likelihood = prior.sum(), 0.0
+    topic, scales = np.empty(len(shares), np.int64), np.empty(len(shares), np.float32)
+    ends, current = np.empty(LANE, np.float32), np.empty_like(prior)
+    prior_sum, likelihood = added_up(prior), 0.0
     for document in range(indptr.size - 1):
         here = slice(indptr[document], indptr[document + 1])
         ids, numbers, state = words[here], counts[here], mixed(keys[document])
-        length, chosen = numbers.sum(), topic[: ids.size]
+        length, chosen = added_up(numbers), topic[: ids.size]
         for k in range(prior.size):
             current[k] = prior[k] * (_ONE + length / prior_sum)
         first_shares(ids, topics, current, shares, scales)

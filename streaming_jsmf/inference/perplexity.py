@@ -184,8 +184,8 @@ def _half(drawn: Keys) -> np.uint64:
         bit = np.uint64(1) << np.uint64(place)
         least = last | bit
         below = 0
-        for number in drawn:
-            below += number < least
+        for i in range(drawn.size):
+            below += drawn[i] < least
         if below < drawn.size // 2:
             last = least
     return last

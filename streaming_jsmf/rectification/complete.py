@@ -19,8 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from streaming_jsmf.linalg.dense import leading_left_vectors, leading_pairs, symmetric_eigenpairs
-from streaming_jsmf.linalg.eigen import Eigenpairs
+from streaming_jsmf.linalg.eigen import Eigenpairs, leading_left_vectors, leading_pairs, symmetric_eigenpairs
 from streaming_jsmf.linalg.panels import each, panel_threads, panels
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.typing import Floats, Integers
