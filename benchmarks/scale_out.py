@@ -45,10 +45,8 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder, FoldStep
 from streaming_jsmf.jobs.run import Job, Part, Reduction, TaskGraph
-from streaming_jsmf.moments.stages.projection import ProductReduction
-from streaming_jsmf.moments.stages.range import RangeReduction
-from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as SAMPLED_BYTES
-from streaming_jsmf.moments.stages.sample import VALUES, VARIABLES
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
+from streaming_jsmf.moments.stages.range import DOCUMENTS, VALUES, RangeReduction, held_bytes
 from streaming_jsmf.moments.stages.third_moment import ThirdMomentReduction
 from streaming_jsmf.storage.arrays import create_group
 from streaming_jsmf.storage.objects import FILE_THREADS
@@ -90,7 +88,7 @@ def fold_graph(n_partitions: int, workers: int, fan_in: int | None = FAN_IN) -> 
     """The graph of a scan with this many partitions: key -> Dask task."""
     keys = tuple(f"{number:032x}" for number in range(n_partitions))
     parts = [Part(key, 1) for key in keys]
-    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in))  # type: ignore[arg-type]
+    job = Job(NothingDone(), NamedStage(), parts, FoldOrder(keys, "", fan_in=fan_in or max(len(keys), 2)))  # type: ignore[arg-type]
     return dict(job.graph(frozenset(), workers).__dask_graph__())  # type: ignore[union-attr]
 
 
@@ -122,7 +120,7 @@ def replay(costs: Costs, documents: float, budget: int | None, on: Machine, fan_
     count = max(1, math.ceil(nonzeros / partition))
     held = min(partition, int(nonzeros))
     share = min(1.0, max(SAMPLED_DOCUMENTS, costs.n_words) / documents)
-    sample_bytes = SAMPLED_BYTES * share * held if costs.sampled else 0.0
+    sample_bytes = held_bytes(share, held) / 2 if costs.sampled else 0.0
     tasks = graph_tasks(count, on.workers, fan_in)
     load = Load(tasks, costs, held, sample_bytes, on)
     simulated = Replay(load)
@@ -157,7 +155,7 @@ def measure_stage(
         fold_seconds = (time.thread_time() - started) / (len(partials) - 1)
     nonzeros = sum(partition.nonzeros for partition in partitions)
     sizes = [
-        sum(array.nbytes for name, array in partial.arrays.items() if name not in VARIABLES)
+        sum(array.nbytes for name, array in partial.arrays.items() if name not in DOCUMENTS)
         for partial in (partials[0], folded)
     ]
     sampled = VALUES in folded.arrays

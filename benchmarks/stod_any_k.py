@@ -24,7 +24,7 @@ from streaming_jsmf import Execution, InferSettings, ScanSettings, StodSettings,
 from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.inference.correlations import dirichlet_prior, prior_sum
 from streaming_jsmf.inference.perplexity import Completer, Completion
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.simulation import read_truth, simulate_lda
 from streaming_jsmf.topics.infer import fit_moments
 

@@ -36,11 +36,11 @@ from streaming_jsmf.inference.stod import tensor_topics
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Event, StageFinished, StageStarted
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.document_tensor import Documents, tensor_sums, tensor_weights
+from streaming_jsmf.linalg.document_tensor import WeightedShares, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import packed_size
 from streaming_jsmf.moments.partition import iter_shares
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.simulation import simulate_lda
 from streaming_jsmf.timing import stopwatch
 
@@ -91,10 +91,10 @@ def floor(width: int, n_documents: int) -> float:
     return fastest(lambda: matrix @ other) / LARGE**3 * packed_size(width) * n_documents
 
 
-def loaded(corpus: Corpus) -> list[Documents]:
+def loaded(corpus: Corpus) -> list[WeightedShares]:
     [partition] = plan_partitions(list_units(corpus), corpus.nonzeros + 1)
     shares = iter_shares(partition, corpus.n_words)
-    return [Documents(block, n, tensor_weights(n, "capped")) for block, n in shares]
+    return [WeightedShares(block, n, tensor_weights(n, "capped")) for block, n in shares]
 
 
 def print_tod(corpus: Corpus, moments: Moments, topics: int, stod_seconds: float) -> None:

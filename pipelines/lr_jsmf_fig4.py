@@ -45,7 +45,7 @@ from streaming_jsmf.evaluation.matching import recovery_error
 from streaming_jsmf.evaluation.volume import anchor_points, log_volume
 from streaming_jsmf.inference.words import characteristic_words, prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 
 DRAWN = ("volume", "unit_volume", "relative_recovery", "scaled_recovery", "incoherence", "cpu_seconds")
 

@@ -35,7 +35,7 @@ from streaming_jsmf import PolishSettings, ScanSettings, StodSettings, infer, po
 from streaming_jsmf.config import AUTO
 from streaming_jsmf.inference.words import prominent_words
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.store import Model
 
 METHODS = (

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from streaming_jsmf import InferSettings, ScanSettings, infer, open_model, scan
 from streaming_jsmf.errors import InputError, StreamingJSMFError, TooFewFactorsError
 from streaming_jsmf.evaluation.matching import match_topics
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.select import number_of
+from streaming_jsmf.moments.store import Moments
 
 #: Words printed for each topic.
 LISTED = 6

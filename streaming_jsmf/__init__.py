@@ -27,7 +27,7 @@ _NAMES = {
     "interface.fit": "fit",
     "interface.topic_model": "TopicModel",
     "jobs.execution": "Execution",
-    "moments.reader": "open_moments",
+    "moments.store": "open_moments",
     "moments.scan": "scan",
     "reporting.plots": "plot_correlations plot_map plot_over_time plot_topics",
     "reporting.report": "report show view",
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from streaming_jsmf.interface.fit import fit as fit
     from streaming_jsmf.interface.topic_model import TopicModel as TopicModel
     from streaming_jsmf.jobs.execution import Execution as Execution
-    from streaming_jsmf.moments.reader import open_moments as open_moments
     from streaming_jsmf.moments.scan import scan as scan
+    from streaming_jsmf.moments.store import open_moments as open_moments
     from streaming_jsmf.reporting.plots import plot_correlations as plot_correlations
     from streaming_jsmf.reporting.plots import plot_map as plot_map
     from streaming_jsmf.reporting.plots import plot_over_time as plot_over_time

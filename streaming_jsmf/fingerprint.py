@@ -10,12 +10,21 @@ LONGEST_VALUE = 60
 
 
 def fingerprint(values: Mapping[str, Any]) -> str:
-    """Return the sha256 (hex) of the canonical JSON of ``values``."""
+    """Return the sha256 (hex) of the canonical JSON of ``values``, in which 2 and 2.0 are the same number."""
     import hashlib  # the command line shows its help without them
     import json
 
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(_plain(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """JSON values with whole floats as integers and tuples as lists, as one setting may be given in several ways."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +43,7 @@ def unsealed(stored: Mapping[str, Any]) -> dict[str, Any]:
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Name the fields that differ, with both values where these are short; empty if none does."""
     missing = object()
+    stored, wanted = _plain(stored), _plain(wanted)
     return "; ".join(
         _difference(key, stored.get(key), wanted.get(key))
         for key in sorted({*stored, *wanted})

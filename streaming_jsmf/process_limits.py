@@ -76,8 +76,10 @@ def peak_memory() -> int:
     return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
-def machine_memory() -> int | None:
-    """Return the memory available to this process (machine or container) in bytes; None if unknown."""
-    from distributed.system import MEMORY_LIMIT
-
-    return None if MEMORY_LIMIT is None else int(MEMORY_LIMIT)
+def machine_memory() -> int:
+    """Return the memory of the machine, or of the container in which this process runs, in bytes."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory.high", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # there is no such limit, or it is "max"
+            found.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
+    return min(found)

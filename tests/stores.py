@@ -17,8 +17,8 @@ from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.changes import Changes
-from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments, read_store
 from tests import reference, reference_stod
 
 SYNCHRONOUS = Execution("synchronous")

@@ -13,8 +13,8 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import options_named
 from streaming_jsmf.evaluation.verdicts import warnings_of
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.rectification import result as rectification
 from streaming_jsmf.rectification.result import omitted_mass
 from streaming_jsmf.topics.anchor_words import spectral_certificates

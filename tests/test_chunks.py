@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import tempfile
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Held, PartialResult
 from streaming_jsmf.storage import arrays
-from streaming_jsmf.storage.arrays import create_group, read_array, write_array
+from streaming_jsmf.storage.arrays import read_array, write_array
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool")
 
@@ -90,35 +88,3 @@ def test_a_chunk_size_that_no_array_can_have_is_damage(size: int, tmp_path: Path
     metadata.write_text(json.dumps(described), encoding="utf-8")
     with pytest.raises(StoreError, match="damaged"):
         read_array(tmp_path, "a", digest)
-
-
-def checkpoints_at(place: Path) -> Checkpoints:
-    create_group(place, {})
-    for name in (PARTIALS, RECORDS):
-        create_group(place / name, {})
-    return Checkpoints(place, "stage", "scan again", held=Held())
-
-
-def test_a_fold_is_held_until_it_is_read(tmp_path: Path) -> None:
-    checkpoints = checkpoints_at(tmp_path)
-    fold = PartialResult({"a": np.arange(4.0)}, {"n": 1.0})
-    checkpoints.commit_fold("one", fold)
-    assert checkpoints.read_fold("one") is fold
-    fold.arrays["a"][:] = 0
-    np.testing.assert_array_equal(checkpoints.read_fold("one").arrays["a"], np.arange(4.0))
-    # A verified fold is held too; asking for another one does not lose it.
-    checkpoints.commit_fold("two", fold)
-    assert checkpoints.damage("fold", "one") is None
-    np.testing.assert_array_equal(checkpoints.read_fold("two").arrays["a"], np.zeros(4))
-    assert checkpoints.held
-    np.testing.assert_array_equal(checkpoints.read_fold("one").arrays["a"], np.arange(4.0))
-    assert not checkpoints.held
-
-
-def test_what_is_held_stays_in_its_process(tmp_path: Path) -> None:
-    checkpoints = checkpoints_at(tmp_path)
-    checkpoints.commit_fold("one", PartialResult({"a": np.arange(4.0)}))
-    sent = pickle.loads(pickle.dumps(checkpoints))
-    assert sent == checkpoints
-    assert sent.held == {}
-    np.testing.assert_array_equal(sent.read_fold("one").arrays["a"], np.arange(4.0))

@@ -28,8 +28,8 @@ from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs import run as jobs_run
 from streaming_jsmf.jobs import run as tasks
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
-from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.topics.store import read_model
 from tests import outcomes
 from tests.cases import each_once
@@ -236,6 +236,17 @@ def test_fit_of_several_topic_numbers_scans_once_and_resumes(corpus: Path, tmp_p
     assert (models / "k=3" / "zarr.json").stat().st_mtime_ns == kept
     fewer = command("fit", corpus, tmp_path / "one", "--topics", "2", "--moments", store, *SCAN)
     assert fewer.code == 0, fewer.err
+
+
+def test_a_fit_to_a_corpus_imports_neither_clusters_nor_readers(corpus: Path, tmp_path: Path) -> None:
+    arguments = ["fit", str(corpus), str(tmp_path / "model"), "--topics", "3", *SCAN]
+    code = f"""
+import sys
+from streaming_jsmf.cli.main import run
+assert run({arguments}) == 0
+print("imported:", *{{"distributed", "xarray", "streaming_jsmf.ingestion"}} & sys.modules.keys())
+"""
+    assert ended([sys.executable, "-c", code]).out.endswith("imported:\n")
 
 
 def test_a_vocabulary_shorter_than_the_printed_lists(tmp_path: Path) -> None:

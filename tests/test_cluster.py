@@ -24,7 +24,7 @@ from distributed.protocol import serialize
 
 from streaming_jsmf import Execution, ScanSettings, open_corpus, scan
 from streaming_jsmf.jobs.order import FAN_IN
-from streaming_jsmf.moments.reader import read_store
+from streaming_jsmf.moments.store import read_store
 from tests.corpora import planted, write_corpus
 from tests.dask_processes import (
     Cluster,

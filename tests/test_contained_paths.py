@@ -17,7 +17,6 @@ from streaming_jsmf.documents.shares import About, ShareTotals
 from streaming_jsmf.ingestion.ingest import IngestRequest
 from streaming_jsmf.ingestion.readers.base import limits
 from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, read_record, write_record
-from streaming_jsmf.storage.arrays import read_array, write_array
 from tests.outcomes import Command, refused
 
 SPEC = """
@@ -156,13 +155,6 @@ def test_a_record_removes_nothing_outside_of_its_store(tmp_path: Path) -> None:
     assert (tmp_path / "mine").is_dir()
 
 
-def test_an_array_is_read_within_its_store(tmp_path: Path) -> None:
-    expected = write_array(tmp_path, "secret", np.arange(3), ["x"])
-    (tmp_path / "store").mkdir()
-    with pytest.raises(InputError, match=r"'\.\./secret' leaves this directory"):
-        read_array(tmp_path / "store", "../secret", expected)
-
-
 @pytest.mark.parametrize(
     ("file", "line"),
     [
@@ -170,10 +162,8 @@ def test_an_array_is_read_within_its_store(tmp_path: Path) -> None:
         ("c/vocabulary.parquet", ("scan", "c", "n")),
         ("c/documents/part-00000.parquet", ("scan", "c", "n")),
         ("m/zarr.json", ("infer", "m", "f", "--topics", "2")),
-        ("m/records/range/zarr.json", ("info", "m")),
         ("m/word/zarr.json", ("infer", "m", "f", "--topics", "2")),
         ("m/word/c/0", ("infer", "m", "f", "--topics", "2")),  # read by Zarr
-        ("m/row_sum/c/0", ("infer", "m", "f", "--topics", "2")),  # read without Zarr
     ],
 )
 @pytest.mark.parametrize("odd", ["fifo", "device"])

@@ -12,12 +12,13 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_jsmf.config import TextOptions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.base import BadRecords, Unit, UnreadableError
+from streaming_jsmf.ingestion.readers.csv_scan import Dialect, scan
 from streaming_jsmf.ingestion.readers.sources import guess_source
 from streaming_jsmf.ingestion.readers.tables import DELIMITED, SPREADSHEET, layout_of
 from tests.sources import put, small
@@ -123,6 +124,27 @@ def test_a_bad_line_is_one_bad_record_in_whole_and_cut_files(
             assert found.places == [f"{path}, line {row + 1}" for row, *_ in good[1:]]
             assert sum(u.size for u in found.units) <= len(path.read_bytes())
             assert size > 30 or len(text) < 100 or len(found.units) > 1
+
+
+@settings(max_examples=300)
+@given(
+    st.text(st.sampled_from('a,"\n\r:'), min_size=1, max_size=24),
+    st.integers(1, 3),
+    st.sampled_from([",", "::"]),
+)
+def test_arrow_and_the_csv_module_read_the_same_fields(text, n_columns, delimiter):
+    block = scan(text.encode(), Dialect(delimiter, '"' * (delimiter == ",")), n_columns)
+    quick, places = block._by_arrow([*range(n_columns)]), range(n_columns)
+    if quick is not None:
+        assert [column.to_pylist() for column in quick] == block.fields(places)
+
+
+@given(st.lists(st.tuples(*[st.text(st.sampled_from('a,"\n'), max_size=4)] * 3), min_size=1, max_size=4))
+def test_arrow_reads_well_formed_quotes(rows):
+    stream = io.StringIO(newline="")
+    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
+    found = scan(stream.getvalue().encode(), Dialect(), 3)._by_arrow([0, 1, 2])
+    assert [column.to_pylist() for column in found] == [list(column) for column in zip(*rows, strict=True)]
 
 
 def test_fields(tmp_path):
@@ -270,6 +292,8 @@ def test_names(tmp_path):
     assert Found(twice, wanted=["m (2)"]).values == [["c"]]
     with pytest.raises(UnreadableError, match="its header is not CSV: it opens a quote"):
         Found(put(tmp_path / "f.csv", '"text\na\n'))
+    titled = Found(put(tmp_path / "h.csv", "Report of 2020\n\nid;text\n1;a,b\n2;c\n"))
+    assert (titled.good, len(titled.notes)) == ([(3, "1", "a,b"), (4, "2", "c")], 2)
     for content in ("", "\n\r\n", b"\xef\xbb\xbf"):
         with pytest.raises(UnreadableError, match="the file is empty"):
             layout_of(str(put(tmp_path / "g.csv", content)), TextOptions())

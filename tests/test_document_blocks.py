@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.linalg import document_tensor
-from streaming_jsmf.linalg.document_tensor import Documents, basis_moments, tensor_sums, tensor_weights
+from streaming_jsmf.linalg.document_tensor import WeightedShares, basis_moments, tensor_sums, tensor_weights
 from streaming_jsmf.linalg.tensor import SLAB, unpacked
 from streaming_jsmf.moments.stages.third_moment import tensor_memory
 from tests import reference_stod
@@ -32,7 +32,7 @@ def basis_of(n_words: int, width: int) -> NDArray[np.float64]:
 def sums_of(counts: NDArray[np.int64], basis: NDArray[np.float64]) -> document_tensor.TensorSums:
     lengths = counts.sum(axis=1).astype(np.float64)
     shares = csr_array(counts / np.maximum(lengths, 1.0)[:, None])
-    return tensor_sums([Documents(shares, lengths, tensor_weights(lengths, "capped"))], basis)
+    return tensor_sums([WeightedShares(shares, lengths, tensor_weights(lengths, "capped"))], basis)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_where_blocks_end_is_rounding(monkeypatch: pytest.MonkeyPatch, documents
 def peak_of(shares: csr_array[Any], width: int) -> int:
     """Most bytes allocated by the sums of three batches, each ``shares``."""
     basis, lengths = basis_of(shares.shape[1], width).astype(np.float32), np.full(shares.shape[0], 5000.0)
-    batch = Documents(shares, lengths, tensor_weights(lengths, "capped"))
-    few = Documents(shares[:1], lengths[:1], batch.weights[:1])
+    batch = WeightedShares(shares, lengths, tensor_weights(lengths, "capped"))
+    few = WeightedShares(shares[:1], lengths[:1], batch.weights[:1])
     # Compiling allocates more than the sums.
     tensor_sums([few], basis)
     tracemalloc.start()

@@ -45,7 +45,7 @@ from streaming_jsmf import (
     to_dask_array,
 )
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.corpus import matrices
+from streaming_jsmf.corpus import write
 from streaming_jsmf.evaluation.matching import match_topics
 from streaming_jsmf.inference.perplexity import Completer
 from streaming_jsmf.topics.infer import fit_moments
@@ -192,7 +192,7 @@ def test_fractions_of_counts_are_floats_in_the_corpus(engine: type, tmp_path: Pa
     weighted = COUNTS * np.linspace(0.5, 1.5, N)
     found = engine(K, **ONE).fit(weighted)
     np.testing.assert_array_equal(engine(K, **ONE).fit(blocks(weighted)).components_, found.components_)
-    path = matrices.write_corpus(matrices.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
+    path = write.write_corpus(write.matrix_blocks(weighted), words(N), tmp_path / "weighted").root
     np.testing.assert_array_equal(engine(K, **ONE).fit(path).components_, found.components_)
     # Another file has other probes: what differs is their error, not the counts.
     kinds = (

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError, SettingsMismatchError
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg import dense as dense_module
-from streaming_jsmf.moments.reader import open_moments
+from streaming_jsmf.linalg import csr, eigen
 from streaming_jsmf.moments.select import select_partitions
 from streaming_jsmf.moments.stages import cooccurrence as stage_module
+from streaming_jsmf.moments.store import open_moments
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
+from tests.outcomes import Command, refused
 from tests.stores import SMALL, dense, digests, partial_names, scanned
 
 EXACT = replace(SMALL, exact=True)
@@ -59,7 +62,7 @@ def test_lanczos_gives_the_dense_eigenpairs_and_the_same_bits() -> None:
     spectrum = np.concatenate([np.linspace(1, 0.5, 12), np.zeros(580), np.linspace(-1.5, -2, 8)])
     matrix = (left * spectrum) @ left.T
     matrix = (matrix + matrix.T) / 2
-    first, second = (dense_module.symmetric_eigenpairs(matrix, 12) for _ in range(2))
+    first, second = (eigen.symmetric_eigenpairs(matrix, 12) for _ in range(2))
     np.testing.assert_allclose(first.values, spectrum[:12], atol=1e-9)
     np.testing.assert_allclose(matrix @ first.vectors, first.vectors * first.values, atol=1e-8)
     np.testing.assert_array_equal(first.vectors, second.vectors)
@@ -85,7 +88,7 @@ def test_documents_multiplied_in_several_chunks(
 ) -> None:
     distinct = np.count_nonzero(documents.counts, axis=1)
     assert 500 < distinct.max() ** 2 < 3000, "fewer pairs than those of a document, and more"
-    monkeypatch.setattr(dense_module, "PAIRS_AT_ONCE", pairs)
+    monkeypatch.setattr(csr, "PAIRS_AT_ONCE", pairs)
     scanned(corpus_path, tmp_path / "m", EXACT)
     expected = dense(documents.counts)
     np.testing.assert_allclose(
@@ -110,12 +113,6 @@ def test_a_store_without_the_matrix_says_how_to_add_it(corpus_path: Path, tmp_pa
         moments.cooccurrence()
     with pytest.raises(SettingsMismatchError, match="exact: stored None, asked True"):
         scanned(corpus_path, tmp_path / "m", EXACT)
-    # A store without the setting is one of before there was any.
-    assert (
-        "exact"
-        not in json.loads((tmp_path / "m" / "zarr.json").read_text())["attributes"]["manifest"]["settings"]
-    )
-    assert SMALL.fields() == {k: v for k, v in EXACT.fields().items() if k != "exact"}
 
 
 def test_some_partitions_have_no_matrix_of_their_own(tmp_path: Path) -> None:
@@ -132,3 +129,24 @@ def test_some_partitions_have_no_matrix_of_their_own(tmp_path: Path) -> None:
         selected.cooccurrence()
     assert selected.cooccurrence_rows([1, 2]).shape == (2, 60)
     assert selected.eigenpairs(3).positive >= 3
+
+
+@pytest.mark.parametrize(
+    "settings", [EXACT, replace(SMALL, document_weights="uniform", seed=3)], ids=["exact", "one scan"]
+)
+def test_the_error_names_a_command_that_adds_the_third_moment(
+    settings: ScanSettings, corpus_path: Path, tmp_path: Path, invoke: Command
+) -> None:
+    store = tmp_path / "my moments"
+    scanned(corpus_path, store, settings)
+    before = digests(store)
+    infer = ("infer", store, tmp_path / "model", "--topics", 4, "--engine", "stod")
+    outcome = invoke(*infer)
+    refused(outcome, 2, "third moment", str(store))
+    program, *arguments = shlex.split(outcome.err.partition("add it with ")[2])
+    assert program == "streaming-jsmf"
+    log = invoke(*arguments, "--scheduler", "synchronous").err
+    assert "third_moment: partition" in log
+    assert not re.search("(range|cooccurrence): partition", log), "one pass, for the third moment alone"
+    assert {name: value for name, value in digests(store).items() if name in before} == before
+    assert invoke(*infer).code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,15 +14,15 @@ import numpy as np
 import pytest
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, fold_keys
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.order import FAN_IN, FoldOrder
 from streaming_jsmf.jobs.run import WINDOW_PER_WORKER, Job, Part, run_job
-from streaming_jsmf.moments.reader import read_store
 from streaming_jsmf.moments.stages.range import RangeReduction
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.arrays import create_group
 from tests.corpora import planted, write_corpus
-from tests.stores import SYNCHRONOUS, changed, digests, scanned
+from tests.stores import SYNCHRONOUS, digests, scanned
 
 Fold = Callable[[Any, Any], Any]
 
@@ -69,15 +68,6 @@ def test_the_shape_is_groups_of_groups(fan_in: int, sections: tuple[int, ...]) -
     assert [step.last for step in order.steps if step.of_part] == list(range(len(keys)))
     for step in order.steps:
         assert made[step.fold].replace("(", "").replace(")", "") == "".join(keys[step.first : step.last + 1])
-
-
-def test_few_parts_and_all_of_old_stores_are_folded_one_by_one() -> None:
-    for number, fan_in in ((FAN_IN, FAN_IN), (20, None)):
-        keys = letters(number)
-        order = FoldOrder(keys, "salt", fan_in=fan_in)
-        assert tuple(step.fold for step in order.steps) == fold_keys(keys, "salt")
-    # Whatever their sections.
-    assert FoldOrder(keys, "salt", (3, 17), None).steps == order.steps
 
 
 @pytest.mark.parametrize("first", [1, 5, 10])
@@ -212,15 +202,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scanned(root / name, root / f"of-{name}", SETTINGS)
         assert len(read_store(root / f"of-{name}").manifest.partitions) > FAN_IN + 1
     return root
-
-
-@pytest.mark.slow
-def test_adding_leaves_the_bits_of_merging(folder: Path, tmp_path: Path) -> None:
-    for name in ("added", "merged"):
-        shutil.copytree(folder / "of-a", tmp_path / name)
-    changed(folder / "a", tmp_path / "added", add=[folder / "b"], execution=Execution("threads", 3))
-    changed(folder / "a", tmp_path / "merged", merge=[folder / "of-b"])
-    assert digests(tmp_path / "added") == digests(tmp_path / "merged")
 
 
 def scan_until_the_disk_is_full(corpus: Path, store: Path) -> None:

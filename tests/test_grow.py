@@ -14,8 +14,8 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
-from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import open_moments, read_store
 from tests.corpora import as_lists, planted, words, write_corpus, write_lists
 from tests.stores import SYNCHRONOUS, changed, digests, partial_names, scanned
 

@@ -16,8 +16,8 @@ from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.changes import Changes
-from streaming_jsmf.moments.reader import open_moments, read_store
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import open_moments, read_store
 from tests.corpora import as_lists, planted, write_corpus, write_lists
 from tests.stores import SMALL, SYNCHRONOUS, changed, digests, require_moments, scanned
 
@@ -92,15 +92,6 @@ def test_what_cannot_be_added_leaves_the_store_complete(
         ("third-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
         ("plain-of-both", ("--remove", "b", "--third-moment"), "third-of-a"),
         ("third-of-a", (*SETTINGS, "--add", "b"), "third-of-both"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                ("plain-of-a", GROWN, "third-of-both"),
-                ("third-of-a", GROWN, "third-of-both"),
-                ("plain-of-a", ("--add", "b"), "plain-of-both"),
-                ("third-of-a", ("--add", "b"), "third-of-both"),
-            )
-        ),
     ],
 )
 def test_a_change_and_the_third_moment_in_any_order(

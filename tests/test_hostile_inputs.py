@@ -151,14 +151,11 @@ def test_a_header_costs_nothing(tmp_path: Path, refused: Callable[..., None], in
     "line",
     [
         "scan c ODD --max-topics 2",
-        "scan ODD m --max-topics 2",
         "ingest ODD made",
         "simulate ODD --documents 9 --vocabulary-size 9 --topics 2",
-        "infer ODD f --topics 2",
         "fit c ODD --topics 2",
         "info ODD",
         "topics ODD",
-        "report ODD r.html",
         "transform m c ODD",
     ],
 )

@@ -21,7 +21,6 @@ import pytest
 
 import streaming_jsmf as sj
 from streaming_jsmf.config import IngestRequest
-from streaming_jsmf.ingestion import in_memory
 
 SYLLABLES = ("mo", "sta", "ga", "ri", "pla", "nor", "de", "lu")
 SPELLED = np.array([a + b + "n" for a in SYLLABLES for b in SYLLABLES])
@@ -72,7 +71,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 KINDS: dict[str, Callable[[], Any]] = {
     "list": lambda: TEXTS,
-    "tuple": lambda: tuple(TEXTS),
     "generator": lambda: (text for text in TEXTS),
     "series": lambda: pd.Series(TEXTS),
     "pandas": lambda: pd.DataFrame({"text": TEXTS}),
@@ -92,7 +90,6 @@ KINDS: dict[str, Callable[[], Any]] = {
     "datasets": lambda: _hugging_face(streamed=False),
     "datasets streamed": lambda: _hugging_face(streamed=True),
     "tokens": lambda: [text.split() for text in TEXTS],
-    "tuples of tokens": lambda: (tuple(text.split()) for text in TEXTS),
     "tokens of pandas": lambda: pd.DataFrame({"text": [text.split() for text in TEXTS], "year": 1990}),
 }
 
@@ -147,22 +144,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "empty": ([], "the source is empty"),
     "no columns": (pd.DataFrame(), "the source is empty"),
     "mixed": (["a text", 3], "int, str; give texts, lists of tokens, or mappings"),
-    "mixed tokens": ([["a"], "a text"], "list, str; give texts"),
     "numbers": ([[1, 2]], "rows of type list; give texts"),
     "columns of a name": (
         pd.DataFrame([["a", "b"]], columns=["text", "text"]),
         "several columns text; rename",
     ),
     "of Arrow": (pa.Table.from_arrays([["x"], ["y"]], ["text", "text"]), "several columns text; rename"),
-    "series": (pd.Series(["a text", 3]), "int, str; give texts"),
     "large ids": (
         pd.DataFrame({"text": TEXTS, "id": np.arange(150, dtype=np.uint64) + np.uint64(2**63)}),
         "id is above 9223372036854775807",
     ),
     "number": (17, "of type int; give a path, texts, rows or a table"),
     "mapping": ({"text": TEXTS}, "of type dict"),
-    "text": ("ants and bees", "no such file or directory; check the path, or give texts as a list"),
-    "long text": ("Ants. " + "and bees. " * 999, "can be named 'Ants. and.*'.*; check the path"),
 }
 
 
@@ -204,12 +197,10 @@ METADATA: dict[str, tuple[Any, Any, str]] = {
         "m: .*cannot hold images and other bytes",
     ),
     "bytes": (pa.array([b"a", b"\xff"] * 75), "a", "m: .*cannot hold images and other bytes"),
-    "no texts": (pa.array([b"\xff"] * 150), None, "m: .*cannot hold images and other bytes"),
     "texts": (pa.array([b"a"] * 150, pa.large_binary()), "a", ""),
     "digests": (pa.array([b"ab"] * 150, pa.binary(2)), None, "m: .*cannot hold images and other bytes"),
     "intervals": (pa.array([(1, 2, 3)] * 150, INTERVAL), None, "m: .*cannot hold month_day_nano_interval"),
     "decimals": (pa.array([decimal.Decimal("1.50")] * 150), 1.5, ""),
-    "whole": (pa.array([decimal.Decimal("150")] * 150), 150, ""),
     "durations": ([datetime.timedelta(minutes=1)] * 150, 60.0, ""),
     "times of day": ([datetime.time(1, 2)] * 150, "01:02:00", ""),
     "ns": (pa.array([1] * 150, pa.timestamp("ns")), EPOCH, ""),
@@ -344,19 +335,14 @@ def test_a_list_of_paths_causes_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
     paths = [str(tmp_path / f"{number}.txt") for number in range(3)]
     for path in paths:
         Path(path).write_text("ant bee cat")
-    request = IngestRequest(preset="papers", curation={"min_tokens": 1, "min_distinct_words": 1})
+    few: dict[str, Any] = {"preset": "papers", "min_tokens": 1, "min_distinct_words": 1}
     with pytest.warns(UserWarning, match=r"every text is the path of an existing file.*give their folder"):
-        sj.ingest(paths, tmp_path / "corpus", request, sj.Execution("synchronous"))
-
-
-@pytest.mark.parametrize("other", ["ants and bees", "x" * 5000, "x/" * 50_000, "a\0b", ""], ids=range(5))
-@pytest.mark.parametrize("first", [True, False])
-def test_texts_that_are_not_paths_cause_no_warning(
-    other: str, first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also what is too long for a path, or could be none. Warnings are errors in these tests."""
-    monkeypatch.setattr("streaming_jsmf.ingestion.in_memory.BATCH", 2)
-    path = tmp_path / "a.txt"
-    path.write_text("ant")
-    texts = [other, str(path), str(path)] if first else [str(path), str(path), other]
-    assert sum(len(each["text"]) for each in in_memory._batches(texts)) == 3
+        sj.ingest(paths, tmp_path / "corpus", **few)
+    # Also what is too long for a path, or could be none. Warnings are errors in these tests.
+    others = ["ants and bees", "x" * 5000, "x/" * 5000, "a\0b", ""]
+    assert (
+        sj.ingest(
+            [*others, *paths], tmp_path / "others", **few | {"min_tokens": 0, "min_distinct_words": 0}
+        ).n_documents
+        == 8
+    )

@@ -683,18 +683,23 @@ def test_guessed_ids_that_repeat_are_metadata(
     assert corpus.n_documents == 3, "of equal documents the first of the source stays"
 
 
+@pytest.mark.usefixtures("guessed")
 @pytest.mark.parametrize(
-    ("values", "reason", "number"),
+    ("values", "why"),
     [
-        (pa.array([1.0, 2.0]), "neither texts nor whole numbers", 2),
-        (pa.array([1, 2**63 + 1], pa.uint64()), "above 2^63 - 1", 1),
-        (pa.array(["a", "", None]), "missing", 2),
-        (pa.array([1, None]), "missing", 1),
+        ([1.5, 2.5], "2 values are neither texts nor whole numbers"),
+        ([1, None], "1 value is missing"),
+        (["a", ""], "1 value is missing"),
     ],
 )
-def test_what_ids_cannot_be(values: Any, reason: str, number: int) -> None:
-    assert repeats.id_faults(values) == {reason: number}
-    assert not repeats.id_faults(values.drop_null()[:0])
+def test_guessed_ids_that_cannot_be_ids_are_metadata(
+    values: list[Any], why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pq.write_table(pa.table({"id": values, "text": ["ant bee", "cat"]}), tmp_path / "in.parquet")
+    with caplog.at_level("INFO"):
+        corpus = make(tmp_path / "in.parquet", tmp_path / "out")
+    assert f"id: {why}, so documents are numbered" in caplog.text
+    assert list(bags_of(corpus)) == [0, 1]
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------

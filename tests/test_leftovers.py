@@ -18,8 +18,9 @@ from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.moments import store as moments_store
-from streaming_jsmf.moments.reader import read_store
+from streaming_jsmf.moments import run as moments_run
+from streaming_jsmf.moments.integrity import leftovers
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.lock import is_left, lock_path, recover, sole_writer, work_place
 from streaming_jsmf.storage.replace import put_in_place, store_written
 from streaming_jsmf.topics.store import read_model
@@ -265,11 +266,11 @@ def test_info_names_leftovers_and_writes_nothing(folder: Path) -> None:
     left = (lock_path(model), folder / ".model.old", lock_path(counts), new)
     assert sorted(info(model)["leftovers"]) == sorted(map(str, left))
     named = info(store)["leftovers"]
-    assert sorted(named) == sorted(map(str, read_store(store).leftovers()))
+    assert sorted(named) == sorted(map(str, leftovers(read_store(store))))
     assert len(named) == 2
     assert states(folder) == before
     assert invoked("scan", folder / "a", store, *SCAN).code == 0
-    assert not read_store(store).leftovers()
+    assert not leftovers(read_store(store))
 
 
 def test_info_names_unfinished_work_and_what_is_between_two_renames(folder: Path) -> None:
@@ -295,7 +296,7 @@ def test_a_repair_that_is_killed_keeps_the_history(folder: Path, monkeypatch: py
     (store / "row_sum" / "c" / "0").write_bytes(b"")
 
     with monkeypatch.context() as patch:
-        patch.setattr(moments_store, "write_record", Mock(side_effect=StoreError("killed")))
+        patch.setattr(moments_run, "write_record", Mock(side_effect=StoreError("killed")))
         assert invoked(*scan).code == 3
     assert invoked(*scan).code == 0
     mended = read_store(store).outcome("range")

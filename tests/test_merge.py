@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments, open_moments
+from streaming_jsmf.moments.store import Moments, open_moments
 from tests import reference
 from tests.corpora import planted, words, write_corpus
 from tests.stores import SMALL, changed, dense, digests, half, scanned
@@ -112,6 +112,15 @@ def test_the_bits_of_a_merge_do_not_depend_on_the_scheduler(
 ) -> None:
     changed(folder / "a", store, merge=[folder / "of-b"], execution=execution)
     assert digests(store) == digests(folder / "of-ab")
+
+
+def test_words_that_begin_with_those_of_the_store(folder: Path, store: Path, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "more", ALL[400:], names=words(60))
+    scanned(tmp_path / "more", tmp_path / "of-more")
+    moments = changed(folder / "a", store, merge=[tmp_path / "of-more"])
+    wide = np.zeros((400, 60), np.int64)
+    wide[:, :40] = counts_of("a")
+    require_moments_of(moments, np.vstack([wide, ALL[400:]]), bound=1e-4)
 
 
 def test_a_merged_store_can_grow(folder: Path, merged: Path, tmp_path: Path) -> None:

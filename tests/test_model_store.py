@@ -17,7 +17,7 @@ from streaming_jsmf import InferSettings, ScanSettings, infer, open_model, scan
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.evaluation.matching import match_topics, yy_error
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.infer import fit_moments, infer_each
 from streaming_jsmf.topics.store import model_names, read_model, write_model
 from streaming_jsmf.topics.variables import MODEL_VARIABLES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from streaming_jsmf.moments.partition import load_partition
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
-from tests.stores import SMALL, dense, half, scanned
+from tests.stores import SMALL, half, scanned
 
 
 @pytest.mark.parametrize("scheme", ["capped", "uniform", "length"])
@@ -69,33 +68,6 @@ def test_a_partition_has_the_same_bits_anywhere_and_folding_leaves_its_inputs_al
         np.testing.assert_array_equal(a.arrays[name], values)
 
 
-def test_the_documents_of_a_store_give_its_cooccurrence(
-    corpus_path: Path, documents: Planted, tmp_path: Path
-) -> None:
-    settings = ScanSettings(max_topics=40, partition_nonzeros=6000)
-    moments = scanned(corpus_path, tmp_path / "m", settings)
-    c = dense(documents.counts)
-    rows = moments.cooccurrence_rows(np.arange(120))
-    np.testing.assert_allclose(rows, c, atol=3e-6 * np.abs(c).max())
-    expected = reference.truncated_eig(c, 5)
-    assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < 1e-5
-
-
-@pytest.mark.parametrize(
-    ("settings", "bound"),
-    [
-        (SMALL, 0.005),
-        (replace(SMALL, range_finder="halko"), 0.5),
-    ],
-)
-def test_eigenpairs_are_close_to_the_exact_ones(
-    settings: ScanSettings, bound: float, corpus_path: Path, documents: Planted, tmp_path: Path
-) -> None:
-    expected = reference.truncated_eig(dense(documents.counts), 5)
-    moments = scanned(corpus_path, tmp_path / "m", settings)
-    assert yy_error(half(moments, 5), expected.vectors * np.sqrt(expected.values)) < bound
-
-
 @given(st.integers(1, 40), st.integers(1, 600))
 def test_sums_and_blocks_do_not_depend_on_how_units_are_split(rows: int, budget: int) -> None:
     counts = planted(60, 25, 3, length=12, seed=rows).counts
@@ -137,7 +109,7 @@ def test_the_store_is_zarr_that_xarray_reads_and_keeps_parts_and_last_folds(
         "range-fold",
         "range-part",
     ]
-    assert kept[1].startswith(f"range-fold-{moments.total}")
+    assert kept[1].startswith(f"range-fold-{moments.order.total}")
 
 
 def test_projected_memory_grows_by_the_documents_alone(documents: Planted, tmp_path: Path) -> None:

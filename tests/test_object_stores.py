@@ -25,7 +25,7 @@ from streaming_jsmf.corpus import footer, open_corpus
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.ingestion.readers.listing import list_files
 from streaming_jsmf.jobs.checkpoints import Checkpoints
-from streaming_jsmf.moments.reader import read_store
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.paths import (
     child_names,
     exists,
@@ -42,10 +42,7 @@ from tests.processes import command, finished, started, wait_for, wait_until
 from tests.stores import rename_words
 
 SETTINGS = ("--max-topics", "5", "--partition-nonzeros", "6000")
-
-#: A server of the tests takes its time: four partitions, one scan.
-FEW = ("--max-topics", "5", "--partition-nonzeros", "6000")
-CHANGED = (*FEW, "--scheduler", "synchronous")
+CHANGED = (*SETTINGS, "--scheduler", "synchronous")
 
 
 @pytest.fixture
@@ -170,9 +167,9 @@ def test_a_scan_on_s3_is_killed_and_resumes(
 ) -> None:
     moments, model = f"{s3}/{scheduler}/m.zarr", f"{s3}/{scheduler}/f.zarr"
     reference = tmp_path / "m"
-    printed("scan", corpus_path, reference, *FEW)
+    printed("scan", corpus_path, reference, *SETTINGS)
     printed("infer", reference, tmp_path / "f", "--topics", "5")
-    line = command("scan", corpus_path, moments, *FEW, "--scheduler", scheduler, "--workers", "2")
+    line = command("scan", corpus_path, moments, *SETTINGS, "--scheduler", scheduler, "--workers", "2")
     records = UPath(moments, use_listings_cache=False) / "records"
     with started(line) as process:
         wait_for(process, lambda: any("/range-part-" in name for name in records.fs.find(records.path)))
@@ -181,7 +178,7 @@ def test_a_scan_on_s3_is_killed_and_resumes(
     left = info(moments)
     assert not left["complete"]
     assert 1 <= left["range_partitions_done"] < left["partitions"]
-    log = finished(command("scan", corpus_path, moments, *FEW, "--scheduler", "threads"))
+    log = finished(command("scan", corpus_path, moments, *SETTINGS, "--scheduler", "threads"))
     assert re.search(r"^range: [1-3] of 4 partitions were committed by an earlier run", log, re.M)
     assert "Unclosed" not in log
     require_same_moments(moments, reference)

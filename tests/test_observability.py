@@ -335,20 +335,15 @@ def test_a_log_that_cannot_be_written_is_one_line_before_any_work(
 
 
 def test_a_log_replaces_and_joins_nothing(corpus: Path, tmp_path: Path) -> None:
-    docs, made, store, shares = (tmp_path / name for name in ("docs", "c", "m", "s"))
+    docs, store = tmp_path / "docs", tmp_path / "m"
     docs.mkdir()
     (docs / "a.txt").write_text("river stone garden")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "other.jsonl").write_text('{"time": 3, "text": "a record"}\n')
     (tmp_path / "empty.txt").touch()
-    sizes = ("--documents", "50", "--vocabulary-size", "60", "--topics", "3", *ALONE)
-    assert invoked("simulate", made, *sizes).code == 0
     assert invoked("scan", corpus, store, *SETTINGS, *ALONE).code == 0
-    shares.mkdir()
-    (shares / "_shares.json").write_text("{}")
     before = file_bytes(tmp_path)
-    new = {f"{folder}/new.log" for folder in ("docs", "c", "c/documents", "m", "m/records", "s")}
-    for target in {*before, *new}:
+    for target in {*before, "docs/new.log"}:
         log = tmp_path / target
         line = ("ingest", docs, tmp_path / "new", "--stop-words", tmp_path / "empty.txt", "--log-json", log)
         refused(invoked(*line), 2, f"--log-json {log}: ", "; give another file")

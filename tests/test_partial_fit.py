@@ -13,7 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from streaming_jsmf import LRJSMF, STOD, InferSettings, InputError, ScanSettings, StodSettings, infer, scan
-from streaming_jsmf.corpus.matrices import matrix_blocks, write_corpus
+from streaming_jsmf.corpus.write import matrix_blocks, write_corpus
 from streaming_jsmf.moments.changes import Changes
 from tests.corpora import planted, words
 

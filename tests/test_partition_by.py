@@ -20,10 +20,11 @@ from streaming_jsmf.corpus.units import list_units, plan_partitions
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.reader import Moments, open_moments
-from streaming_jsmf.moments.select import Labels, select_partitions
+from streaming_jsmf.moments.select import labels_named, select_partitions
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.topics.infer import infer
 from tests.corpora import as_lists, planted, words
+from tests.outcomes import invoked, refused
 from tests.stores import SMALL, changed, digests, half, scanned
 
 COUNTS = planted(600, 60, 4, seed=9).counts
@@ -182,7 +183,7 @@ def test_strings_are_selected_by_name(folder: Path) -> None:
 @pytest.mark.parametrize("expression", ["", " , ", "1990..", "a..b", "1990..1995..2000", ["1990"]])
 def test_an_expression_that_names_nothing(expression: Any) -> None:
     with pytest.raises(InputError, match="partitions"):
-        Labels(expression)
+        labels_named(expression)
 
 
 def infer_line(store: Path, model: Path, *more: str) -> list[str]:
@@ -199,20 +200,15 @@ def test_infer_on_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.
     assert shown["metrics"]["n_documents"] == sum(y in (None, 1990, 1991, 1992) for y in YEARS)
 
 
-def test_a_store_scanned_without_a_column_says_which_option_is_needed(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("store", "labels", "said"),
+    [
+        ("plain", "1990", ["--partition-by"]),
+        ("years", "1890..1899", ["1890..1899", "1990, 1991, 1992", "null"]),
+    ],
+)
+def test_what_cannot_be_selected_is_refused_with_what_can(
+    store: str, labels: str, said: list[str], folder: Path, tmp_path: Path
 ) -> None:
-    scanned(folder / "c", tmp_path / "m", SMALL)
-    assert run(infer_line(tmp_path / "m", tmp_path / "model", "--partitions", "1990")) == 2
-    [line] = capsys.readouterr().err.splitlines()[-1:]
-    assert "--partition-by" in line
+    refused(invoked(*infer_line(folder / store, tmp_path / "model", "--partitions", labels)), 2, *said)
     assert not (tmp_path / "model").exists()
-
-
-def test_unknown_labels_are_answered_with_those_there_are(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(infer_line(folder / "years", tmp_path / "model", "--partitions", "1890..1899")) == 2
-    error = capsys.readouterr().err
-    assert "1890..1899" in error
-    assert "1990, 1991, 1992, 1993, 1994, 1995, null" in error

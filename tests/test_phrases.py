@@ -96,7 +96,7 @@ def joined(words: list[str], phrases: set[str]) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_phrases_are_joined_from_left_to_right_within_a_document(seed: int) -> None:
     draw = np.random.default_rng(seed)
     # "a b" is also a word, as a tokenizer of the user's own may give it.

@@ -1,7 +1,8 @@
-"""Where arrays lie in memory changes no bit: of a compiled function, of a library's, of a whole fit."""
+"""Where arrays lie in memory changes no bit: of a compiled function, of a whole fit."""
 
 from __future__ import annotations
 
+import csv
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -10,19 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf.inference import cvb0, gibbs, perplexity
-from streaming_jsmf.ingestion import repeats, shards
-from streaming_jsmf.ingestion.readers import csv_scan
-from streaming_jsmf.ingestion.tokens import boilerplate, split, tokenizer
-from streaming_jsmf.linalg import csr, document_tensor, lanes, simplex, tensor
+from streaming_jsmf.inference.polish import step_sums
 from streaming_jsmf.linalg.compiled import compiled
-from streaming_jsmf.rectification import enn
-from tests.corpora import planted, write_corpus
+from tests.corpora import planted, words, write_corpus
+from tests.outcomes import printed
 from tests.processes import SOURCE, ended
 
 Array = NDArray[Any]
@@ -70,247 +66,58 @@ def outcomes(function: Callable[..., Any], arguments: tuple[Any, ...], placement
     return found
 
 
-# Arguments of each kernel for n topics, of the types with which the package calls it
-
-
-def _single(*shape: int) -> Array:
-    return np.random.default_rng(5).random(shape, np.float32)
-
-
 def _double(*shape: int) -> Array:
     return np.random.default_rng(6).random(shape)
 
 
-def _counts(dtype: Any = np.float32) -> tuple[Array, Array, Array]:
-    """CSR buffers of documents x words."""
-    counts = csr_array(planted(N_DOCUMENTS, N_WORDS, 5, seed=3).counts)
-    return counts.indptr, counts.indices, counts.data.astype(dtype)
+def write_texts(path: Path, counts: NDArray[np.int64]) -> Path:
+    """A table of texts with boilerplate, letters outside of ASCII, long words and a repeated document."""
+    rng, names = np.random.default_rng(0), words(counts.shape[1])
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "text"])
+        for number, row in enumerate((*counts, counts[0])):
+            text = " ".join(rng.permutation(np.repeat(names, row)))
+            if number % 10 == 0:
+                text = f"From: a@b.org\n> see http://x.org {text} Größe incomprehensibly\n-- \nwww.y.org wrote:\n"
+            table.writerow([f"document {number}", text])
+    return path
 
 
-def _by_word() -> tuple[Array, Array, Array]:
-    """The same as ``document_tensor.sort_by_word`` leaves them."""
-    counts = csr_array(planted(N_DOCUMENTS, N_WORDS, 5, seed=3).counts).tocsc()
-    return counts.indptr[1:].astype(np.int64), counts.indices, counts.data.astype(np.float32)
+def recorded(folder: Path, n_topics: int) -> dict[Dispatcher, list[tuple[Any, ...]]]:
+    """Arguments of the first two calls of each compiled function in the commands of a user, and in a draw of topics."""
+    calls: dict[Dispatcher, list[tuple[Any, ...]]] = {}
+    call = Dispatcher.__call__
+
+    def recording(self: Dispatcher, *arguments: Any) -> Any:
+        known = calls.setdefault(self, [])
+        if len(known) < 2:
+            known.append(tuple(each.copy() if isinstance(each, np.ndarray) else each for each in arguments))
+        return call(self, *arguments)
+
+    counts = planted(150, N_WORDS, 5, seed=3).counts
+    texts, corpus, moments, model, polished = (folder / name for name in ("t.csv", "c", "m", "f", "p"))
+    write_texts(texts, counts)
+    topics = ("--topics", n_topics)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "__call__", recording)
+        printed("ingest", texts, corpus, "--split", 30)
+        printed("scan", corpus, moments, "--third-moment", "--max-topics", n_topics)
+        printed("infer", moments, model, *topics)
+        printed("infer", moments, folder / "s", *topics, "--engine", "stod")
+        printed("polish", model, corpus, polished)
+        printed("transform", polished, corpus, folder / "shares.parquet")
+        printed("evaluate", polished, "--corpus", corpus)
+        prior, keys = np.full(n_topics, 0.1), np.arange(150, dtype=np.uint64)
+        step_sums(csr_array(counts), _double(N_WORDS, n_topics), prior, keys=keys)
+    return calls
 
 
-def _read_only(*arrays: Array) -> tuple[Array, ...]:
-    for array in arrays:
-        array.flags.writeable = False
-    return arrays
-
-
-def _zeros(*shapes: Any, dtype: Any = np.float64) -> tuple[Array, ...]:
-    return tuple(np.zeros(shape, dtype) for shape in shapes)
-
-
-def _padded(n: int) -> tuple[Array, Array]:
-    """Topics and prior of whole cache lines."""
-    topics, prior = _zeros((N_WORDS, -(-n // 16) * 16), -(-n // 16) * 16, dtype=np.float32)
-    topics[:, :n], prior[:n] = _single(N_WORDS, n), 0.1
-    return topics, prior
-
-
-def _polished(n: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts()
-    topics, prior = _padded(n)
-    sums = _zeros((N_WORDS, prior.size), (N_DOCUMENTS, prior.size), dtype=np.float32)
-    return (*_read_only(starts.astype(np.int64), words, numbers), topics, prior, 5, 30.0, *sums)
-
-
-def _drawn(n: int) -> tuple[Any, ...]:
-    *known, tokens, _ = _polished(n)
-    return (*known, np.arange(N_DOCUMENTS, dtype=np.uint64), tokens)
-
-
-def _of_a_document(n: int) -> tuple[Any, ...]:
-    topics, prior = _padded(n)
-    ids, counts = _read_only(np.arange(300, dtype=np.int32) % N_WORDS, _single(300) * 3)
-    return ids, counts, topics, prior + _single(prior.size), _single(300, prior.size), _single(300)
-
-
-def _weighed(n: int) -> tuple[Any, ...]:
-    _, counts, _, weights, shares, scales = _of_a_document(n)
-    return counts, shares, scales, _padded(n)[1], weights
-
-
-def _shares(n: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts()
-    results = (np.zeros((N_DOCUMENTS, n)), np.zeros(N_DOCUMENTS, np.int64), np.zeros(N_DOCUMENTS))
-    return (starts.astype(np.int64), words.astype(np.int64), numbers, *_padded(n), 1e-3, 40, *results)
-
-
-def _least_squares(n: int) -> tuple[Any, ...]:
-    random = np.random.default_rng(7)
-    vertices = random.dirichlet(np.full(60, 0.2), n)
-    rows = random.dirichlet(np.full(n, 0.3), 30) @ vertices + 0.01 * _double(30, 60)
-    known = (vertices @ vertices.T, rows @ vertices.T, (rows**2).sum(axis=1))
-    return (*known, *_zeros((30, n), 30))
-
-
-def _corrected(n: int) -> tuple[Any, ...]:
-    bounds, columns, _ = _counts()
-    rows, others, given, right = (
-        _single(size, n) - np.float32(0.5) for size in (N_DOCUMENTS, N_WORDS, N_DOCUMENTS, N_WORDS)
-    )
-    outside = np.arange(N_DOCUMENTS) % 2 == 0
-    products = (np.zeros((size, n), np.float32) for size in (N_DOCUMENTS, N_WORDS))
-    return (bounds, columns.astype(np.uint16), rows, others, given, right, outside, *products)
-
-
-def _halved(_: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts(np.int64)
-    return (starts.astype(np.int64), words.astype(np.uint64), numbers, np.uint64(7), np.zeros(words.size))
-
-
-def _scored(n: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts(np.float64)
-    known = _double(N_WORDS, n), _double(N_DOCUMENTS, n), _double(N_WORDS)
-    return (starts.astype(np.int64), words.astype(np.int64), numbers, *known)
-
-
-def _pieces(_: int) -> tuple[Any, ...]:
-    pieces, lengths = np.arange(N_WORDS), np.full(N_WORDS, 2)
-    return np.arange(0, N_WORDS + 1, 10), pieces, 2 * pieces, lengths, np.arange(2 * N_WORDS, dtype=np.int32)
-
-
-def _texts() -> tuple[Array, Array]:
-    """Offsets and bytes of two texts with marks of boilerplate, and words of more than eight letters."""
-    texts = [
-        b"From: a@b.org\n> quoted http://x.org text\n-- \nwww.y.org wrote:\n",
-        b"Words, incomprehensibly long words",
-    ]
-    data = np.frombuffer(b"".join(texts), np.uint8)
-    data.flags.writeable = False
-    return np.cumsum([0, *map(len, texts)]), data
-
-
-def _scanned(_: int) -> tuple[Any, ...]:
-    data = np.frombuffer(b'a\t"b\n"\nc\td\n"e\n', np.uint8)
-    found = np.zeros(9, np.int64), np.zeros(9, np.int64), np.zeros(8, np.uint8)
-    return (
-        data,
-        csv_scan.Dialect("\t", escapechar="\\").syntax(),
-        True,
-        (0, len(data), 99, 99, 2, 0),
-        *found,
-    )
-
-
-def _split(_: int) -> tuple[Any, ...]:
-    offsets, data = _texts()
-    size = int(offsets[-1])
-    found = np.zeros(3, np.int64), np.zeros(size, np.int32), np.zeros(size, np.uint8), np.zeros(65, np.int32)
-    return (offsets, data, *found, np.zeros(64, np.uint64), np.full(128, -1, np.int32), np.zeros(4, np.int64))
-
-
-def _hashed(_: int) -> tuple[Any, ...]:
-    starts, words, numbers = _counts(np.float64)
-    hashes = np.arange(2 * N_WORDS, dtype=np.uint64).reshape(N_WORDS, 2)
-    return starts.astype(np.int64), words, numbers, hashes
-
-
-#: What the package calls; and what is called in those and has work arrays of its caller.
-KERNELS: dict[str, tuple[Dispatcher, Callable[[int], tuple[Any, ...]]]] = {
-    "polish": (cvb0.add_documents, _polished),
-    "polish that draws topics": (gibbs.draw_documents, _drawn),
-    "first shares": (cvb0.first_shares, lambda n: (_of_a_document(n)[0], *_of_a_document(n)[2:])),
-    "next shares": (cvb0.next_shares, _of_a_document),
-    "shares": (cvb0.iterate_shares, _shares),
-    "simplex": (simplex.solve_rows, _least_squares),
-    "inner products": (
-        simplex.inner_products,
-        lambda n: (_double(30, 60), _double(60, n), *_zeros((30, n))),
-    ),
-    "dot, single": (lanes.dot, lambda n: (_single(n), _single(n), n)),
-    "dot, double": (lanes.dot, lambda n: (_double(n), _double(n), n)),
-    "rows times dense": (
-        csr.multiply_rows,
-        lambda n: (*_counts(), _single(N_WORDS, n), *_zeros((N_DOCUMENTS, n), dtype=np.float32)),
-    ),
-    "columns times dense": (
-        csr.add_transposed,
-        lambda n: (*_counts(), _single(N_DOCUMENTS, n), *_zeros((N_WORDS, n), dtype=np.float32)),
-    ),
-    "pairs of columns": (
-        tensor.pair_products,
-        lambda n: (
-            _single(20, n),
-            _single(20, n),
-            0,
-            0,
-            n,
-            *_zeros((20, n * (n + 1) // 2), dtype=np.float32),
-        ),
-    ),
-    "sort by word": (
-        document_tensor.sort_by_word,
-        lambda _: (*_counts(), np.zeros(N_WORDS, np.int64), _counts(np.int32)[2], _counts()[2]),
-    ),
-    "back to words": (
-        document_tensor.add_products,
-        lambda n: (
-            *_by_word(),
-            _single(N_DOCUMENTS, n),
-            _single(N_DOCUMENTS, 2),
-            *_zeros(*2 * [(N_WORDS, n)]),
-        ),
-    ),
-    "counts to words": (
-        document_tensor.add_counts,
-        lambda _: (*_by_word(), _double(N_DOCUMENTS, 3), *_zeros((N_WORDS, 3))),
-    ),
-    "row totals": (csr.row_totals, lambda _: _counts()[::2]),
-    "given back": (csr.diagonal_excess, lambda _: (_single(999),)),
-    "pair totals": (csr.pair_totals, lambda _: (_counts()[0], _counts()[2] * np.float32(0.7))),
-    "scale rows": (
-        csr.scale_rows,
-        lambda _: (*_counts()[::2], _double(N_DOCUMENTS), np.zeros_like(_counts()[2])),
-    ),
-    "word sums": (
-        csr.add_word_sums,
-        lambda _: (*_counts(), _double(N_DOCUMENTS, 3), np.zeros((N_WORDS, 3)), np.zeros(N_WORDS, np.int64)),
-    ),
-    "corrections": (enn.add_corrections, _corrected),
-    "half of the tokens": (perplexity._draw_half, _halved),
-    "score": (perplexity._score, _scored),
-    "lost words": (boilerplate._n_words, lambda _: _texts()),
-    "passages": (boilerplate._cuts, lambda _: (*_texts(), 2)),
-    "records of fields": (csv_scan._scan, _scanned),
-    "heads": (tokenizer._heads, lambda _: (*_texts(), 20)),
-    "pieces of texts": (split._fill, _split),
-    "table of pieces": (split._slots_of, lambda _: (np.arange(60, dtype=np.uint64), 128)),
-    "words of pieces": (split._replace, _pieces),
-    "hashes of numbers": (repeats._numbers, lambda _: (np.arange(60, dtype=np.uint64),)),
-    "hashes of strings": (repeats._strings, lambda _: _texts()),
-    "hashes of bags": (repeats._bags, _hashed),
-    "chosen words": (shards._renamed, lambda _: (*_counts(), np.arange(N_WORDS, dtype=np.int32) % 7 - 1)),
-    "documents that stay": (shards._chosen, lambda _: (*_counts(), np.arange(N_DOCUMENTS) % 3 > 0)),
-    "counts by column": (
-        csr.count_columns,
-        lambda _: (*_counts()[1:], *_zeros(N_WORDS, dtype=np.int64), *_zeros(N_WORDS)),
-    ),
-    "sort rows": (csr.sort_rows, lambda _: (*_counts(), N_WORDS)),
-    "count codes": (split._count, lambda _: (_counts()[0].astype(np.int64), _counts()[1], N_WORDS)),
-}
-
-#: Compiled for these tests alone, which takes a while.
-SLOW = {
-    "topics of a document": (cvb0.weigh_topics, _weighed),
-}
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(name: str) -> None:
-    kernel, arguments = KERNELS[name]
-    assert len(outcomes(kernel, arguments(5), PLACEMENTS)) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_topics", [3, 16, 21, 40, 64, 100])
-@pytest.mark.parametrize("name", [*KERNELS, *SLOW])
-def test_nor_do_many_placements_with_other_numbers_of_topics(name: str, n_topics: int) -> None:
-    kernel, arguments = (KERNELS | SLOW)[name]
-    assert len(outcomes(kernel, arguments(n_topics), 10 * PLACEMENTS)) == 1
+@pytest.fixture(scope="module")
+def calls(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Dispatcher, list[tuple[Any, ...]]]:
+    return recorded(tmp_path_factory.mktemp("calls"), request.param)
 
 
 def compiled_functions() -> dict[str, Dispatcher]:
@@ -335,50 +142,26 @@ def with_callees(function: Dispatcher) -> Iterator[Dispatcher]:
             yield from with_callees(called)
 
 
-def test_every_compiled_function_is_placed() -> None:
-    placed = {each for kernel, _ in KERNELS.values() for each in with_callees(kernel)}
+@pytest.mark.parametrize(
+    ("calls", "placements"),
+    [(5, PLACEMENTS), *(pytest.param(n, 10 * PLACEMENTS, marks=pytest.mark.slow) for n in (3, 16, 21))],
+    indirect=["calls"],
+)
+def test_no_placement_of_its_arguments_changes_the_bits_of_a_kernel(
+    calls: dict[Dispatcher, list[tuple[Any, ...]]], placements: int
+) -> None:
+    placed = {each for kernel in calls for each in with_callees(kernel)}
     found = compiled_functions()
     assert len(found) > 50
     assert not [name for name, function in found.items() if function not in placed]
+    for kernel, known in calls.items():
+        for arguments in known:
+            assert len(outcomes(kernel, arguments, placements)) == 1, kernel.py_func.__name__
 
 
 def test_fastmath_is_refused() -> None:
     with pytest.raises(ValueError, match="memory addresses"):
         compiled(nogil=True, fastmath={"reassoc"})
-
-
-#: Of libraries, what a fit calls.
-LIBRARY: dict[str, Callable[[], Call]] = {
-    "product": lambda: (np.matmul, (_double(300, 61), _double(61, 60))),
-    "product, single": lambda: (np.matmul, (_single(300, 61), _single(61, 60))),
-    "Gram matrix": lambda: (lambda a: a.T @ a, (_double(300, 61),)),
-    "Gram matrix, single": lambda: (lambda a: a.T @ a, (_single(300, 61),)),
-    "product of another's transpose": lambda: (lambda a, b: a @ b.T, (_single(37, 61), _single(300, 61))),
-    "matrix and vector": lambda: (np.matmul, (_double(61, 37), _double(37))),
-    "vector and matrix": lambda: (np.matmul, (_double(61), _double(61, 37))),
-    "inner product": lambda: (np.matmul, (_double(61), _double(61))),
-    "sums of rows": lambda: (lambda a: a.sum(axis=1), (_double(61, 37),)),
-    "sums of columns": lambda: (lambda a: a.sum(axis=0), (_single(61, 37),)),
-    "sum": lambda: (np.sum, (_single(999),)),
-    "squares of rows": lambda: (lambda a: np.einsum("ij,ij->i", a, a), (_double(61, 37),)),
-    "eigenvectors": lambda: (lambda a: tuple(np.linalg.eigh(a.T @ a)), (_double(61, 37),)),
-    "QR": lambda: (lambda a: tuple(np.linalg.qr(a)), (_double(300, 37),)),
-    "R": lambda: (lambda a: scipy.linalg.qr(a, mode="r")[0], (_double(300, 37),)),
-    "SVD": lambda: (lambda a: tuple(np.linalg.svd(a, full_matrices=False)), (_double(300, 37),)),
-    "exp and log": lambda: (lambda a: np.log(np.exp(a) + a), (_double(61),)),
-    "sparse product": lambda: (
-        lambda starts, words, values, dense: (
-            csr_array((values, words, starts), (N_DOCUMENTS, N_WORDS)) @ dense
-        ),
-        (*_counts(np.float64), _double(N_WORDS, 29)),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LIBRARY)
-def test_no_placement_changes_what_a_library_computes(name: str) -> None:
-    function, arguments = LIBRARY[name]()
-    assert len(outcomes(function, arguments, PLACEMENTS)) == 1
 
 
 # Whole fits

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.cli.main import run
-from streaming_jsmf.moments.stages.projection import ProductReduction
+from streaming_jsmf.moments.stages.eigenpairs import ProductReduction
 from streaming_jsmf.moments.stages.range import RangeReduction
 from tests.cases import each_once
 from tests.corpora import planted, write_corpus
@@ -278,13 +278,6 @@ def test_a_damaged_store_whose_corpus_moved(bench: Bench) -> None:
     outcome = bench.invoke("scan", there, store, *SETTINGS)
     assert outcome.code == 0, outcome.err
     assert digests(store) == digests(bench.made["plain"])
-
-
-@pytest.mark.parametrize(("part", "damage"), each_once(["word/c", "row_sum/c", "basis/c"], SOME))
-def test_a_finished_stage_of_an_unfinished_store(part: str, damage: Damage, bench: Bench) -> None:
-    store = bench.copy("projection")
-    damage(next(path for path in (store / part).rglob("*") if path.is_file()))
-    bench.mended(store, store / part.removesuffix("/c"), bench.made["plain"])
 
 
 @pytest.mark.parametrize("damage", ALL)

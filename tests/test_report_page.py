@@ -171,14 +171,14 @@ def test_missing_parts_are_omitted_or_reported(contents: Contents) -> None:
     np.testing.assert_allclose(given, [6 / 7, 1 / 7, 1 / 3, 2 / 3], rtol=1e-3)
 
 
-def test_all_that_a_page_is_made_of_is_in_the_package_with_its_licence(contents: Contents) -> None:
+def test_all_that_a_page_is_made_of_is_in_the_package_with_its_license(contents: Contents) -> None:
     folder = files("streaming_jsmf.reporting")
     templates = {"page.html.j2", "topics.html.j2", "trust.html.j2"}
     assert {part.name for part in (folder / "templates").iterdir()} >= templates | set(SCRIPTS) | set(STYLES)
     modules = {f"d3-{name}.min.js" for name in D3}
     assert {part.name for part in (folder / "d3").iterdir()} == modules | {"LICENSE.txt"}
-    licence = (folder / "d3" / "LICENSE.txt").read_text(encoding="utf-8")
-    assert all(f"d3-{name}" in licence for name in D3)
+    license = (folder / "d3" / "LICENSE.txt").read_text(encoding="utf-8")
+    assert all(f"d3-{name}" in license for name in D3)
     for part in (folder / "templates").iterdir():
         assert len(part.read_text(encoding="utf-8").splitlines()) < 400
     text = render(contents)

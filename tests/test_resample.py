@@ -11,9 +11,9 @@ from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.matching import yy_error
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
 from streaming_jsmf.moments.select import drawn_parts, resampled
+from streaming_jsmf.moments.store import Moments
 from tests import reference
 from tests.corpora import Planted, planted, write_corpus
 from tests.stores import half

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from streaming_jsmf.cli.main import run
 from streaming_jsmf.jobs.blas import single_blas_thread
 from tests.corpora import planted, write_corpus
 from tests.outcomes import described
-from tests.processes import PATIENCE, command, ended, finished
+from tests.processes import PATIENCE, command, finished
 
 #: Factors wide enough for BLAS to use several threads if it may: with small matrices it never does.
 SETTINGS = ("--max-topics", "40", "--partition-nonzeros", "9000", "--third-moment")
@@ -141,39 +140,3 @@ def test_the_environment_of_blas_changes_no_bit(
     variables = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     scan_in_a_process(corpus, tmp_path / "m", **dict.fromkeys(variables, "3"))
     assert described(tmp_path / "m", capsys)["digests"] == described(reference, capsys)["digests"]
-
-
-#: What the compiled kernels make of a few documents, as a digest: topics, and shares of both kinds.
-KERNELS = """
-import hashlib
-import numpy as np
-from scipy.sparse import csr_array
-from streaming_jsmf import LRJSMF
-from streaming_jsmf.inference.cvb0 import document_topics
-from tests.corpora import planted
-
-counts = csr_array(planted(120, 40, 3, length=60, seed=2).counts)
-model = LRJSMF(3, workers=1, max_iterations=3).fit(counts)
-topics = np.ascontiguousarray(model.components_.T)
-shares = document_topics(counts, topics, model.alpha_, threads=1).shares
-print(hashlib.sha256(b"".join(each.tobytes() for each in (topics, *shares))).hexdigest())
-"""
-
-#: Compiled functions that call others with ``fastmath``.
-CALLERS = ("cvb0.iterate_shares", "simplex.solve_rows")
-
-
-@pytest.mark.slow
-def test_compiling_changes_no_bit(tmp_path: Path) -> None:
-    """Code compiled on the spot, code read from the cache, and callers compiled anew around what is read from it."""
-    line, digests = (sys.executable, "-c", KERNELS), []
-    for turn in range(3):
-        ran = ended(line, folder=Path(__file__).parents[1], NUMBA_CACHE_DIR=str(tmp_path))
-        assert ran.code == 0, ran.err
-        digests.append(ran.out)
-        if turn == 1:
-            removed = [path for name in CALLERS for path in tmp_path.rglob(f"{name}-*")]
-            assert len(removed) >= 2 * len(CALLERS), "an index and its code for each"
-            for path in removed:
-                path.unlink()
-    assert digests[0] == digests[1] == digests[2]

@@ -176,6 +176,16 @@ def test_ids(tmp_path):
     assert [(type(each), each) for each in Read(texts(path, metadata=())).ids][1] == (str, "7")
 
 
+def test_bad_records_are_named_in_order_and_counted(tmp_path):
+    columns = {"text": raw_strings([b"a", b"\xff", b"c", b"d", b"e"]), "id": ["x", "y", None, "z", "zz"]}
+    path = put_parquet(tmp_path / "a.parquet", columns)
+    read = refused_by(texts(path, id="id"), "row 1 from 0: text holds")
+    assert (rows_of(read.bad), read.batches[0].numbers.tolist()) == ([1, 2], [0, 3, 4])
+    path = put_parquet(tmp_path / "b.parquet", columns, row_group_size=1)
+    numbers = [batch.numbers.tolist() for batch in Read(texts(path, id="id"), "quarantine").batches]
+    assert numbers == [[0], [], [], [3], [4]]
+
+
 def test_passages_keep_id_and_metadata(tmp_path):
     rows = [
         {"text": "a b c d e", "n": 1, "id": 7},

@@ -27,9 +27,9 @@ from streaming_jsmf.moments import stages
 from streaming_jsmf.moments.integrity import require_intact
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import iter_counts
-from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.base import SumStage
-from streaming_jsmf.moments.store import Store
+from streaming_jsmf.moments.stages.range import HeldPart
+from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import Variable
 from tests import reference
 from tests.cases import each_once
@@ -69,10 +69,10 @@ class LengthStage(SumStage):
         """True in the stores of its kind."""
         return settings.seed == SEED
 
-    def reduction(self, store: Store) -> LengthReduction:
+    def reduction(self, store: Moments) -> LengthReduction:
         return LengthReduction(store.n_words)
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         del store
         (total,) = folded
         return PartialResult(total.arrays)
@@ -231,19 +231,19 @@ def test_an_interrupted_stage_resumes(
         shutil.copytree(whole, store)
         whole = Path(shutil.copytree(whole, tmp_path / "whole"))
         command(whole)
-    [scan, *_] = next(each for each in read_store(whole).stages if each.name == stage).scans(
+    [(first, _), *_] = next(each for each in read_store(whole).stages if each.name == stage).scans(
         read_store(whole)
     )
-    reduction, done, limit = type(scan.reduction), list[str](), [1 if add else 2]
-    compute, by = reduction.compute, getattr(scan.reduction, "basis_name", "")
+    reduction, done, limit = type(first), list[str](), [1 if add else 2]
+    compute, by = reduction.compute, getattr(first, "basis_name", "")
 
-    def failing(self: Any, partition: Partition) -> PartialResult:
+    def failing(self: Any, partition: Partition | HeldPart) -> PartialResult:
         if getattr(self, "basis_name", "") != by:
             # Scans with the basis and with the directions have one reduction.
             return compute(self, partition)
         if len(done) == limit[0]:
             raise OSError("no space left")
-        done.append(partition.content)
+        done.append(partition.key if isinstance(partition, HeldPart) else partition.content)
         return compute(self, partition)
 
     monkeypatch.setattr(reduction, "compute", failing)

@@ -12,10 +12,12 @@ import pytest
 
 from streaming_jsmf import STOD
 from streaming_jsmf.config import InferSettings, ScanSettings, StodSettings
+from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.tensor import unpacked
 from streaming_jsmf.moments.memory import scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import open_moments, read_store
+from streaming_jsmf.moments.run import commit
+from streaming_jsmf.moments.store import open_moments, read_store
 from streaming_jsmf.topics.infer import InferPlan
 from tests.corpora import planted, write_corpus
 from tests.outcomes import Command, refused
@@ -80,7 +82,7 @@ def test_another_basis_makes_it_stale(folder: Path, copy: Callable[[str], Path])
     path = copy("with")
     store = read_store(path)
     turned = {"basis": -store.read("basis"), "basis_eigenvalues": store.read("basis_eigenvalues")}
-    store.commit("basis", turned, {})
+    commit(store, "basis", PartialResult(turned))
     later = ("projection", "directions", "refinement", "eigenpairs", "third_moment")
     assert read_store(path).missing_stages == later
     require_moments(scanned(folder / "a", path, THIRD), COUNTS[:300])

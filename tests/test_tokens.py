@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 import snowballstemmer
 from hypothesis import given, settings
@@ -120,53 +119,6 @@ def test_nothing_gives_nothing(kind, settings_of):
 
 
 bags = st.lists(st.lists(st.integers(0, 4), max_size=6), max_size=5)
-
-
-# What each rule removes, and the parts of it.
-BOILERPLATE = (
-    *(
-        "Subject: s\n",
-        "From: a\n",
-        "From x\n",
-        "\n\n",
-        "\n",
-        "> q",
-        "J> q\n",
-        "In article <1@x.y> A writes:",
-        "A wrote:\n",
-    ),
-    *(
-        "--\n",
-        "<p>",
-        "</script>",
-        "<!--",
-        "-->",
-        "<",
-        "&amp;",
-        "&#64;",
-        "&lt;",
-        "&",
-        "a@b.c",
-        "@",
-        "www.x.y",
-        "http://x",
-    ),
-    *("M" + 60 * "A" + "\n", "aB1" * 20, "x", "é", " ", "."),
-)
-
-
-@settings(max_examples=300)
-@given(
-    texts=st.lists(st.lists(st.sampled_from(BOILERPLATE), max_size=8).map("".join), max_size=6),
-    kind=st.sampled_from([pa.string(), pa.large_string()]),
-    cut=st.integers(0, 3),
-)
-def test_boilerplate_rule_by_rule_is_removed_from_all_texts(texts, kind, cut):
-    expected = array = pa.array(["<b>&amp;", *texts, "a@b"], kind).slice(1 + cut, max(0, len(texts) - cut))
-    for pattern, change in boilerplate._RULES:
-        found = pc.match_substring_regex(expected, pattern)
-        expected = pc.replace_with_mask(expected, found, change(expected.filter(found)))
-    assert boilerplate.without_boilerplate(array)[0].to_pylist() == expected.to_pylist()
 
 
 PARTS = ("ab", "é", " ", "\n ", "中文。", "かな、", "ไทย", "\u3000")
@@ -303,8 +255,6 @@ FUNCTIONS = {
     "pairs": 're.findall("..", text)',
     "lazy": '(word for word in text.split("|"))',
     "numbers": "[1, 2]",
-    "some_none": '["a", None]',
-    "of_bytes": '[b"a"]',
     "nothing": "None",
     "one_string": "text.lower()",
     "half": r'["\ud800"]',
@@ -365,8 +315,6 @@ def test_functions_are_given_by_name_or_as_they_are(own, tmp_path):
     ("function", "says"),
     [
         ("numbers", "list of strings; .*'1'"),
-        ("some_none", "list of strings; .*'None'"),
-        ("of_bytes", "list of strings"),
         ("one_string", "list of strings; .*'text'"),
         ("nothing", "TypeError"),
         ("breaks", "KeyError: "),
@@ -384,11 +332,8 @@ def test_what_a_function_of_the_users_own_must_return(own, function, says):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        *(
-            (name, "arrow, sklearn, chinese, japanese .* MODULE:FUNCTION")
-            for name in ("nope", "", ":f", "OWN:")
-        ),
-        *((f"{name}:f", "cannot import") for name in ("no_such_module_here", "OWN_broken", "..")),
+        *((name, "arrow, sklearn, chinese, japanese .* MODULE:FUNCTION") for name in ("nope", "OWN:")),
+        *((f"{name}:f", "cannot import") for name in ("no_such_module_here", "OWN_broken")),
         ("OWN:absent", "cannot import"),
         ("OWN:VALUE", "not callable"),
     ],

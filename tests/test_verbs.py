@@ -133,13 +133,13 @@ def test_missing_inputs_and_inputs_of_another_kind_are_named(
     ("verb", "name"),
     [pair for pair in READS if pair[1] in ("texts", "corpus") or pair[0] in ("choose-k", "info")],
 )
-@pytest.mark.parametrize("missing", ["nowhere", "nowhere.csv", "nowhere.toml"])
 def test_a_missing_source_is_the_same_error_for_every_verb(
-    verb: str, name: str, missing: str, places: dict[str, Any], tmp_path: Path
+    verb: str, name: str, places: dict[str, Any], tmp_path: Path
 ) -> None:
-    places[name] = tmp_path / missing
-    outcome = invoked(*arguments(verb, places)).without_progress()
-    refused(outcome, 2, f"error: {tmp_path / missing}: no such file or directory; check the path")
+    for missing in ("nowhere", "nowhere.csv", "nowhere.toml"):
+        places[name] = tmp_path / missing
+        outcome = invoked(*arguments(verb, places)).without_progress()
+        refused(outcome, 2, f"error: {tmp_path / missing}: no such file or directory; check the path")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_output_is_replaced_only_if_it_is_the_verbs_own(verb: str, places: di
 
 
 @pytest.mark.parametrize("verb", REPLACED)
-@pytest.mark.parametrize("place", ["/", ".", "..", "loop", "loop/x"])
+@pytest.mark.parametrize("place", ["/", ".", "..", "loop/x"])
 def test_an_output_without_a_name_of_its_own_is_refused(
     place: str, verb: str, places: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

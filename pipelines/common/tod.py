@@ -20,8 +20,8 @@ from streaming_jsmf.inference.stod import Whitening, core_moments, whitened_tens
 from streaming_jsmf.inference.stod_recovery import Recovered, recover
 from streaming_jsmf.inference.tensor_power import Components, decompose
 from streaming_jsmf.linalg.document_tensor import (
-    SHORTEST_DOCUMENT,
-    Documents,
+    FEWEST_TOKENS,
+    WeightedShares,
     basis_moments,
     tensor_sums,
     tensor_weights,
@@ -42,9 +42,9 @@ class DocumentMoments:
     def __init__(self, counts: sparse.csr_array, alpha0: float, weights: str = "capped") -> None:
         lengths = np.asarray(counts.sum(axis=1), dtype=np.float64)
         counted = tensor_weights(lengths, weights)  # type: ignore[arg-type]
-        n, w = np.maximum(lengths, SHORTEST_DOCUMENT), counted / counted.sum()
+        n, w = np.maximum(lengths, FEWEST_TOKENS), counted / counted.sum()
         shares = sparse.diags_array(1.0 / np.maximum(lengths, 1.0)) @ counts.astype(np.float64)
-        self.documents = Documents(shares.tocsr(), lengths, counted)
+        self.documents = WeightedShares(shares.tocsr(), lengths, counted)
         self.alpha0, self._x, self._n = alpha0, self.documents.shares, n[:, None]
         pair = w * n / (n - 1)
         triple = pair * n / (n - 2)

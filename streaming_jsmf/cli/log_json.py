@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from streaming_jsmf.cli.observation import STANDARD_ERROR
-from streaming_jsmf.corpus.format import read_manifest
 from streaming_jsmf.display import location, printable
-from streaming_jsmf.documents.share_files import ABOUT_NAME
-from streaming_jsmf.errors import InputError, LogError, StoreError
+from streaming_jsmf.errors import LogError
 from streaming_jsmf.jobs.events import (
     Event,
     Iteration,
@@ -26,7 +24,6 @@ from streaming_jsmf.jobs.events import (
     StageStarted,
 )
 from streaming_jsmf.process_limits import peak_memory
-from streaming_jsmf.storage.paths import ROOT
 from streaming_jsmf.storage.results import utc_now
 
 #: Longest first line in bytes; it has the settings of a command.
@@ -108,7 +105,7 @@ def require_log(target: str, given: Iterable[object]) -> None:
     """Raise ``LogError`` if writing to ``target`` would change anything but a log of ours.
 
     ``given`` are the parameters of the command. Refused are paths that it names or that match or lie below one of them,
-    paths inside any store or corpus, block devices, and files that do not begin with a line of ``JsonLog``.
+    block devices, and files that do not begin with a line of ``JsonLog``.
     """
     if target == STANDARD_ERROR:
         return
@@ -119,24 +116,8 @@ def require_log(target: str, given: Iterable[object]) -> None:
         place = Path(os.path.realpath(name))
         if fnmatch(str(path), str(place)) or (place.is_dir() and path.is_relative_to(place)):
             raise _refused(target, f"is {name} or lies inside it, which this command reads or writes")
-    for folder in path.parents:
-        if _is_store(folder):
-            raise _refused(target, f"lies inside {folder}, which is a store or a corpus")
     if named.is_block_device() or (named.is_file() and not _begins_as_log(named)):
         raise _refused(target, "is not a log of this program, and nothing is appended to it")
-
-
-def _is_store(folder: Path) -> bool:
-    """Whether a directory is a Zarr group, topic shares or a corpus with a manifest."""
-    if (folder / ROOT).exists() or (folder / ABOUT_NAME).exists():
-        return True
-    try:
-        read_manifest(folder)
-    except InputError:
-        return False
-    except StoreError:  # it is damaged
-        pass
-    return True
 
 
 def _refused(target: str, reason: str) -> LogError:

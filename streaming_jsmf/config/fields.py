@@ -284,7 +284,7 @@ def _field(field: dataclasses.Field[Any], hint: Any, help: str) -> Field:
         number, choices = None, choices if listed else ()  # text, a path or a list, which nothing here checks
     kinds = (bool in parts, NoneType in parts, str in parts and {*parts} <= {str, NoneType}, listed)
     if about.get("texts") is not None:
-        about = {"absent": f"{field.default}; {about['texts']} for texts", **about}
+        about = {"absent": f"{field.default}; for texts {about['texts']}", **about}
     return Field(field.name, help, field.default, str(field.type), number, choices, *kinds, **about)
 
 

@@ -26,11 +26,7 @@ ALL_DOCUMENTS = 2**53
 CURATION = "Words and documents to keep"
 
 _curation = partial(setting, group=CURATION)
-
-
-def _of_texts(default: Any, texts: Any, **about: Any) -> Any:
-    """Declare a rare field of the curation with another default for texts."""
-    return _curation(default, texts=texts, rare=True, **{"absent": f"{default}; for texts {texts}", **about})
+_texts = partial(_curation, rare=True)
 
 
 def _limit(text: str) -> Any:
@@ -66,14 +62,20 @@ def _pairs(given: Any) -> Any:
     return {key: value for key, _, value in pairs}
 
 
-_SHARE = "a number of documents, or a share of them such as 0.3 or 30%"
+_frequency = partial(
+    _curation,
+    metavar="NUMBER|SHARE",
+    parse=of_text(_limit),
+    wanted="a number of documents, or a share of them such as 0.3 or 30%",
+    gt=0,
+)
 
 
 @dataclass(frozen=True)
 class Curation(Settings):
     """Which words and documents of a source are kept. The defaults are those of the papers.
 
-    Texts start from ``corpus.curation.TEXT_CURATION`` instead.
+    Texts start from ``TEXT_CURATION`` instead.
 
     Parameters
     ----------
@@ -105,36 +107,28 @@ class Curation(Settings):
         metavar="auto,LANGUAGES,FILES|none",
         parse=_in_lines,
     )
-    numbers: KeepOrDrop = _of_texts("keep", "drop")
-    min_word_length: int | Literal["auto"] = _of_texts(
-        1, AUTO, absent="1; for texts 3, or 2 in Han, Kana and Hangul", ge=1
+    numbers: KeepOrDrop = _texts("keep", texts="drop")
+    min_word_length: int | Literal["auto"] = _texts(
+        1, texts=AUTO, absent="1; for texts 3, or 2 in Han, Kana and Hangul", ge=1
     )
-    min_document_frequency: float | Literal["auto"] = _curation(
+    min_document_frequency: float | Literal["auto"] = _frequency(
         1,
         texts=AUTO,
         absent="1; for texts 5, or more in large corpora",
         flags=("--min-document-frequency", "--min-df"),
-        metavar="NUMBER|SHARE",
-        parse=of_text(_limit),
-        wanted=_SHARE,
-        gt=0,
     )
-    max_document_frequency: float | None = _curation(
+    max_document_frequency: float | None = _frequency(
         None,
         texts=0.2,
         absent="no limit; for texts 20%",
         flags=("--max-document-frequency", "--max-df"),
-        metavar="NUMBER|SHARE",
-        parse=of_text(_limit),
-        wanted=_SHARE,
-        gt=0,
     )
     vocabulary_size: int | None = _curation(
         None, absent="all", flags=("--vocabulary-size", "--max-features"), ge=1
     )
-    duplicates: KeepOrDrop = _of_texts("keep", "drop")
-    min_distinct_words: int = _of_texts(3, 1, ge=0)
-    min_tokens: int = _of_texts(5, 1, ge=0)
+    duplicates: KeepOrDrop = _texts("keep", texts="drop")
+    min_distinct_words: int = _texts(3, texts=1, ge=0)
+    min_tokens: int = _texts(5, texts=1, ge=0)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop_words", _in_lines(self.stop_words) or "none")

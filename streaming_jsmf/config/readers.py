@@ -262,7 +262,7 @@ def readers_with(key: str) -> list[ReaderName]:
 def read_values(given: Mapping[str, Any], reader: ReaderName | None = None) -> dict[str, Any]:
     """Return the values of the keys of ``read`` that are not None, converted by type.
 
-    Raises ``InputError`` for a value that is not allowed, for a key that no reader knows, with its neighbours, and for
+    Raises ``InputError`` for a value that is not allowed, for a key that no reader knows, with its neighbors, and for
     one that ``reader`` does not know, with the readers that do.
     """
     fields = declared_in(READER_OPTIONS.values())
@@ -270,7 +270,7 @@ def read_values(given: Mapping[str, Any], reader: ReaderName | None = None) -> d
     for key in values:
         if key not in fields:
             raise InputError(
-                f"{option.read} has the unknown key {key!r}; {_neighbours(str(key), fields, reader)}"
+                f"{option.read} has the unknown key {key!r}; {_neighbors(str(key), fields, reader)}"
             )
         if reader is not None and reader not in readers_with(key):
             shown = fields[key].shown
@@ -281,7 +281,7 @@ def read_values(given: Mapping[str, Any], reader: ReaderName | None = None) -> d
     return {key: fields[key].read(value) for key, value in values.items()}
 
 
-def _neighbours(key: str, fields: Mapping[str, Field], reader: ReaderName | None) -> str:
+def _neighbors(key: str, fields: Mapping[str, Field], reader: ReaderName | None) -> str:
     known = fields if reader is None else declared(READER_OPTIONS[reader])
     near = get_close_matches(key, known, 3, 0.75) or get_close_matches(key, fields, 3, 0.75)
     if near:

@@ -14,7 +14,7 @@ from functools import partial
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from streaming_jsmf.config.fields import Settings, declared, setting
+from streaming_jsmf.config.fields import Settings, setting
 from streaming_jsmf.errors import InputError, option
 
 Header = Literal["auto", "first", "none"]
@@ -142,7 +142,7 @@ def local_function(name: str, advice: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class ReadOptions(Settings):
-    """Options of all readers. Raises ``InputError`` for a value that is not allowed; text is converted by type.
+    """Options of all readers. Raises ``InputError`` for a value that is not allowed.
 
     Parameters
     ----------
@@ -151,11 +151,6 @@ class ReadOptions(Settings):
     """
 
     path: str | None = read_key(None, absent="all")
-
-    def __post_init__(self) -> None:
-        for name, field in declared(type(self)).items():
-            value = getattr(self, name)
-            object.__setattr__(self, name, value if value is None and field.optional else field.read(value))
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class VocabularyEntry(Strict):
     sha256: Sha256
 
 
-class Totals(Strict):
+class CorpusTotals(Strict):
     """Sums over the shards."""
 
     documents: PositiveInt
@@ -70,7 +70,7 @@ class Manifest(Strict):
     kind: Literal["corpus"] = "corpus"
     shards: tuple[ShardEntry, ...]
     vocabulary: VocabularyEntry
-    totals: Totals
+    totals: CorpusTotals
     dropped: tuple[Dropped, ...] = ()
     attribution: str | None = None
     source: dict[str, Json] = Field(default_factory=dict)

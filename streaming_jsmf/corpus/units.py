@@ -35,12 +35,12 @@ class WorkUnit:
     rows: int
     nonzeros: int
     content: str
-    only: Selection | None = None
+    only: LabelFilter | None = None
     sha256: str | None = None
 
 
 @dataclass(frozen=True)
-class Selection:
+class LabelFilter:
     """The documents whose metadata ``column`` (see ``labels_of``) equals ``value`` (None: is null).
 
     ``read`` is the number of nonzeros of the whole row group, because all of them are read into memory.
@@ -172,7 +172,7 @@ def split_by_value(unit: WorkUnit, column: str) -> dict[str | int | None, WorkUn
             rows=count,
             nonzeros=-(-unit.nonzeros * count // unit.rows),
             content=hashlib.sha256(f"{unit.content}:{column}={value!r}".encode()).hexdigest(),
-            only=Selection(column, value, unit.nonzeros),
+            only=LabelFilter(column, value, unit.nonzeros),
         )
         for value, count in Counter(labels_of(unit, column, unit.rows)).items()
     }

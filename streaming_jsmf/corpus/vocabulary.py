@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,16 @@ class WordCounts:
             np.concatenate([np.zeros(0), *(table.term_count for table in tables)]),
         )
 
+    @classmethod
+    def summed(cls, words: Any, tables: Iterable[Any]) -> WordCounts:
+        """Sum the counts of words over tables of ``used_counts``, in their order."""
+        totals = cls(words, np.zeros(len(words), np.int64), np.zeros(len(words)))
+        for table in tables:
+            ids = np.asarray(table.column("id"))
+            totals.document_frequency[ids] += np.asarray(table.column("document_frequency"))
+            totals.term_count[ids] += np.asarray(table.column("term_count"))
+        return totals
+
     def take(self, chosen: NDArray[Any]) -> WordCounts:
         """Select words by position, in that order, or by mask."""
         numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
@@ -90,6 +100,14 @@ class WordCounts:
         ratio = n_documents // np.maximum(self.document_frequency, 1)
         score = self.term_count * np.log(np.maximum(ratio, 1))
         return np.where(self.document_frequency > 0, score, 0.0)
+
+
+def used_counts(document_frequency: NDArray[np.int64], term_count: NDArray[np.float64]) -> Any:
+    """Return the ids and counts of the words that occur, as an Arrow table."""
+    used = np.flatnonzero(document_frequency)
+    return pa.table(
+        {"id": used, "document_frequency": document_frequency[used], "term_count": term_count[used]}
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,9 @@ from scipy.sparse import csr_array, vstack
 
 from streaming_jsmf.corpus.csr import iter_blocks
 from streaming_jsmf.corpus.format import Corpus, open_corpus
-from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, write_corpus
 from streaming_jsmf.corpus.units import list_units
 from streaming_jsmf.corpus.vocabulary import word_ids
-from streaming_jsmf.corpus.write import corpus_target
+from streaming_jsmf.corpus.write import column_words, corpus_target, matrix_blocks, write_corpus
 from streaming_jsmf.documents.model_shares import ModelShares
 from streaming_jsmf.documents.transform import transform
 from streaming_jsmf.errors import InputError, first_line

@@ -26,15 +26,15 @@ from sklearn.utils.validation import check_array, check_random_state, validate_d
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import Corpus, open_corpus
 from streaming_jsmf.corpus.csr import iter_blocks
-from streaming_jsmf.corpus.matrices import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.corpus.units import list_units
+from streaming_jsmf.corpus.write import column_words, matrix_blocks, tidy_rows, write_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError
 from streaming_jsmf.inference.cvb0 import document_topics
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
 from streaming_jsmf.moments.changes import Changes
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import StorePath, is_free, local_path, normalize
 from streaming_jsmf.storage.replace import remove_store
 

@@ -36,8 +36,8 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.typing import Floats
-from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import require_parts, resampled, select_partitions
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.simulation.truth import read_truth
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.topics.infer import fit_moments

@@ -38,6 +38,8 @@ Similarity = Callable[[Integers], Floats]
 MAX_STARTS = 128
 #: Starts extended at a time; each needs a row of n entries in memory.
 STARTS_AT_ONCE = 32
+#: Maximum number of exchanges of LocalSearch.
+MOST_EXCHANGES = 1000
 #: A word is exchanged only if the weight decreases by more than this fraction; smaller changes are rounding.
 ROUNDING = 1e-12
 
@@ -94,35 +96,30 @@ def anchor_candidates(
     return np.asarray(kept & (document_frequency >= min_document_frequency))
 
 
-def require_candidates(
-    given: Groups,
-    candidates: Mask,
-    document_frequency: Integers,
-    min_document_frequency: float,
-    min_row_sum: float = ANCHOR_ROW_SUM,
-) -> None:
-    """Raise ``RejectedAnchorError`` for the first given word that is not among the ``anchor_candidates``."""
-    require_frequent(given, document_frequency, min_document_frequency)
-    rejected = next((word for group in given for word in group if not candidates[word]), None)
-    if rejected is not None:
-        reason = (
-            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; use another word, "
-            f"or lower {option.anchor_row_sum}"
-            if min_row_sum > 0
-            else "keeps none of its co-occurrences at this number of topics; use another word"
+def usable_groups(given: Groups, rectified_row_sum: Floats, row_sum: Floats, min_row_sum: float) -> Groups:
+    """The words of each given anchor that keep enough of their co-occurrences after rectification.
+
+    These need d > ``min_row_sum`` * u, as other anchors do, and any document frequency. Raises ``RejectedAnchorError``
+    if none of the words of an anchor does.
+    """
+    kept = anchor_candidates(
+        rectified_row_sum, row_sum, np.zeros(row_sum.size, dtype=np.int64), 0, min_row_sum
+    )
+    groups = [[word for word in group if kept[word]] for group in given]
+    for group, usable in zip(given, groups, strict=True):
+        if not usable:
+            raise RejectedAnchorError(group[0], too_little_mass(min_row_sum))
+    return groups
+
+
+def too_little_mass(min_row_sum: float) -> str:
+    """The reason to leave a word out of an anchor that ``usable_groups`` leaves out."""
+    if min_row_sum > 0:
+        return (
+            f"keeps less than {min_row_sum:.2g} of its co-occurrences at this number of topics; use another word, or "
+            f"lower {option.anchor_row_sum}"
         )
-        raise RejectedAnchorError(rejected, reason)
-
-
-def require_frequent(given: Groups, document_frequency: Integers, min_document_frequency: float) -> None:
-    """Raise ``RejectedAnchorError`` for the first given word in too few documents. Does not need rectified moments."""
-    for word in (word for group in given for word in group):
-        if document_frequency[word] < min_document_frequency:
-            raise RejectedAnchorError(
-                word,
-                f"occurs in {document_frequency[word]} documents, an anchor must occur in at least "
-                f"{min_document_frequency:.0f}; use another word, or lower {option.anchor_min_df}",
-            )
+    return "keeps none of its co-occurrences at this number of topics; use another word"
 
 
 def shrunken_rows(
@@ -213,15 +210,10 @@ def group_means(rows: Floats, mass: Floats, groups: Groups) -> Floats:
 
 @dataclass(frozen=True)
 class Clique:
-    """K words (ids, ascending), and the total edge weights after MergeInit and after each exchange, decreasing."""
+    """K words (ids, ascending), and the total weight of the edges between them."""
 
     words: Integers
-    weights: tuple[float, ...]
-
-    @property
-    def weight(self) -> float:
-        """Final total weight of the edges."""
-        return self.weights[-1]
+    weight: float
 
 
 def dense_similarity(cooccurrence: Floats, ids: Integers) -> Similarity:
@@ -236,7 +228,7 @@ def low_rank_similarity(rectified: Floats, ids: Integers) -> Similarity:
 
 
 def soft_cliques(
-    similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1, max_exchanges: int = 1000
+    similarity: Similarity, candidates: Mask, n_topics: int, *, multiple: int = 1
 ) -> tuple[Clique, ...]:
     """Distinct cliques of K words of small weight from ``multiple`` searches, the lightest first.
 
@@ -253,9 +245,9 @@ def soft_cliques(
         offset = (search + 0.5) / multiple
         starts = np.asarray((np.arange(n_starts) + offset) * ids.size / n_starts, dtype=np.int64)
         merged = _merge_init(similarity, ids.size, n_topics, starts)
-        clique = _local_search(similarity, merged, max_exchanges)
+        clique = _local_search(similarity, merged)
         words = ids[clique.words]
-        found.setdefault(tuple(words.tolist()), Clique(words, clique.weights))
+        found.setdefault(tuple(words.tolist()), Clique(words, clique.weight))
     return tuple(sorted(found.values(), key=lambda clique: (clique.weight, clique.words.tolist())))
 
 
@@ -276,12 +268,12 @@ def _merge_init(similarity: Similarity, n: int, n_topics: int, starts: Integers)
     return np.sort(np.argsort(-found, kind="stable")[:n_topics])
 
 
-def _local_search(similarity: Similarity, clique: Integers, max_exchanges: int) -> Clique:
+def _local_search(similarity: Similarity, clique: Integers) -> Clique:
     """Exchange the pair of words that lowers the weight most, until no exchange does; positions are ascending."""
     clique, each = clique.copy(), np.arange(clique.size)
     rows = similarity(clique)
-    history = [_weight(rows, clique)]
-    for _ in range(max_exchanges):
+    weight = _weight(rows, clique)
+    for _ in range(MOST_EXCHANGES):
         # Weight that each word outside the clique would add in place of each word of the clique.
         outside = rows.sum(axis=0) - rows
         inside = outside[each, clique]
@@ -289,12 +281,12 @@ def _local_search(similarity: Similarity, clique: Integers, max_exchanges: int) 
         best = outside.argmin(axis=1)
         change = outside[each, best] - inside
         leaving = int(change.argmin())
-        if not change[leaving] < -ROUNDING * history[-1]:
+        if not change[leaving] < -ROUNDING * weight:
             break
         clique[leaving] = best[leaving]
         rows[leaving] = similarity(clique[leaving : leaving + 1])[0]
-        history.append(_weight(rows, clique))
-    return Clique(np.sort(clique), tuple(history))
+        weight = _weight(rows, clique)
+    return Clique(np.sort(clique), weight)
 
 
 def _weight(rows: Floats, clique: Integers) -> float:

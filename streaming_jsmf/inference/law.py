@@ -26,9 +26,9 @@ from streaming_jsmf.inference.anchors import (
     group_means,
     low_rank_similarity,
     pivoted_anchors,
-    require_candidates,
     shrunken_rows,
     soft_cliques,
+    usable_groups,
 )
 from streaming_jsmf.inference.correlations import diagonal_correlations, refined_correlations
 from streaming_jsmf.linalg.gram import stacked_qr
@@ -168,7 +168,8 @@ def _select_anchors(
     """Select anchors by ``rules``; ``similarity`` builds the graph for SoftClique on given word ids."""
     limits = rules.min_document_frequency, rules.min_row_sum
     candidates = anchor_candidates(d, row_sum, document_frequency, *limits)
-    require_candidates(rules.given, candidates, document_frequency, *limits)
+    given = usable_groups(rules.given, d, row_sum, rules.min_row_sum)
+    candidates[[word for group in given for word in group]] = True
     ids = np.flatnonzero(candidates)
     cliques: tuple[Clique, ...] = ()
     if rules.method == "soft-clique":
@@ -181,7 +182,7 @@ def _select_anchors(
         # Pivoting orders the words of the clique and checks that they are far enough apart.
         ids = cliques[rules.clique - 1].words
     shrunken = shrunken_rows(rows, d, document_frequency, ids, rules.shrinkage)
-    anchors = pivoted_anchors(shrunken, ids, n_topics, rules.given, d[ids])
+    anchors = pivoted_anchors(shrunken, ids, n_topics, given, d[ids])
     if not cliques:
         return anchors
     weights = np.array([clique.weight for clique in cliques])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from streaming_jsmf.config import AUTO, EXCERPT
 from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.vocabulary import used_counts
 from streaming_jsmf.ingestion.columns import ColumnSummary, summarize
 from streaming_jsmf.ingestion.job import Group, Ingest, Piece, group_units
 from streaming_jsmf.ingestion.losses import save_bad
@@ -246,16 +247,11 @@ class PieceWriter:
     def finish(self) -> None:
         """Write what all batches together have."""
         self._count_languages()
-        used = np.flatnonzero(self._document_frequency)
-        columns = {
-            "code": pa.array(used.astype(np.int64)),
-            "document_frequency": pa.array(self._document_frequency[used]),
-            "term_count": pa.array(self._term_count[used]),
-        }
+        counts = used_counts(self._document_frequency, self._term_count)
         if self._open_vocabulary:
-            columns["word"] = self._words.take(columns["code"])
-        table = pa.table(columns).sort_by("word" if self._open_vocabulary else "code")
-        write_table(self._stem.with_suffix(".words"), table)
+            words = self._words.take(counts.column("id").combine_chunks())
+            counts = counts.append_column("word", words).sort_by("word")
+        write_table(self._stem.with_suffix(".words"), counts)
         for kind, parts in self._keys.items():
             if parts:
                 write_keys(self._stem.with_suffix(f".{kind}"), np.concatenate(parts))

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from streaming_jsmf.config import INGEST_SETTINGS, IngestRequest, request_of, settings_of, takes
-from streaming_jsmf.corpus.assemble import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
 from streaming_jsmf.corpus.manifest import PHRASES, Dropped, as_number, losses_table
 from streaming_jsmf.corpus.records import OWN_COLUMNS, free_name
+from streaming_jsmf.corpus.shards import CORPUS, clear_attempts, link_shards, total_counts
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.ingestion.bags import Contents, read_source

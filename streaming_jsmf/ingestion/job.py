@@ -3,10 +3,9 @@
 zarr.json                   the arguments
 records/STEP-part-00000/    task 0 of a step is done
 scattered/00000.arrow       rows of a unit of a shuffled source, by bucket
-neighbours/00000/           counts of words and neighbouring pairs of a group
-read/00000/0000.*           bags, word counts and keys of piece 0 of group 0
+neighbors/00000/           counts of words and neighboring pairs of a group
+read/00000/0000.*           bags, word counts, keys and repeats of piece 0 of group 0
 write.words                 the chosen words, or new word ids indexed by old ones
-repeats/00000.arrow         documents of piece 0 that repeat another
 write/00000/                shards of piece 0
 rewrite.words, rewrite/     the same, without the words that no kept document has
 work/                       shards that tasks are writing
@@ -145,7 +144,7 @@ class Ingest:
         return self.vocabulary is not None and not self.curation.min_distinct_words + self.curation.min_tokens
 
     def place(self, piece: Piece, kind: str) -> Path:
-        """The file of a piece that the first pass wrote: bags, words, contents or identities."""
+        """The file of a piece: bags, words, contents, identities or repeats."""
         return self.directory(piece.group) / f"{piece.number:04d}.{kind}"
 
     def directory(self, group: Group) -> Path:

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_jsmf.corpus.assemble import CORPUS
 from streaming_jsmf.corpus.format import QUARANTINE_NAME
 from streaming_jsmf.corpus.manifest import Dropped, Manifest, as_number
+from streaming_jsmf.corpus.shards import CORPUS
 from streaming_jsmf.display import location
 from streaming_jsmf.errors import LAST, InputError, option
 from streaming_jsmf.ingestion.job import Ingest

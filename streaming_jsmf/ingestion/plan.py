@@ -22,11 +22,10 @@ from streaming_jsmf.config import (
     check_options,
     for_texts,
 )
-from streaming_jsmf.corpus.assemble import LAYOUT
 from streaming_jsmf.corpus.footer import is_list, open_parquet
 from streaming_jsmf.corpus.format import open_corpus
 from streaming_jsmf.corpus.manifest import MANIFEST_NAME, PHRASES, Json
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD
+from streaming_jsmf.corpus.shards import LAYOUT, TOKENS_PER_SHARD
 from streaming_jsmf.corpus.vocabulary import read_vocabulary
 from streaming_jsmf.corpus.write import Origin
 from streaming_jsmf.errors import InputError, Option, StoreError, option
@@ -94,21 +93,22 @@ def plan_ingest(
     Missing files of a spec are downloaded, with a progress bar if ``progress``, and all are verified. Raises
     ``InputError`` if the spec, source or request is bad, or files cannot be fetched.
     """
-    is_spec = source.path.lower().endswith(".toml")
+    is_spec, tokens_per_shard = source.path.lower().endswith(".toml"), TOKENS_PER_SHARD
+    given = GivenWords() if request.vocabulary is None else given_words(request.vocabulary)
     if is_spec:
-        opened, curation, origin, tokens_per_shard = _from_spec(load_spec(source.path), request, progress)
+        spec = load_spec(source.path)
+        opened, curation, origin = _from_spec(spec, request, given, progress)
+        tokens_per_shard = spec.output.tokens_per_shard
     else:
-        opened, curation, origin = _from_source(source.path, request)
-        tokens_per_shard = TOKENS_PER_SHARD
-    given = None if request.vocabulary is None else given_words(request.vocabulary)
-    if given is not None:
+        opened, curation, origin = _from_source(source.path, request, given)
+    if given.words:
         chosen = [key for key in _WORD_RULES if request.curation.get(key) is not None]
         chosen += ["phrases"] * (opened.phrases is not None)
         if chosen:
             names = ", ".join(str(Option(key)) for key in chosen)
             raise InputError(f"{option.vocabulary} gives the words to keep; leave {names} out")
     units, words = opened.units(), opened.vocabulary
-    if not (is_spec or given or "tokenizer" in request.read):
+    if not (is_spec or given.words or "tokenizer" in request.read):
         opened = _with_suited_tokenizer(opened, units)
     ingest = Ingest(
         opened,
@@ -116,11 +116,11 @@ def plan_ingest(
         Workspace.beside(target, "ingest"),
         request.tokens_per_shard or tokens_per_shard,
         request.on_bad_record,
-        None if given is None else given.words,
+        given.words or None,
         units,
         words,
         None if words is None else len(words),
-        known_kinds={} if given is None else given.kinds,
+        known_kinds=given.kinds,
         max_dropped=request.max_dropped,
     )
     identity = _identity(ingest, source, spec=sha256_of(source.path) if is_spec else None)
@@ -130,8 +130,8 @@ def plan_ingest(
 
 
 def _from_spec(
-    spec: CorpusSpec, request: IngestRequest, progress: bool
-) -> tuple[Reader, Curation, Origin, float]:
+    spec: CorpusSpec, request: IngestRequest, given: GivenWords, progress: bool
+) -> tuple[Reader, Curation, Origin]:
     for name in ("reader", "preset"):
         if getattr(request, name) is not None:
             raise InputError(f"a spec has its own {name}; leave {Option(name)} out, or edit the spec")
@@ -152,15 +152,9 @@ def _from_spec(
                 f"the spec {spec.name}: read.path is not one of its files, and it does not list exactly one zip archive"
             )
         location = directory / archives[0]
-    opened = open_source(
-        location,
-        spec.reader,
-        _with_phrases(options, request),
-        files=names,
-        stop_words=curation.stop_words,
-    )
-    origin = Origin((), spec.source.attribution, spec.origin(found))
-    return opened, curation, origin, spec.output.tokens_per_shard
+    options = _with_phrases(options, given)
+    opened = open_source(location, spec.reader, options, files=names, stop_words=curation.stop_words)
+    return opened, curation, Origin((), spec.source.attribution, spec.origin(found))
 
 
 def _with_suited_tokenizer(opened: Any, units: Sequence[Unit]) -> Any:
@@ -185,7 +179,9 @@ def _cache(name: str) -> Path:
     return Path(user_cache_dir("streaming-jsmf")) / name
 
 
-def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Curation, Origin]:
+def _from_source(
+    source: str | Path, request: IngestRequest, given: GivenWords
+) -> tuple[Reader, Curation, Origin]:
     if request.files is not None:
         raise InputError(
             f"{option.files} is for a spec (.toml); give the source itself as the first argument"
@@ -195,25 +191,25 @@ def _from_source(source: str | Path, request: IngestRequest) -> tuple[Reader, Cu
         logger.info("%s", guess.note)
     reader = guess.reader
     stemmer = str(request.read.get("stemmer") or "").lower()
-    given = {"stop_words": AUTO, **request.curation} if stemmer else dict(request.curation)
-    curation = replace(default_curation(reader, request.preset), **given)
+    rules = {"stop_words": AUTO, **request.curation} if stemmer else dict(request.curation)
+    curation = replace(default_curation(reader, request.preset), **rules)
     if stemmer:
         # The stemmer needs the stop words during reading, before the languages are known.
         named = stemmer if stemmer in LANGUAGES else ENGLISH
         curation = replace(curation, stop_words=with_languages(curation.stop_words, [named]))
     texts = for_texts(TokenOptions) if reads_texts(reader) and request.preset != "papers" else {}
-    options = _with_phrases(check_options(reader, {**texts, **guess.read, **request.read}), request)
+    options = _with_phrases(check_options(reader, {**texts, **guess.read, **request.read}), given)
     opened = open_source(source, reader, options, stop_words=curation.stop_words)
     return opened, curation, Origin()
 
 
-def _with_phrases(options: ReadOptions, request: IngestRequest) -> ReadOptions:
+def _with_phrases(options: ReadOptions, given: GivenWords) -> ReadOptions:
     """The options with the phrases that they name, or those of the vocabulary."""
     if not isinstance(options, TokenOptions):
         return options
     asked = options.phrases
-    if asked is None and options.ngrams == 1 and request.vocabulary is not None:
-        asked = given_words(request.vocabulary).phrases
+    if asked is None and options.ngrams == 1 and given.words:
+        asked = given.phrases
     elif isinstance(asked, str):
         asked = () if asked == NONE else given_words(asked).phrases
     return replace(options, phrases=asked)
@@ -223,8 +219,8 @@ def _with_phrases(options: ReadOptions, request: IngestRequest) -> ReadOptions:
 class GivenWords:
     """Words that a user gives, in order, the phrases among them, and kinds of metadata columns (see ``Ingest``)."""
 
-    words: tuple[str, ...]
-    phrases: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
 
 

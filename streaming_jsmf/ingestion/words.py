@@ -1,6 +1,6 @@
 """Detect the languages, find phrases, and choose the words to keep from the counts of all pieces, in bounded memory.
 
-Phrases are neighbouring words with a high NPMI, which take a pass of their own before the first.
+Phrases are neighboring words with a high NPMI, which take a pass of their own before the first.
 """
 
 from __future__ import annotations
@@ -117,17 +117,10 @@ def choose_words(ingest: Ingest, pieces: Sequence[Piece]) -> Selection:
 
 def word_counts(ingest: Ingest, pieces: Sequence[Piece]) -> Iterable[WordCounts]:
     """Return the counts of all words over all pieces, one table at a time."""
-    words = ingest.words
     tables = [ingest.place(piece, "words") for piece in pieces]
-    if words is None:
+    if ingest.words is None:
         return found_word_counts(tables)
-    counts = WordCounts(pa.array(words, pa.string()), np.zeros(len(words), np.int64), np.zeros(len(words)))
-    for path in tables:
-        table = read_table(path)
-        codes = np.asarray(table.column("code"))
-        counts.document_frequency[codes] += np.asarray(table.column("document_frequency"))
-        counts.term_count[codes] += np.asarray(table.column("term_count"))
-    return [counts]
+    return [WordCounts.summed(pa.array(ingest.words, pa.string()), map(read_table, tables))]
 
 
 def found_word_counts(tables: Sequence[Path]) -> Iterator[WordCounts]:
@@ -159,8 +152,8 @@ def sorted_counts(counts: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _WithNeighbours:
-    """Tokenizer that adds pairs of neighbouring words that could become phrases."""
+class _WithNeighbors:
+    """Tokenizer that adds pairs of neighboring words that could become phrases."""
 
     tokenizer: Tokenizer
     curation: Curation
@@ -175,7 +168,7 @@ class _WithNeighbours:
 def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     """Find phrases in the source; return the ingest with them in its tokenizer, and with its language detected.
 
-    A phrase is a pair of neighbours with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``source.phrases``
+    A phrase is a pair of neighbors with NPMI = log(p(ab) / (p(a) p(b))) / -log p(ab) of at least ``source.phrases``
     (Bouma, Normalized (pointwise) mutual information in collocation extraction, 2009), where p are shares of all
     tokens. Both words must pass the rules for single words, and the pair must occur in twice as many documents as a
     word must by ``min_document_frequency`` or ``automatic_minimum``, whichever is more.
@@ -186,19 +179,24 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
     threshold = ingest.source.phrases
     assert threshold is not None
     groups = group_units(ingest.units)
-    counting = _WithNeighbours(ingest.source.tokenizer, ingest.curation)
+    counting = _WithNeighbors(ingest.source.tokenizer, ingest.curation)
     counted = replace(ingest, source=replace(ingest.source, tokenizer=counting))
     records = counted.run(executor, "phrases", count_group, groups)
     n_documents = sum(record["documents"] for record in records)
     automatic = replace(ingest.curation, min_document_frequency=AUTO)
     least = max(least_documents(given, n_documents) for given in (ingest.curation, automatic))
-    kept = _Frequent(least, 2 * least)
-    words = kept.words(found_word_counts(sorted(ingest.root.glob("neighbours/*/*.words"))))
-    for _ in words:
-        pass
+    frequent: tuple[list[WordCounts], list[WordCounts]] = [], []
+    n_tokens = 0.0
+    for table in found_word_counts(sorted(ingest.root.glob("neighbors/*/*.words"))):
+        paired = np.asarray(pc.match_substring(table.words, " "))
+        parts = table.take(~paired), table.take(paired)
+        n_tokens += float(parts[0].term_count.sum())
+        for kept, part, few in zip(frequent, parts, (least, 2 * least), strict=True):
+            kept.append(part.take(part.document_frequency >= few))
     found = sum((Counter(record["languages"]) for record in records), Counter[str]())
     ingest = with_language(ingest, found)
-    phrases = kept.phrases(ingest.curation, threshold)
+    words, pairs = (WordCounts.joined(tables) for tables in frequent)
+    phrases = _phrases(words, pairs, n_tokens, ingest.curation, threshold)
     if phrases:
         shown = ", ".join(phrases[:_SHOWN]) + (" ..." if len(phrases) > _SHOWN else "")
         logger.info("%d pairs of adjacent words are joined into one word each: %s", len(phrases), shown)
@@ -210,7 +208,7 @@ def with_found_phrases(ingest: Ingest, executor: Executor) -> Ingest:
 
 def count_group(ingest: Ingest, group: Group) -> Record:
     """Task: write the counts of a group of units, in tables sorted by word. Makes one pass over them."""
-    directory = ingest.root / "neighbours" / f"{group.index:05d}"
+    directory = ingest.root / "neighbors" / f"{group.index:05d}"
     empty_directory(directory)
     documents, languages = 0, Counter[str]()
     held: list[Any] = []
@@ -249,41 +247,24 @@ def _write(held: Sequence[Any], directory: Path, number: int) -> None:
     write_table(directory / f"{number:04d}.words", sorted_counts(pa.concat_tables(held)))
 
 
-class _Frequent:
-    """Words and pairs that occur in enough documents, and the number of all tokens."""
-
-    def __init__(self, least_of_words: int, least_of_pairs: int) -> None:
-        self._least = least_of_words, least_of_pairs
-        self._tables: tuple[list[WordCounts], list[WordCounts]] = [], []
-        self._tokens = 0.0
-
-    def words(self, tables: Iterable[WordCounts]) -> Iterator[WordCounts]:
-        """Yield the counts of single words, collecting frequent words and pairs."""
-        for table in tables:
-            paired = np.asarray(pc.match_substring(table.words, " "))
-            parts = table.take(~paired), table.take(paired)
-            self._tokens += float(parts[0].term_count.sum())
-            for kept, part, least in zip(self._tables, parts, self._least, strict=True):
-                kept.append(part.take(part.document_frequency >= least))
-            yield parts[0]
-
-    def phrases(self, curation: Curation, least: float) -> list[str]:
-        """Return the pairs with NPMI of at least ``least``, most frequent first."""
-        words, pairs = map(WordCounts.joined, self._tables)
-        words = words.take(may_stay(words.words, curation, load_stop_words(curation.stop_words)))
-        # A custom tokenizer may return words with spaces.
-        pairs = pairs.take(np.asarray(pc.equal(pc.count_substring(pairs.words, " "), 1)))
-        halves = pc.split_pattern(pairs.words, " ")
-        ids = np.stack([word_ids(pc.list_element(halves, i), words.words) for i in (0, 1)])
-        known = (ids[0] >= 0) & (ids[1] >= 0)
-        pairs = pairs.take(known)
-        first, second = words.term_count[ids[:, known]]
-        chosen = np.flatnonzero(pair_npmi(pairs.term_count, first, second, self._tokens) >= least)
-        order = chosen[np.argsort(-pairs.term_count[chosen], kind="stable")]
-        return list(pairs.take(order).words.to_pylist())
+def _phrases(
+    words: WordCounts, pairs: WordCounts, n_tokens: float, curation: Curation, least: float
+) -> list[str]:
+    """Return the pairs with NPMI of at least ``least``, most frequent first."""
+    words = words.take(may_stay(words.words, curation, load_stop_words(curation.stop_words)))
+    # A custom tokenizer may return words with spaces.
+    pairs = pairs.take(np.asarray(pc.equal(pc.count_substring(pairs.words, " "), 1)))
+    halves = pc.split_pattern(pairs.words, " ")
+    ids = np.stack([word_ids(pc.list_element(halves, i), words.words) for i in (0, 1)])
+    known = (ids[0] >= 0) & (ids[1] >= 0)
+    pairs = pairs.take(known)
+    first, second = words.term_count[ids[:, known]]
+    chosen = np.flatnonzero(_npmi(pairs.term_count, first, second, n_tokens) >= least)
+    order = chosen[np.argsort(-pairs.term_count[chosen], kind="stable")]
+    return list(pairs.take(order).words.to_pylist())
 
 
-def pair_npmi(
+def _npmi(
     together: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64], tokens: float
 ) -> NDArray[np.float64]:
     """NPMI of pairs, (n,): 1 if neither word occurs without the other, 0 if they are independent."""

@@ -29,8 +29,8 @@ from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
-from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import FEWEST_PARTS, require_parts, resampled
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.reporting.page import render_comparison, require_report
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.paths import StorePath, is_free, json_bytes, node_exists, read_bytes, store_path

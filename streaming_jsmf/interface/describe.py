@@ -13,10 +13,10 @@ from streaming_jsmf.documents.shares import SharesFile
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.evaluation.counts import read_counts, stored_corpora
 from streaming_jsmf.jobs.workspace import Workspace
-from streaming_jsmf.moments.integrity import require_intact
+from streaming_jsmf.moments.integrity import leftovers, provenance, require_intact
 from streaming_jsmf.moments.manifest import KIND as MOMENTS_KIND
-from streaming_jsmf.moments.reader import Moments, read_store
 from streaming_jsmf.moments.stages.eigenpairs import EigenpairsStage, hardly_seen
+from streaming_jsmf.moments.store import Moments, read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from streaming_jsmf.storage.lock import left_behind
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
@@ -132,10 +132,10 @@ def _describe_moments(store: Moments) -> dict[str, Any]:
         "settings": store.manifest.settings,
         "settings_fingerprint": store.manifest.settings_fingerprint,
         "digests": store.digests(third_moment=True),
-        "provenance": store.provenance(),
+        "provenance": provenance(store),
     }
     if not missing:
-        described["leftovers"] = store.leftovers()
+        described["leftovers"] = leftovers(store)
     for stage in missing:
         checkpoints = store.checkpoints(stage)
         held = store.manifest.order.covered(checkpoints.folds()) if stage == "range" else ()

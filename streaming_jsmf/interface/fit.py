@@ -33,8 +33,8 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.events import Listener, combine, progress_shown, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.scan import scan
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import StorePath, exists, local_path, node_exists, store_path
 from streaming_jsmf.storage.results import Found, Wanted
 from streaming_jsmf.topics.infer import InferPlan

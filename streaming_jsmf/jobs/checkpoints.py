@@ -11,9 +11,9 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,6 @@ from streaming_jsmf.storage.paths import (
 
 logger = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
-
 #: What a record commits: the result of a part, or a fold of parts.
 Kind: TypeAlias = Literal["part", "fold"]
 
@@ -54,9 +52,6 @@ FILES = "files"
 
 #: Number of hex digits of a key.
 KEY_DIGITS = 32
-
-#: Name of the fold in ``Held``, with its record name.
-FOLD = "fold"
 
 #: Default axes of the arrays of partial results.
 AXES = ("word", "rank")
@@ -132,20 +127,6 @@ def add_scalars(folded: PartialResult, partial: PartialResult) -> dict[str, floa
     return {name: folded.scalars[name] + value for name, value in partial.scalars.items()}
 
 
-class Held(dict[str, Any]):
-    """Values kept in the memory of this process, by name; empty when it is sent to another process."""
-
-    def once(self, name: str, compute: Callable[[], Value]) -> Value:
-        """The value under this name, by default that of ``compute``, which is then kept."""
-        if name not in self:
-            self[name] = compute()
-        value: Value = self[name]
-        return value
-
-    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
-        return Held, ()
-
-
 def key_of(*texts: str) -> str:
     """Return the joint key of several texts."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:KEY_DIGITS]
@@ -172,7 +153,6 @@ class Checkpoints:
     unfolded : Arrays of parts that are not folded; they are read from the kept parts.
     axes : Axis names by array, where they differ from ``AXES``.
     protected : Key of a fold that is never removed, because the previous state of the store depends on it.
-    held : Keeps the fold that was committed or verified last, which is handed out once instead of being read again.
     """
 
     store: StorePath
@@ -182,7 +162,6 @@ class Checkpoints:
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unfolded: frozenset[str] = frozenset()
     protected: str | None = None
-    held: Held | None = field(default=None, compare=False, repr=False)
 
     def parts(self) -> frozenset[str]:
         """Keys of the parts that have a record."""
@@ -205,8 +184,8 @@ class Checkpoints:
         return self._read("part", key, self.unfolded if folding else frozenset())
 
     def read_fold(self, key: str) -> PartialResult:
-        """Read a fold; raise ``StoreError`` if it is damaged. The caller may change it in place."""
-        return self._taken(key) or self._read("fold", key)
+        """Read a fold; raise ``StoreError`` if it is damaged."""
+        return self._read("fold", key)
 
     def commit_part(self, key: str, partial: PartialResult, metadata: Mapping[str, Any]) -> None:
         """Commit the result of one part; ``metadata`` is added to the history of the store."""
@@ -217,7 +196,6 @@ class Checkpoints:
     ) -> None:
         """Commit a fold, then remove the ``folds`` and the ``part`` that it combines, to bound disk usage."""
         self._commit("fold", key, partial, {})
-        self._hold(key, partial)
         if part is not None and not self.keep:
             # Keep the record: it marks the part as done and has its cost.
             record = self._record("part", part)
@@ -235,12 +213,10 @@ class Checkpoints:
     def damage(self, kind: Kind, key: str, *, arrays: bool = True) -> StoreError | None:
         """Return the error if the record of a ``part`` or ``fold`` or, unless excluded, its arrays are damaged."""
         try:
-            if not arrays:
-                self._record(kind, key)
-            elif kind == "fold":
-                self._hold(key, self._read(kind, key))
-            else:
+            if arrays:
                 self._read(kind, key)
+            else:
+                self._record(kind, key)
         except StoreError as error:
             return error
         return None
@@ -344,22 +320,6 @@ class Checkpoints:
             if array not in without
         }
         return PartialResult(read_arrays(self._arrays(record), digests, hint=self.hint), record["scalars"])
-
-    def _hold(self, key: str, fold: PartialResult) -> None:
-        if self.held is not None:
-            self.held[FOLD] = self._name("fold", key), fold
-
-    def _taken(self, key: str) -> PartialResult | None:
-        """The fold if it is held, which is then no longer held."""
-        # Taken out first, because several threads may fold.
-        held = None if self.held is None else self.held.pop(FOLD, None)
-        if held is None or self.held is None:
-            return None
-        if held[0] != self._name("fold", key):
-            self.held.setdefault(FOLD, held)
-            return None
-        fold: PartialResult = held[1]
-        return fold
 
     def _missing(self, kind: Kind, key: str) -> StoreError:
         return StoreError(f"{self.store}: record {self._name(kind, key)} is missing; {self.hint}")

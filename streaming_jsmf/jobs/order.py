@@ -65,7 +65,7 @@ class FoldOrder:
     keys : Keys of the parts in order, all different.
     salt : Changes the keys of all folds.
     sections : Number of parts in each section; empty: one section.
-    fan_in : See ``FAN_IN``; None: fold all parts sequentially, ignoring sections.
+    fan_in : See ``FAN_IN``.
 
     Examples
     --------
@@ -77,17 +77,15 @@ class FoldOrder:
     keys: tuple[str, ...]
     salt: str
     sections: tuple[int, ...] = ()
-    fan_in: int | None = FAN_IN
+    fan_in: int = FAN_IN
 
     @cached_property
     def steps(self) -> tuple[FoldStep, ...]:
         """All folds, each after its inputs and as early as possible if parts arrive in order."""
         parts = [_Group(key, number, number) for number, key in enumerate(self.keys)]
-        if self.fan_in is None:
-            return self._folded(parts).steps
         starts = accumulate(self.sections or (len(parts),), initial=0)
         sections = (parts[start:end] for start, end in pairwise(starts))
-        return self._folded([self._section(section, self.fan_in) for section in sections]).steps
+        return self._folded([self._section(section) for section in sections]).steps
 
     @property
     def total(self) -> str:
@@ -112,10 +110,10 @@ class FoldOrder:
     def _by_fold(self) -> dict[str, FoldStep]:
         return {step.fold: step for step in self.steps}
 
-    def _section(self, groups: list[_Group], fan_in: int) -> _Group:
+    def _section(self, groups: list[_Group]) -> _Group:
         """Fold groups of groups until one group is left."""
-        while len(groups) > fan_in:
-            batches = (groups[start : start + fan_in] for start in range(0, len(groups), fan_in))
+        while len(groups) > self.fan_in:
+            batches = (groups[start : start + self.fan_in] for start in range(0, len(groups), self.fan_in))
             groups = [batch[0] if len(batch) == 1 else self._folded(batch) for batch in batches]
         return groups[0] if len(groups) == 1 else self._folded(groups)
 

@@ -24,7 +24,7 @@ from streaming_jsmf.linalg.typing import FloatArray, Floats, Integers
 from streaming_jsmf.timing import span
 
 #: A document with fewer tokens has no triple of words and is excluded from all three moments.
-SHORTEST_DOCUMENT = 3
+FEWEST_TOKENS = 3
 
 #: Documents per block, so that products stay in the cache and float32 sums stay short.
 DOCUMENT_BLOCK = 4096
@@ -60,11 +60,11 @@ class TensorSums:
 
 def tensor_weights(lengths: Floats, scheme: DocumentWeights) -> Floats:
     """Weights of documents of the given lengths (tokens) in STOD's moments; 0 below three tokens."""
-    return np.where(lengths < SHORTEST_DOCUMENT, 0.0, document_weights(lengths, scheme))
+    return np.where(lengths < FEWEST_TOKENS, 0.0, document_weights(lengths, scheme))
 
 
 @dataclass(frozen=True)
-class Documents:
+class WeightedShares:
     """Documents for ``tensor_sums``: ``shares`` c / l (documents x words, CSR), lengths and ``tensor_weights``.
 
     Unlike counts, shares stay far from the limits of float32.
@@ -75,7 +75,7 @@ class Documents:
     weights: Floats
 
 
-def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
+def tensor_sums(batches: Iterable[WeightedShares], basis: FloatArray) -> TensorSums:
     """Sum the contributions of documents in order, in one pass over the batches; ``basis`` is Q, N x m.
 
     Products have the precision of the shares and the basis, which must have the same type; sums are float64.
@@ -89,7 +89,7 @@ def tensor_sums(batches: Iterable[Documents], basis: FloatArray) -> TensorSums:
         n_documents += int(np.count_nonzero(batch.weights))
         total_weight += float(batch.weights.sum())
         # Shorter documents have weight 0; the maximum only avoids division by 0.
-        n = np.maximum(batch.lengths, SHORTEST_DOCUMENT)
+        n = np.maximum(batch.lengths, FEWEST_TOKENS)
         single = batch.weights / (n - 1)
         double = single / (n - 2)
         cube_scales = double * n * n

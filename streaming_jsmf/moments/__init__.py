@@ -1,6 +1,6 @@
 """The moments of a corpus: computed in one or two passes and kept in a store that can grow and shrink.
 
-Read ``scan.scan`` first, then ``run``, then one of ``stages``. ``store`` defines the Zarr group with its records and
-what a stage provides, ``manifest`` describes its contents; ``changes`` and ``merge`` change it, ``integrity`` verifies
-it, and ``reader`` and ``select`` serve inference. Imports ``corpus``, ``jobs``, ``storage`` and ``linalg``.
+Read ``scan.scan`` first, then ``run``, then ``stages``, whose modules follow the papers. ``store.Moments`` is an open
+store, which serves inference; ``manifest`` describes its contents, ``select`` opens parts of it, ``changes`` and
+``merge`` change it, and ``integrity`` verifies it. Imports ``corpus``, ``jobs``, ``storage`` and ``linalg``.
 """

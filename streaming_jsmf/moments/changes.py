@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus import open_corpus
@@ -20,9 +19,10 @@ from streaming_jsmf.display import location
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, option
 from streaming_jsmf.jobs.checkpoints import key_of
 from streaming_jsmf.jobs.execution import Execution, Executor
+from streaming_jsmf.moments.integrity import is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
-    Manifest,
     PartitionEntry,
+    StoreManifest,
     read_manifest,
     with_corpus,
     with_third_moment,
@@ -30,25 +30,11 @@ from streaming_jsmf.moments.manifest import (
 )
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.merge import merge_stores
-from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.run import run_stages, switch
+from streaming_jsmf.moments.run import replace_manifest, run_stages, switch
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.storage.paths import join, normalize, store_path
 
 logger = logging.getLogger(__name__)
-
-#: Applies a step to a store; the caller holds its lock.
-Apply: TypeAlias = Callable[..., Moments]
-
-
-@dataclass(frozen=True)
-class Step:
-    """A change of the manifest: ``apply(store, execution, executor, mark=mark)`` returns the changed store.
-
-    The store keeps ``mark`` of its last step in the manifest, so that a repeated request finds it.
-    """
-
-    mark: str
-    apply: Apply
 
 
 @dataclass(frozen=True)
@@ -75,10 +61,14 @@ class Changes:
         """Whether there is something to change besides the third moment."""
         return bool(self.remove or self.add or self.merge or self.rebase)
 
-    def steps(self, corpus: str) -> tuple[Step, ...]:
-        """The steps of these changes, in order; each is applied atomically."""
+    def steps(self, corpus: str) -> dict[str, Callable[..., Moments]]:
+        """The steps of these changes by mark, in order: functions of store, execution, executor and ``mark``.
+
+        Each is applied atomically and returns the changed store, whose manifest keeps the mark of its last step, so
+        that a repeated request finds it.
+        """
         of_corpora = self.remove or self.add or self.rebase
-        applied: list[Apply] = [partial(change_corpora, changes=self)] if of_corpora else []
+        applied: list[Callable[..., Moments]] = [partial(change_corpora, changes=self)] if of_corpora else []
         applied += [partial(merge_stores, other=other) for other in self.merge]
         asked = [corpus, *self.remove, "+", *self.add, "+", *self.merge]
         if self.rebase:
@@ -86,21 +76,21 @@ class Changes:
         if self.third_moment:
             applied.append(add_third_moment)
             asked.append("+ third moment")
-        return tuple(Step(key_of(*map(str, asked), str(i)), apply) for i, apply in enumerate(applied))
+        return {key_of(*map(str, asked), str(i)): apply for i, apply in enumerate(applied)}
 
 
-def steps_begun(stored: Moments | None, steps: Sequence[Step], changes: Changes) -> int:
+def steps_begun(stored: Moments | None, marks: Sequence[str], changes: Changes) -> int:
     """Number of steps of a request that the manifest contains, or 0 to start again.
 
     The mark of the last step stays in the manifest, so the same request again finds all its steps, unless the corpora
     have changed since.
     """
-    if stored is None:
+    if stored is None or stored.manifest.change not in marks:
         return 0
-    begun = next((i + 1 for i, step in enumerate(steps) if step.mark == stored.manifest.change), 0)
-    if begun < len(steps) or not stored.is_cleared():
+    begun = marks.index(stored.manifest.change) + 1
+    if begun < len(marks) or not is_cleared(stored):
         return begun
-    if begun and _holds(stored, changes):
+    if _holds(stored, changes):
         logger.info("%s: was changed like this by an earlier run; there is nothing to do", stored.path)
         return begun
     return 0
@@ -186,9 +176,9 @@ def change_corpora(
     except (InputError, StoreError):
         # Once scan 1 is committed the input was good, and the change can only be completed.
         if before.has_outcome("range"):
-            before.replace_manifest(before.manifest)
+            replace_manifest(before, before.manifest)
             # Folded parts have lost their arrays, which another folding order would need.
-            before.remove_leftovers()
+            remove_leftovers(before)
         raise
     return store
 
@@ -206,7 +196,7 @@ def add_third_moment(store: Moments, execution: Execution, executor: Executor, *
     return store
 
 
-def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
+def _without(manifest: StoreManifest, names: Sequence[str]) -> StoreManifest:
     """The manifest without the named corpora and shards (paths of corpora, names or hashes of shards).
 
     Raises ``InputError`` if a name is unknown, or a removed shard shares a partition with one that stays.
@@ -222,7 +212,7 @@ def _without(manifest: Manifest, names: Sequence[str]) -> Manifest:
     return _renumbered(manifest.with_new_basis().changed(partitions=kept))
 
 
-def _shards_named(manifest: Manifest, name: str) -> set[tuple[int, str]]:
+def _shards_named(manifest: StoreManifest, name: str) -> set[tuple[int, str]]:
     """(corpus index, shard) pairs that ``name`` matches. Raises ``InputError`` if it is ambiguous."""
     path = location(normalize(name))
     found, named = set(), []
@@ -252,7 +242,7 @@ def _is_gone(partition: PartitionEntry, gone: set[tuple[int, str]], name: str) -
     return bool(leaving)
 
 
-def _renumbered(manifest: Manifest) -> Manifest:
+def _renumbered(manifest: StoreManifest) -> StoreManifest:
     """Drop removed shards and empty corpora, and renumber the corpora."""
     shards: dict[int, set[str]] = {}
     for partition in manifest.partitions:

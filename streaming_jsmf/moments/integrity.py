@@ -1,36 +1,43 @@
-"""Finds damage to the committed records and arrays of a store; ``moments.run`` recomputes what is damaged."""
+"""What is in a store: damage to its records and arrays, what is left over, and how it was made.
+
+``moments.run`` recomputes what is damaged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from streaming_jsmf.errors import StoreError
 from streaming_jsmf.jobs.checkpoints import PARTIALS, RECORDS, Checkpoints, Kind
-from streaming_jsmf.moments.store import WORDS, Scan, Store, repair_hint
+from streaming_jsmf.jobs.events import Cost
+from streaming_jsmf.jobs.order import FoldOrder
+from streaming_jsmf.moments.manifest import WORD_IDS
+from streaming_jsmf.moments.store import WORDS, Moments
 from streaming_jsmf.storage.arrays import read_attributes
-from streaming_jsmf.storage.paths import StorePath
+from streaming_jsmf.storage.lock import is_left
+from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
 
 
-def require_intact(store: Store) -> None:
+def require_intact(store: Moments) -> None:
     """Read all committed results of a store. Raises ``StoreError`` if one is damaged; the message says what to do."""
     for error in damage(store):
         raise error
 
 
-def damage(store: Store) -> Iterator[StoreError]:
+def damage(store: Moments) -> Iterator[StoreError]:
     """Yield the errors of all damaged results: final arrays, and the folds and parts that a complete store keeps."""
     yield from damage_of_groups(store).values()
     yield from damage_of_outcome(store, WORDS)
     yield from damage_of_word_ids(store).values()
     for stage in store.stages:
         yield from damage_of_outcome(store, stage.name)
-    for stage in store.stages if store.is_complete() else ():
-        for scan in stage.scans(store) if stage.keeps_fold(store.settings) else ():
-            yield from damage_of_scan(store.checkpoints(stage.name), scan, finished=True).values()
+    for checkpoints, order in _kept_scans(store) if store.is_complete() else ():
+        yield from damage_of_scan(checkpoints, order, finished=True).values()
 
 
-def damage_of_outcome(store: Store, stage: str) -> Iterator[StoreError]:
+def damage_of_outcome(store: Moments, stage: str) -> Iterator[StoreError]:
     """Yield the first error of a finished stage or the vocabulary, if any. Reads its arrays as ``store`` does.
 
     A missing stage is not damaged, but a missing vocabulary is.
@@ -43,10 +50,10 @@ def damage_of_outcome(store: Store, stage: str) -> Iterator[StoreError]:
         yield error
         return
     if record is None and stage == WORDS:
-        yield StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {repair_hint(store.path)}")
+        yield StoreError(f"{store.path}/{RECORDS}/{WORDS} is missing; {store.hint}")
 
 
-def damage_of_word_ids(store: Store) -> Mapping[int, StoreError]:
+def damage_of_word_ids(store: Moments) -> Mapping[int, StoreError]:
     """Damage to the word ids of each corpus, by corpus index."""
     errors = {
         number: _error_of(partial(store.word_ids, entry))
@@ -55,39 +62,35 @@ def damage_of_word_ids(store: Store) -> Mapping[int, StoreError]:
     return {number: error for number, error in errors.items() if error is not None}
 
 
-def damage_of_groups(store: Store) -> Mapping[StorePath, StoreError]:
+def damage_of_groups(store: Moments) -> Mapping[StorePath, StoreError]:
     """Damage to the Zarr metadata of the group directories, which other Zarr readers need."""
-    hint, places = repair_hint(store.path), (store.path / PARTIALS, store.path / RECORDS)
+    hint, places = store.hint, (store.path / PARTIALS, store.path / RECORDS)
     errors = {place: _error_of(partial(read_attributes, place, hint=hint)) for place in places}
     return {place: error for place, error in errors.items() if error is not None}
 
 
 def damage_of_scan(
-    checkpoints: Checkpoints, scan: Scan, *, finished: bool
+    checkpoints: Checkpoints, order: FoldOrder, *, finished: bool
 ) -> dict[tuple[Kind, str], StoreError]:
     """Damage to parts and folds of a scan, by kind and key. Reads the arrays of those that are needed, one at a time.
 
     ``finished``: whether the stage is complete, so that the last fold and all kept parts must exist. Otherwise only
     folds and parts that are not folded are needed.
     """
-    keys, folds, parts = scan.keys, checkpoints.folds(), checkpoints.parts()
+    keys, folds, parts = order.keys, checkpoints.folds(), checkpoints.parts()
     damaged = _damaged(checkpoints, "fold", folds)
-    if finished and scan.order.total not in folds:
-        damaged["fold", scan.order.total] = _missing(checkpoints.store, "the last fold")
-    folded = {keys[number] for number in scan.order.covered(intact(folds, "fold", damaged))}
+    if finished and order.total not in folds:
+        damaged["fold", order.total] = _missing(checkpoints, "the last fold")
+    intact = {key for key in folds if ("fold", key) not in damaged}
+    folded = {keys[number] for number in order.covered(intact)}
     kept = folded if checkpoints.keep and finished else set()
     # Only the record remains of parts that are folded and not kept, and of parts of an earlier state.
     needed = set(keys) - folded | kept
     damaged |= _damaged(checkpoints, "part", parts & needed)
     damaged |= _damaged(checkpoints, "part", parts - needed, arrays=False)
     for key in sorted(kept - parts):
-        damaged["part", key] = _missing(checkpoints.store, f"the kept part {key}")
+        damaged["part", key] = _missing(checkpoints, f"the kept part {key}")
     return damaged
-
-
-def intact(keys: frozenset[str], kind: Kind, damaged: Collection[tuple[Kind, str]]) -> set[str]:
-    """The keys of parts or folds without those that are damaged."""
-    return {key for key in keys if (kind, key) not in damaged}
 
 
 def _damaged(
@@ -99,8 +102,15 @@ def _damaged(
     return {(kind, key): error for key, error in found.items() if error is not None and key in still}
 
 
-def _missing(store: StorePath, what: str) -> StoreError:
-    return StoreError(f"{store}: the record of {what} is missing; {repair_hint(store)}")
+def _missing(checkpoints: Checkpoints, what: str) -> StoreError:
+    return StoreError(f"{checkpoints.store}: the record of {what} is missing; {checkpoints.hint}")
+
+
+def _kept_scans(store: Moments) -> Iterator[tuple[Checkpoints, FoldOrder]]:
+    """The scans whose last folds, and parts if they are kept, are in a complete store."""
+    for stage in store.stages:
+        for _, order in stage.scans(store) if stage.keeps_fold(store.settings) else ():
+            yield store.checkpoints(stage.name), order
 
 
 def _error_of(read: Callable[[], object]) -> StoreError | None:
@@ -109,3 +119,73 @@ def _error_of(read: Callable[[], object]) -> StoreError | None:
     except StoreError as error:
         return error
     return None
+
+
+def leftovers(store: Moments) -> list[StorePath]:
+    """Paths in a complete store that are not part of it: partial results and results of earlier states.
+
+    The parts of scan 1 and the last folds are kept; see ``Stage``. Lists three directories.
+    """
+    kept: dict[str, str] = {}
+    for checkpoints, order in _kept_scans(store):
+        kept |= checkpoints.kept(order.total, order.keys)
+    ids = {entry.word_ids.name for entry in store.manifest.corpora if entry.word_ids is not None}
+    made = tuple(f"{stage.name}-{kind}-" for stage in store.stages for kind in ("part", "fold"))
+    staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
+        (store.path / RECORDS, made, kept.keys()),
+        (store.path / PARTIALS, made, kept.values()),
+        (store.path, (WORD_IDS,), ids),
+    )
+    return [
+        group / name
+        for group, prefixes, names in staying
+        for name in child_names(group)
+        if name.startswith(prefixes) and name not in names
+    ]
+
+
+def remove_leftovers(store: Moments) -> None:
+    """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
+    remove_trees(*leftovers(store))
+
+
+def is_cleared(store: Moments) -> bool:
+    """Whether a store is complete, without leftovers, and not locked by a running or killed process."""
+    try:
+        return store.is_complete() and not (is_left(store.path) or leftovers(store))
+    except StoreError:
+        return False
+
+
+def provenance(store: Moments) -> dict[str, Any]:
+    """Times, package versions and cost of a store, complete or not; unknown entries are omitted.
+
+    ``started`` and ``finished`` (complete stores only) are UTC times and may span several runs. ``task_seconds``
+    is summed over workers. ``peak_memory`` is the largest of any worker, in bytes. ``versions`` lists the package
+    versions of all runs. Reads only small records. Raises ``StoreError`` if a record is damaged.
+    """
+    records = [record for name in store.record_names if (record := store.outcome(name))]
+    notes = [note for record in records for note in record["history"]]
+    for stage in store.missing_stages:
+        checkpoints = store.checkpoints(stage)
+        notes += checkpoints.history(sorted(checkpoints.parts()))
+    costs = [cost for cost in map(Cost.from_fields, notes) if cost is not None]
+    found: dict[str, Any] = {}
+    if records:
+        made = [record["made"] for record in records]
+        found["started"] = made[0]["committed"]
+        if not store.missing_stages:
+            found["finished"] = made[-1]["committed"]
+        found["versions"] = _versions([entry["versions"] for entry in made])
+    if costs:
+        found["task_seconds"] = round(sum(cost.seconds for cost in costs), 3)
+        found["peak_memory"] = max(cost.peak_memory for cost in costs)
+    return found
+
+
+def _versions(seen: list[dict[str, str]]) -> dict[str, str]:
+    packages = dict.fromkeys(package for versions in seen for package in versions)
+    return {
+        package: ", ".join(dict.fromkeys(versions[package] for versions in seen if package in versions))
+        for package in packages
+    }

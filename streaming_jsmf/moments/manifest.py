@@ -65,7 +65,7 @@ class CorpusEntry(Strict):
     """A corpus in the store.
 
     ``path`` is its ``Corpus.location``; ``shards`` maps the names of non-empty shards to their sha256; ``word_ids``
-    maps its words to ids in the store (None: the same ids); ``tokens`` describes the tokenisation of its texts, if
+    maps its words to ids in the store (None: the same ids); ``tokens`` describes the tokenization of its texts, if
     known.
     """
 
@@ -87,7 +87,7 @@ class PartitionEntry(Strict):
     units: tuple[tuple[str, int], ...]
 
 
-class Manifest(Strict):
+class StoreManifest(Strict):
     """What a moments store was made from.
 
     ``vocabulary`` is the digest of the words, ``range_key`` that of all settings except ``third_moment``, on
@@ -122,7 +122,7 @@ class Manifest(Strict):
 
     @property
     def tokens(self) -> dict[str, Json] | None:
-        """Tokenisation of the corpora, or None if it is unknown or differs between them."""
+        """Tokenization of the corpora, or None if it is unknown or differs between them."""
         first = self.corpora[0].tokens if self.corpora else None
         return first if all(entry.tokens == first for entry in self.corpora) else None
 
@@ -148,7 +148,7 @@ class Manifest(Strict):
         corpora = groupby(partition.corpus for partition in self.partitions)
         return FoldOrder(tuple(keys), salt, tuple(len(list(same)) for _, same in corpora), self.fan_in)
 
-    def on_basis_of(self, before: Manifest) -> Manifest:
+    def on_basis_of(self, before: StoreManifest) -> StoreManifest:
         """The manifest with the basis of ``before``, whose partitions are a prefix of its own.
 
         All other results are then sums that can be extended. The basis is new if the documents that it was computed
@@ -160,11 +160,11 @@ class Manifest(Strict):
         kept = 2 * covered >= sum(partition.nonzeros for partition in self.partitions)
         return self.changed(base=base if kept and self.scan_settings.has_projection else None)
 
-    def with_new_basis(self) -> Manifest:
+    def with_new_basis(self) -> StoreManifest:
         """The manifest with a basis computed from all its documents, as in a single scan."""
         return self.changed(base=None)
 
-    def changed(self, **fields: Any) -> Manifest:
+    def changed(self, **fields: Any) -> StoreManifest:
         """The manifest with other values of some fields; those that stay the same are not set."""
         return self.model_copy(update={name: v for name, v in fields.items() if v != getattr(self, name)})
 
@@ -173,13 +173,10 @@ class Manifest(Strict):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> Manifest:
-    """Describe a scan before it starts. Reads the metadata column if partitions are made by one, otherwise nothing.
-
-    ``vocabulary`` is the digest of the words.
-    """
+def new_manifest(corpus: Corpus, settings: ScanSettings) -> StoreManifest:
+    """Describe a scan before it starts. Reads the words, and the metadata column if partitions are made by one."""
     fields = settings.fields()
-    empty = Manifest(
+    empty = StoreManifest(
         format_version=FORMAT_VERSION,
         settings=fields,
         settings_fingerprint=_settings_fingerprint(fields),
@@ -187,7 +184,7 @@ def new_manifest(corpus: Corpus, settings: ScanSettings, vocabulary: str) -> Man
         partition_budget=settings.partition_budget(corpus.nonzeros, corpus.n_words),
         corpora=(),
         n_words=corpus.n_words,
-        vocabulary=vocabulary,
+        vocabulary=words_digest(corpus.vocabulary().words),
         probes={"generator": "philox", "seed": settings.seed, "numpy": np.__version__},
         partitions=(),
         fan_in=FAN_IN,
@@ -202,7 +199,7 @@ def _settings_fingerprint(fields: Mapping[str, Any]) -> str:
     return fingerprint({**fields, "algorithm": ALGORITHM_VERSION})
 
 
-def with_third_moment(manifest: Manifest) -> Manifest:
+def with_third_moment(manifest: StoreManifest) -> StoreManifest:
     fields = replace(manifest.scan_settings, third_moment=True).fields()
     return manifest.changed(
         settings=fields,
@@ -210,7 +207,7 @@ def with_third_moment(manifest: Manifest) -> Manifest:
     )
 
 
-def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
+def with_corpus(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     """The manifest with ``corpus`` appended. Raises ``InputError`` if a shard is already in the store."""
     _refuse_known_shards(manifest, corpus)
     by = manifest.settings.get("partition_by")
@@ -230,7 +227,7 @@ def with_corpus(manifest: Manifest, corpus: Corpus) -> Manifest:
     )
 
 
-def relocate(manifest: Manifest, corpus: Corpus) -> Manifest:
+def relocate(manifest: StoreManifest, corpus: Corpus) -> StoreManifest:
     """The manifest with the current location of ``corpus``, if its shards have kept their names."""
     shards = {(shard.name, shard.sha256) for shard in corpus.shards}
 
@@ -252,7 +249,7 @@ def _describe(partition: Partition, corpus: Corpus, number: int) -> PartitionEnt
     )
 
 
-def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
+def _refuse_known_shards(manifest: StoreManifest, corpus: Corpus) -> None:
     known = {
         digest: f"{entry.path}/{name}" for entry in manifest.corpora for name, digest in entry.shards.items()
     }
@@ -264,7 +261,7 @@ def _refuse_known_shards(manifest: Manifest, corpus: Corpus) -> None:
             )
 
 
-def read_manifest(path: StorePath) -> Manifest:
+def read_manifest(path: StorePath) -> StoreManifest:
     """Read the manifest of the store at ``path``.
 
     Raises ``InputError`` if there is no store or its format version is unknown, and ``StoreError`` if its metadata is
@@ -285,12 +282,12 @@ def read_manifest(path: StorePath) -> Manifest:
         raise StoreError(f"{path}/zarr.json: the manifest is missing; {hint}")
     fields = {**fields, "sha256": attributes.get("manifest_sha256")}
     try:
-        return Manifest.model_validate(
+        return StoreManifest.model_validate(
             verified(path, fields, FORMAT_VERSION, what="the fields of the manifest", hint=hint)
         )
     except ValidationError as error:
         raise StoreError(
-            f"{path}/zarr.json: the manifest is damaged ({explain(error, Manifest)}); {hint}"
+            f"{path}/zarr.json: the manifest is damaged ({explain(error, StoreManifest)}); {hint}"
         ) from error
 
 
@@ -308,7 +305,7 @@ def refuse_lost_root(path: StorePath) -> None:
         )
 
 
-def root_attributes(manifest: Manifest) -> dict[str, Any]:
+def root_attributes(manifest: StoreManifest) -> dict[str, Any]:
     """The attributes of the root of a store, which are its only copy of the manifest."""
     plain = manifest.as_json()
     return {"kind": KIND, "manifest": plain, "manifest_sha256": fingerprint(plain)}

@@ -14,10 +14,11 @@ from streaming_jsmf.errors import option
 from streaming_jsmf.jobs.execution import Execution
 from streaming_jsmf.linalg.csr import ROW_BLOCK_BYTES
 from streaming_jsmf.linalg.document_tensor import NONZERO_BLOCK
-from streaming_jsmf.moments.manifest import Manifest
+from streaming_jsmf.moments.manifest import StoreManifest
 from streaming_jsmf.moments.partition import load_partitions
 from streaming_jsmf.moments.stages import stages_of
-from streaming_jsmf.moments.stages.sample import BYTES_PER_NONZERO as HELD_BYTES
+from streaming_jsmf.moments.stages.cooccurrence import require_matrix_memory
+from streaming_jsmf.moments.stages.range import held_bytes
 from streaming_jsmf.process_limits import PROCESS_BYTES, is_limited
 from streaming_jsmf.storage.paths import StorePath
 
@@ -51,11 +52,6 @@ def scan_memory(
     nonzeros = sum(partition.nonzeros for partition in partitions)
     tasks = each * min(workers, len(partitions))
     return PROCESS_BYTES + max(tasks, _final_bytes(n_words, settings)) + held_bytes(sample_share, nonzeros)
-
-
-def held_bytes(share: float | None, nonzeros: int) -> int:
-    """Bytes of the documents that the store holds, which are read, joined and scaled in two copies."""
-    return int(2 * HELD_BYTES * (share or 0.0) * nonzeros)
 
 
 def _final_bytes(n_words: int, settings: ScanSettings) -> int:
@@ -102,12 +98,12 @@ def fitting_settings(
 
 
 def require_scan_memory(
-    manifest: Manifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
+    manifest: StoreManifest, path: StorePath, execution: Execution, corpora: Sequence[Corpus] = ()
 ) -> None:
     """Raise ``InputError`` if a scan needs more memory than the budget; ``corpora`` as for ``load_partitions``."""
     settings = manifest.scan_settings
-    for stage in stages_of(settings):
-        stage.require_memory(manifest.n_words, settings, path, execution)
+    if settings.exact:
+        require_matrix_memory(manifest.n_words, path, execution)
     if execution.memory is None and not is_limited():
         return
     partitions = load_partitions(manifest, path, corpora)

@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.errors import InputError, SettingsMismatchError, StoreError, option
 from streaming_jsmf.fingerprint import differences
+from streaming_jsmf.jobs.checkpoints import Checkpoints
 from streaming_jsmf.jobs.execution import Execution, Executor
-from streaming_jsmf.moments.manifest import Manifest, WordIds, words_digest, write_word_ids
+from streaming_jsmf.linalg.typing import Integers
+from streaming_jsmf.moments.manifest import StoreManifest, WordIds, words_digest, write_word_ids
 from streaming_jsmf.moments.memory import require_scan_memory
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.reader import Moments, read_store
-from streaming_jsmf.moments.run import run_stages
+from streaming_jsmf.moments.run import replace_manifest, run_stages, write_empty_store
 from streaming_jsmf.moments.stages.range import reindex
-from streaming_jsmf.moments.store import write_empty_store
-from streaming_jsmf.storage.paths import StorePath, store_path
+from streaming_jsmf.moments.store import Moments, read_store
+from streaming_jsmf.storage.paths import store_path
 from streaming_jsmf.storage.replace import store_written
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Union:
-    """Words of the first store, then those only in the second, and the ids of the second's words in this union."""
-
-    words: tuple[str, ...]
-    word_ids: NDArray[np.int64]
-
-    @property
-    def same(self) -> bool:
-        return len(self.word_ids) == len(self.words) and bool((np.diff(self.word_ids) == 1).all())
 
 
 def merge_stores(
@@ -52,53 +39,59 @@ def merge_stores(
     incomplete or damaged.
     """
     path, second = store.path, read_store(store_path(other, "a moments store"))
-    if _is_merged(store, second):
-        raise InputError(f"{second.path} is in {path} already; a document counts once: leave it out")
     _require_mergeable(store, second)
-    _require_complete(store)
-    _require_complete(second)
-    union = _unite(store.words, second.words)
-    if not union.same:
-        _require_local(path)
-    word_ids = _word_ids(second, union)
-    described = [None if ids is None else WordIds.of(ids) for ids in word_ids]
-    manifest = _merged_manifest(store.manifest, second.manifest, union, described).changed(change=mark)
+    words, ids = _union(store.words, second.words)
+    same = words == second.words == store.words
+    if not (same or isinstance(path, Path)):
+        raise InputError(
+            f"{path}: stores with different words are merged by a rename, which object stores do not support; merge "
+            "them in a local directory, then copy the result"
+        )
+    known = [second.word_ids(entry) for entry in second.manifest.corpora]
+    word_ids = known if same else [ids if own is None else ids[own] for own in known]
+    manifest = _merged_manifest(store.manifest, second.manifest, words, word_ids)
+    manifest = (manifest.on_basis_of(store.manifest) if same else manifest).changed(change=mark)
     require_scan_memory(manifest, path, execution)
     if store.reads_twice:
         # Detect a moved corpus before anything changes.
         load_partitions(manifest, path)
-    if union.same:
+    keys = (
+        manifest.part_keys[: len(store.manifest.partitions)],
+        manifest.part_keys[len(store.manifest.partitions) :],
+    )
+    if same:
         write_word_ids(path, word_ids)
-        _copy_parts(store, second, manifest)
-        merged = store.replace_manifest(manifest)
+        # The parts have no effect until the manifest names them.
+        _copy_parts(second, store.checkpoints("range"), keys[1])
+        merged = replace_manifest(store, manifest)
     else:
-        merged = _rebuilt(store, second, manifest, union, word_ids)
+        with store_written(path, overwrite=True) as beside:
+            write_empty_store(beside, manifest, words)
+            write_word_ids(beside, [*map(store.word_ids, store.manifest.corpora), *word_ids])
+            target = Moments(beside, manifest).checkpoints("range")
+            _copy_parts(store, target, keys[0], np.arange(store.n_words), len(words))
+            _copy_parts(second, target, keys[1], ids, len(words))
+        merged = read_store(path)
     run_stages(merged, executor)
     return merged
 
 
 def _merged_manifest(
-    first: Manifest, second: Manifest, union: Union, word_ids: Sequence[WordIds | None]
-) -> Manifest:
+    first: StoreManifest, second: StoreManifest, words: Sequence[str], word_ids: Sequence[Integers | None]
+) -> StoreManifest:
     """The manifest of the first store with corpora and partitions of the second appended."""
     shift = len(first.corpora)
     theirs = (
-        entry.model_copy(update={"word_ids": ids})
+        entry.model_copy(update={"word_ids": None if ids is None else WordIds.of(ids)})
         for entry, ids in zip(second.corpora, word_ids, strict=True)
     )
     moved = (p.model_copy(update={"corpus": p.corpus + shift}) for p in second.partitions)
-    merged = first.with_new_basis().changed(
-        vocabulary=words_digest(union.words),
-        n_words=len(union.words),
+    return first.with_new_basis().changed(
+        vocabulary=words_digest(words),
+        n_words=len(words),
         corpora=(*first.corpora, *theirs),
         partitions=(*first.partitions, *moved),
     )
-    return merged.on_basis_of(first) if union.same else merged
-
-
-def _is_merged(store: Moments, second: Moments) -> bool:
-    known = {partition.content for partition in store.manifest.partitions}
-    return all(partition.content in known for partition in second.manifest.partitions)
 
 
 def _require_mergeable(store: Moments, second: Moments) -> None:
@@ -123,68 +116,33 @@ def _require_mergeable(store: Moments, second: Moments) -> None:
         for name, content in entry.shards.items():
             if content in known:
                 raise InputError(
-                    f"{entry.path}/{name} is in both stores; a document counts once: scan one of them without it"
+                    f"{second.path}: {entry.path}/{name} is in {store.path} already; a document counts once: scan one "
+                    "of them without it"
                 )
+    for each in (store, second):
+        if each.missing_stages:
+            raise StoreError(
+                f"{each.path}: incomplete, missing {', '.join(each.missing_stages)}; finish its scan, then merge"
+            )
 
 
-def _require_complete(store: Moments) -> None:
-    if store.missing_stages:
-        raise StoreError(
-            f"{store.path}: incomplete, missing {', '.join(store.missing_stages)}; finish its scan, then merge"
-        )
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[tuple[str, ...], Integers]:
+    """Words of the first store, then those only in the second, and the ids of the second's words in this union."""
+    ids = {word: i for i, word in enumerate(dict.fromkeys((*first, *second)))}
+    return tuple(ids), np.array([ids[word] for word in second], np.int64)
 
 
-def _require_local(path: StorePath) -> Path:
-    """Return a local path; a store with new words replaces the old one by a rename."""
-    if not isinstance(path, Path):
-        raise InputError(
-            f"{path}: stores with different words are merged by a rename, which object stores do not support; merge "
-            "them in a local directory, then copy the result"
-        )
-    return path
-
-
-def _unite(first: tuple[str, ...], second: tuple[str, ...]) -> Union:
-    ids = {word: i for i, word in enumerate(first)}
-    words = list(first)
-    for word in second:
-        if word not in ids:
-            ids[word] = len(words)
-            words.append(word)
-    return Union(tuple(words), np.array([ids[word] for word in second], np.int64))
-
-
-def _copy_parts(store: Moments, second: Moments, manifest: Manifest) -> None:
-    """Commit the second store's parts in the first; they have no effect until the manifest names them."""
-    ours, theirs = store.checkpoints("range"), second.checkpoints("range")
-    new = manifest.part_keys[len(store.manifest.partitions) :]
-    for key, known in zip(new, second.manifest.part_keys, strict=True):
-        if not ours.is_committed(key):
-            ours.commit_part(key, theirs.read_part(known), {"merged": str(second.path)})
-
-
-def _rebuilt(
-    store: Moments,
-    second: Moments,
-    manifest: Manifest,
-    union: Union,
-    word_ids: Sequence[NDArray[np.int64] | None],
-) -> Moments:
-    """A store over the union of the words, written next to the first and then renamed over it."""
-    with store_written(_require_local(store.path), overwrite=True) as beside:
-        write_empty_store(beside, manifest, union.words)
-        own_ids = (store.word_ids(entry) for entry in store.manifest.corpora)
-        write_word_ids(beside, [*own_ids, *word_ids])
-        checkpoints = Moments(beside, manifest).checkpoints("range")
-        own, keys = np.arange(store.n_words), iter(manifest.part_keys)
-        for source, rows in ((store, own), (second, union.word_ids)):
-            parts = source.checkpoints("range")
-            for known in source.manifest.part_keys:
-                part = reindex(parts.read_part(known), rows, len(union.words))
-                checkpoints.commit_part(next(keys), part, {"merged": str(source.path)})
-    return read_store(store.path)
-
-
-def _word_ids(second: Moments, union: Union) -> list[NDArray[np.int64] | None]:
-    known = [second.word_ids(entry) for entry in second.manifest.corpora]
-    return known if union.same else [union.word_ids if ids is None else union.word_ids[ids] for ids in known]
+def _copy_parts(
+    source: Moments,
+    target: Checkpoints,
+    keys: Sequence[str],
+    rows: Integers | None = None,
+    n_words: int = 0,
+) -> None:
+    """Commit the parts of a store under other keys, with its words in other ``rows`` of ``n_words``."""
+    parts = source.checkpoints("range")
+    for known, key in zip(source.manifest.part_keys, keys, strict=True):
+        if not target.is_committed(key):
+            part = parts.read_part(known)
+            part = part if rows is None else reindex(part, rows, n_words)
+            target.commit_part(key, part, {"merged": str(source.path)})

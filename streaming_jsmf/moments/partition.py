@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from streaming_jsmf.config import DocumentWeights
@@ -18,21 +17,22 @@ from streaming_jsmf.corpus.units import ColumnMap, Partition, WorkUnit, list_uni
 from streaming_jsmf.errors import InputError, StoreError
 from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.csr import (
-    add_word_sums,
     document_weights,
     pair_scales,
     pair_totals,
     row_totals,
     scale_rows,
+    word_sums,
 )
-from streaming_jsmf.moments.manifest import CorpusEntry, Manifest
+from streaming_jsmf.linalg.typing import Floats, Mask
+from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest
 from streaming_jsmf.storage.arrays import ArrayDigest, read_array
 from streaming_jsmf.storage.paths import StorePath, store_path
 from streaming_jsmf.timing import span
 
 
 def load_partitions(
-    manifest: Manifest, store: StorePath, corpora: Sequence[Corpus] = ()
+    manifest: StoreManifest, store: StorePath, corpora: Sequence[Corpus] = ()
 ) -> tuple[Partition, ...]:
     """The partitions of a manifest with their units, as tasks read them.
 
@@ -94,7 +94,7 @@ class _Buffers:
         self.indptr = np.zeros(rows + 1, dtype=np.int64)
         self.rows = self.nonzeros = 0
 
-    def append(self, block: csr_array[Any], row_scale: NDArray[np.float64]) -> None:
+    def append(self, block: csr_array[Any], row_scale: Floats) -> None:
         rows, nonzeros = block.shape[0], block.nnz
         if self.nonzeros + nonzeros > self.data.size:
             self._grow(self.nonzeros + nonzeros)
@@ -132,14 +132,14 @@ class _Sums:
     def append(
         self,
         block: csr_array[Any],
-        weights: NDArray[np.float64],
-        scales: tuple[NDArray[np.float64], NDArray[np.float64]],
+        weights: Floats,
+        scales: tuple[Floats, Floats],
     ) -> None:
         kept = weights > 0
         columns = np.stack([*scales, kept.astype(np.float64)], axis=1)
-        add_word_sums(
-            block.indptr, block.indices, block.data, columns, self.weighted, self.document_frequency
-        )
+        weighted, frequency = word_sums(block, columns)
+        self.weighted += weighted
+        self.document_frequency += frequency
         self.n_documents += int(np.count_nonzero(kept))
         self.n_dropped += int(np.count_nonzero(~kept))
         self.total_weight += float(weights.sum())
@@ -160,7 +160,7 @@ def load_partition(
     partition: Partition,
     n_words: int,
     scheme: DocumentWeights,
-    chosen: NDArray[np.bool_] | None = None,
+    chosen: Mask | None = None,
 ) -> tuple[csr_array[Any], PartialResult]:
     """Read a partition and its exact sums, in one pass over its part of the data.
 
@@ -174,30 +174,35 @@ def load_partition(
     nonnegative (``linalg.csr.pair_totals``); ``term_count`` are tokens, and ``document_frequency`` documents. Scalars:
     ``n_documents`` kept and ``n_dropped``, ``n_tokens`` kept, ``total_weight`` the sum of w.
     """
-    buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    sums, first = _Sums(n_words), 0
+    sums = _Sums(n_words)
+    return load_block(partition, n_words, scheme, chosen, sums), sums.finish()
+
+
+def load_block(
+    partition: Partition,
+    n_words: int,
+    scheme: DocumentWeights,
+    chosen: Mask | None = None,
+    sums: _Sums | None = None,
+) -> csr_array[Any]:
+    """Read the scaled counts of a partition, as in ``load_partition``, and add to ``sums`` if they are given."""
+    buffers, first = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units)), 0
     for block in iter_counts(partition, n_words):
-        weights, scales = _scales(block, scheme)
-        sums.append(block, weights, scales)
+        lengths = _row_totals(block)
+        weights = document_weights(lengths, scheme)
+        scales = pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
+        if sums is not None:
+            sums.append(block, weights, scales)
         row_scale = np.sqrt(scales[1])
         if chosen is not None:
             rows = np.flatnonzero(chosen[first : first + weights.size])
             first += weights.size
             block, row_scale = block[rows], row_scale[rows]
         buffers.append(block, row_scale)
-    return buffers.finish(n_words), sums.finish()
-
-
-def load_block(partition: Partition, n_words: int, scheme: DocumentWeights) -> csr_array[Any]:
-    """Read the scaled counts of a partition, as in ``load_partition``, without its sums."""
-    buffers = _Buffers(partition.rows, sum(unit.nonzeros for unit in partition.units))
-    for block in iter_counts(partition, n_words):
-        _, scales = _scales(block, scheme)
-        buffers.append(block, np.sqrt(scales[1]))
     return buffers.finish(n_words)
 
 
-def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[Any], NDArray[np.float64]]]:
+def iter_shares(partition: Partition, n_words: int) -> Iterator[tuple[csr_array[Any], Floats]]:
     """Yield the row groups of a partition divided by document lengths, in one pass over its data.
 
     Each is h / n (documents x words, float32 CSR) and n (documents,). Errors as in ``read_block``.
@@ -230,14 +235,6 @@ def iter_counts(partition: Partition, n_words: int) -> Iterator[csr_array[Any]]:
         )
 
 
-def _scales(
-    block: csr_array[Any], scheme: DocumentWeights
-) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    lengths = _row_totals(block)
-    weights = document_weights(lengths, scheme)
-    return weights, pair_scales(lengths, pair_totals(block.indptr, block.data), weights)
-
-
-def _row_totals(block: csr_array[Any]) -> NDArray[np.float64]:
-    totals: NDArray[np.float64] = row_totals(block.indptr, block.data)
+def _row_totals(block: csr_array[Any]) -> Floats:
+    totals: Floats = row_totals(block.indptr, block.data)
     return totals

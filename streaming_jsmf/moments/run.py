@@ -7,11 +7,11 @@ corpora. The bits are the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import compress
-from typing import TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,8 +20,17 @@ from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.corpus.units import Partition, partition_part
 from streaming_jsmf.errors import StoreError, finding
 from streaming_jsmf.jobs.blas import single_blas_thread
-from streaming_jsmf.jobs.checkpoints import Checkpoints, Held, forget_record
+from streaming_jsmf.jobs.checkpoints import (
+    PARTIALS,
+    RECORDS,
+    Checkpoints,
+    PartialResult,
+    forget_record,
+    read_record,
+    write_record,
+)
 from streaming_jsmf.jobs.execution import Executor
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Job, Part, run_job
 from streaming_jsmf.linalg.panels import panel_threads
 from streaming_jsmf.moments.integrity import (
@@ -29,22 +38,40 @@ from streaming_jsmf.moments.integrity import (
     damage_of_outcome,
     damage_of_scan,
     damage_of_word_ids,
+    remove_leftovers,
 )
-from streaming_jsmf.moments.manifest import Manifest, words_digest, write_word_ids
+from streaming_jsmf.moments.manifest import StoreManifest, root_attributes, words_digest, write_word_ids
 from streaming_jsmf.moments.partition import load_partitions
-from streaming_jsmf.moments.store import WORDS, Scan, Stage, Store
-from streaming_jsmf.storage.paths import write_json
+from streaming_jsmf.moments.stages.base import Held, Stage
+from streaming_jsmf.moments.stages.range import SAMPLE
+from streaming_jsmf.moments.store import VOCABULARY, WORDS, Moments
+from streaming_jsmf.storage.arrays import Variable, create_group, replace_attributes, write_arrays
+from streaming_jsmf.storage.paths import StorePath, write_json
+from streaming_jsmf.storage.results import package_versions, utc_now
 from streaming_jsmf.timing import span
 
 logger = logging.getLogger(__name__)
 
-AnyStore = TypeVar("AnyStore", bound=Store)
-
 #: Returns the partitions of a store; the first call locates them.
-Partitions = Callable[[], tuple[Partition, ...]]
+Partitions: TypeAlias = Callable[[], tuple[Partition, ...]]
 
 
-def switch(store: AnyStore, after: Manifest, corpora: Sequence[Corpus] = ()) -> AnyStore:
+def write_empty_store(path: StorePath, manifest: StoreManifest, words: Sequence[str]) -> None:
+    """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
+    for part in (PARTIALS, RECORDS):
+        create_group(path / part, {})
+    arrays = {"word": np.array(words, dtype=object)}
+    _write(path, WORDS, manifest.vocabulary, VOCABULARY, PartialResult(arrays), ())
+    create_group(path, root_attributes(manifest))
+
+
+def replace_manifest(store: Moments, manifest: StoreManifest) -> Moments:
+    """Replace the manifest of a store atomically. Stages that cover another state become missing."""
+    replace_attributes(store.path, root_attributes(manifest))
+    return replace(store, manifest=manifest)
+
+
+def switch(store: Moments, after: StoreManifest, corpora: Sequence[Corpus] = ()) -> Moments:
     """Replace the manifest of a store, and return the store; ``corpora`` as in ``run_stages``.
 
     If a stage will read all corpora, they are located first: a moved corpus is refused before anything changes.
@@ -54,10 +81,10 @@ def switch(store: AnyStore, after: Manifest, corpora: Sequence[Corpus] = ()) -> 
     new_tensor = after.scan_settings.third_moment and not store.settings.third_moment
     if new_tensor or (store.reads_twice and new_basis):
         load_partitions(after, store.path, corpora)
-    return store if after == before else store.replace_manifest(after)
+    return store if after == before else replace_manifest(store, after)
 
 
-def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
+def run_stages(store: Moments, executor: Executor, corpora: Sequence[Corpus] = ()) -> None:
     """Run the missing and damaged stages of a store, then clear leftovers.
 
     Each scan of a stage is one pass over the partitions that are not committed. Corpora that are not in ``corpora``
@@ -69,52 +96,93 @@ def run_stages(store: Store, executor: Executor, corpora: Sequence[Corpus] = ())
     load, complete = cache(partial(load_partitions, store.manifest, store.path, corpora)), store.is_complete()
     store = replace(store, recent=Held())
     for number, stage in enumerate(store.stages):
-        if not complete and stage.keeps_parts(store.settings):
+        keeps_parts = store.checkpoints(stage.name).keep
+        if keeps_parts and not complete:
             _discard_damaged_parts(store, stage)
         if _discard_damage(store, stage, complete=complete):
             _run_stage(store, number, executor, load)
         else:
             store.forget(store.stages[number + 1 :])
-        if stage.keeps_parts(store.settings):
+        if keeps_parts:
             _compute_kept_parts(store, stage, executor, load)
     # Not earlier: until the last stage is committed, the store can fall back on its previous fold.
-    store.remove_leftovers()
+    remove_leftovers(store)
 
 
-def _run_stage(store: Store, number: int, executor: Executor, load: Partitions) -> None:
+def _run_stage(store: Moments, number: int, executor: Executor, load: Partitions) -> None:
     stage = store.stages[number]
     with span("finish"):
         checkpoints, scans = store.checkpoints(stage.name), stage.scans(store)
         if stage.name == "range":
-            checkpoints = replace(checkpoints, protected=store.covered_fold)
-        for scan in scans:
+            # Until scan 1 is committed again, a failed change falls back on the fold of the earlier state.
+            earlier = read_record(store.path, stage.name, store.hint)
+            checkpoints = replace(checkpoints, protected=None if earlier is None else str(earlier["covers"]))
+        for reduction, order in scans:
             # The workers need the memory.
-            store.forget(store.stages[number:], fold=True)
-            parts = _parts(store, stage, scan, checkpoints, load)
-            run_job(Job(checkpoints, scan.reduction, parts, scan.order), executor)
+            store.forget(store.stages[number:])
+            parts = _parts(store, stage, order, checkpoints, load)
+            run_job(Job(checkpoints, reduction, parts, order), executor)
         with single_blas_thread(), panel_threads(executor.threads_here):
-            final = stage.final(store, (checkpoints.read_fold(scan.order.total) for scan in scans))
-        history = [note for scan in scans for note in checkpoints.history(scan.keys)]
-        store.commit(stage.name, final.arrays, final.scalars, history)
+            final = stage.final(store, (checkpoints.read_fold(order.total) for _, order in scans))
+        history = [note for _, order in scans for note in checkpoints.history(order.keys)]
+        commit(store, stage.name, final, history)
         if not stage.keeps_fold(store.settings):
             checkpoints.clear()
 
 
+def commit(
+    store: Moments, stage: str, final: PartialResult, history: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Write the final arrays of a stage, then the record that commits them.
+
+    The record of an earlier state is deleted first, since its arrays are overwritten. The record of the current
+    state, whose arrays are damaged, stays until it is replaced. Its history is kept if it is longer: the records
+    of the parts may be gone.
+    """
+    known = store.outcome(stage) if store.has_outcome(stage) else None
+    if known is None:
+        forget_record(store.path, stage)
+    else:
+        history = max(history, known["history"], key=len)
+    _write(store.path, stage, store.covers(stage), store.variables(stage), final, history)
+    if store.recent is not None:
+        store.recent.update(final.arrays)
+
+
+def _write(
+    path: StorePath,
+    name: str,
+    covers: str,
+    variables: Mapping[str, Variable],
+    final: PartialResult,
+    history: Sequence[Mapping[str, Any]],
+) -> None:
+    record = {
+        "covers": covers,
+        "arrays": write_arrays(path, final.arrays, variables),
+        "scalars": dict(final.scalars),
+        "history": list(history),
+        # Differs between runs, so it must not enter any digest or fingerprint.
+        "made": {"committed": utc_now(), "versions": package_versions()},
+    }
+    write_record(path, name, record)
+
+
 def _parts(
-    store: Store, stage: Stage, scan: Scan, checkpoints: Checkpoints, load: Partitions
+    store: Moments, stage: Stage, order: FoldOrder, checkpoints: Checkpoints, load: Partitions
 ) -> tuple[Part, ...]:
     """The parts of a scan, with their sources if some must be read."""
     partitions = store.manifest.partitions
-    known, held = checkpoints.parts(), scan.order.covered(checkpoints.folds())
-    complete = all(key in known or i in held for i, key in enumerate(scan.keys))
+    known, held = checkpoints.parts(), order.covered(checkpoints.folds())
+    complete = all(key in known or i in held for i, key in enumerate(order.keys))
     sources = [None] * len(partitions) if complete else stage.sources(store, load)
     return tuple(
         Part(key, each.nonzeros, source, each.model_dump(include={"nonzeros", "rows", "content"}))
-        for key, each, source in zip(scan.keys, partitions, sources, strict=True)
+        for key, each, source in zip(order.keys, partitions, sources, strict=True)
     )
 
 
-def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
+def _discard_damage(store: Moments, stage: Stage, *, complete: bool) -> bool:
     """Discard damaged results of a stage; return whether something is missing that running the stage computes.
 
     A readable record stays until it is replaced: it has the history, and its digests identify damaged arrays.
@@ -126,46 +194,48 @@ def _discard_damage(store: Store, stage: Stage, *, complete: bool) -> bool:
     if not lost and not (complete and kept):
         return False
     checkpoints = store.checkpoints(stage.name)
-    for scan in stage.scans(store):
-        found = damage_of_scan(checkpoints, scan, finished=complete and kept)
+    for _, order in stage.scans(store):
+        found = damage_of_scan(checkpoints, order, finished=complete and kept)
         for (kind, key), error in found.items():
             _warn_each([error], f"the {kind} is discarded")
             checkpoints.drop(kind, key)
-        if complete and kept and ("fold", scan.order.total) in found:
+        if complete and kept and ("fold", order.total) in found:
             lost = True
             consequence = "the kept parts are folded again" if checkpoints.keep else "its scan is repeated"
             logger.warning("repair: %s: the last fold of %s is lost; %s", store.path, stage.name, consequence)
     return lost
 
 
-def _discard_damaged_parts(store: Store, stage: Stage) -> None:
-    """Discard the damaged parts of an unfinished store, whose later stages read all parts."""
+def _discard_damaged_parts(store: Moments, stage: Stage) -> None:
+    """Discard the damaged parts of an unfinished store, whose later stages read all parts; hold the intact ones."""
     checkpoints = store.checkpoints(stage.name)
     known = checkpoints.parts()
-    for scan in stage.scans(store):
-        for key in known.intersection(scan.keys):
-            if error := checkpoints.damage("part", key):
+    for _, order in stage.scans(store):
+        for key in known.intersection(order.keys):
+            try:
+                store.once(f"{SAMPLE} {key}", partial(checkpoints.read_part, key))
+            except StoreError as error:
                 _warn_each([error], "the part is discarded")
                 checkpoints.drop("part", key)
 
 
-def _compute_kept_parts(store: Store, stage: Stage, executor: Executor, load: Partitions) -> None:
+def _compute_kept_parts(store: Moments, stage: Stage, executor: Executor, load: Partitions) -> None:
     """Compute missing kept parts, which no stage needs since they are folded. One pass over their partitions."""
-    checkpoints, (scan,) = store.checkpoints(stage.name), stage.scans(store)
+    checkpoints, ((reduction, order),) = store.checkpoints(stage.name), stage.scans(store)
     known = checkpoints.parts()
-    missing = [key not in known for key in scan.keys]
+    missing = [key not in known for key in order.keys]
     if not any(missing):
         return
     logger.info(
         "repair: partitions computed again: %s", ", ".join(str(i) for i, lacks in enumerate(missing) if lacks)
     )
-    parts = tuple(map(partition_part, compress(scan.keys, missing), compress(load(), missing)))
-    missing_parts = Job(checkpoints, scan.reduction, parts).graph(frozenset(), executor.tasks_at_once)
+    parts = tuple(map(partition_part, compress(order.keys, missing), compress(load(), missing)))
+    missing_parts = Job(checkpoints, reduction, parts).graph(frozenset(), executor.tasks_at_once)
     if missing_parts is not None:
         executor.compute(missing_parts)
 
 
-def repair_words(store: Store) -> None:
+def repair_words(store: Moments) -> None:
     """Recover damaged words and Zarr groups: the words from the corpora, and the word ids of each corpus from both.
 
     Raises ``InputError`` if a corpus has moved, and ``StoreError`` if the corpora have other words now.
@@ -176,7 +246,7 @@ def repair_words(store: Store) -> None:
         write_json(place / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
     if _warn_each(damage_of_outcome(store, WORDS), "the words are read from the corpora"):
         words = _words_of_corpora(store)
-        store.commit(WORDS, {"word": np.array(words, dtype=object)}, {})
+        commit(store, WORDS, PartialResult({"word": np.array(words, dtype=object)}))
     for number, error in damage_of_word_ids(store).items():
         _warn_each([error], "the words of the corpus are looked up again")
         ids_of_words = {str(word): i for i, word in enumerate(store.read("word"))}
@@ -186,7 +256,7 @@ def repair_words(store: Store) -> None:
         store.word_ids(entry)
 
 
-def _words_of_corpora(store: Store) -> list[str]:
+def _words_of_corpora(store: Moments) -> list[str]:
     words = [""] * store.n_words
     for entry in store.manifest.corpora:
         own, ids = open_corpus(entry.path).vocabulary().words, store.word_ids(entry)

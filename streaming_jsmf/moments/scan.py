@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,17 @@ from streaming_jsmf.jobs.checkpoints import RECORDS
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution, Executor
 from streaming_jsmf.moments.changes import Changes, opened, require_changeable, steps_begun
-from streaming_jsmf.moments.integrity import damage
+from streaming_jsmf.moments.integrity import damage, is_cleared, remove_leftovers
 from streaming_jsmf.moments.manifest import (
-    Manifest,
+    StoreManifest,
     new_manifest,
     refuse_lost_root,
     relocate,
     with_third_moment,
-    words_digest,
 )
 from streaming_jsmf.moments.memory import fitting_settings, require_scan_memory
-from streaming_jsmf.moments.reader import Moments, open_moments, read_store
-from streaming_jsmf.moments.run import repair_words, run_stages, switch
-from streaming_jsmf.moments.store import write_empty_store
+from streaming_jsmf.moments.run import repair_words, run_stages, switch, write_empty_store
+from streaming_jsmf.moments.store import Moments, open_moments, read_store
 from streaming_jsmf.storage.lock import recover, sole_writer
 from streaming_jsmf.storage.paths import StorePath, node_exists, store_path
 from streaming_jsmf.storage.replace import remove_store, store_written
@@ -61,8 +60,7 @@ def scan(
     keyword arguments.
 
     With a memory budget and no partition size, a new store gets a size that fits (see ``fitting_settings``).
-    With ``overwrite`` a store of another corpus or with other settings is removed and made
-    again.
+    With ``overwrite`` a store of another corpus or with other settings is removed and made again.
 
     Raises
     ------
@@ -87,23 +85,28 @@ def scan(
     if settings is not None and settings.third_moment:
         changes = replace(changes, third_moment=changes.any)
     steps = changes.steps(corpus_root(corpus))
-    begun, request = steps_begun(stored, steps, changes), None
-    if stored is None or not changes.any:
+    begun = steps_begun(stored, list(steps), changes)
+    of_corpus = stored is None or not changes.any
+    if of_corpus:
         assert settings is not None, "only a change keeps the settings of the store"
-        request = _planned(opened(corpus), path, settings, stored, execution, overwrite)
-        if request is None:
+        planned = _planned(opened(corpus), path, settings, stored, execution, overwrite)
+        if planned is None:
             return open_moments(path)
-    elif not begun:
-        settings = None if settings is None else _as_stored(stored, settings, execution)
-        require_changeable(stored, corpus, settings, changes)
+        start = planned
+    else:
+        assert stored is not None
+        if not begun:
+            settings = None if settings is None else _as_stored(stored, settings, execution)
+            require_changeable(stored, corpus, settings, changes)
+        start = partial(_continued, path, begun, execution)
     with sole_writer(path):
-        is_new = request is not None and (request.replaces or not node_exists(path / RECORDS / "range"))
+        is_new = of_corpus and (overwrite or not node_exists(path / RECORDS / "range"))
         bad_input = partial(_discard_unusable, path) if is_new else None
         # Connect to the scheduler first: if it does not respond, no store is created or changed.
         with execution.executor(listener, on_bad_input=bad_input) as executor:
-            store = request.run(executor) if request else _continued(path, begun, execution, executor)
-            for step in steps[begun:]:
-                store = step.apply(store, execution, executor, mark=step.mark)
+            store = start(executor)
+            for mark, apply in list(steps.items())[begun:]:
+                store = apply(store, execution, executor, mark=mark)
     return open_moments(path)
 
 
@@ -114,107 +117,85 @@ def _planned(
     stored: Moments | None,
     execution: Execution,
     overwrite: bool,
-) -> _Request | None:
-    """The scan to run, which replaces another store with ``overwrite``; None if the store is complete and intact."""
-    as_stored = settings if stored is None else _as_stored(stored, settings, execution)
-    request = _Request.of(corpus, path, as_stored, stored, execution)
-    found = request.wanted(overwrite).find()
+) -> Callable[[Executor], Moments] | None:
+    """The scan of a corpus into a new store or one that contains it; None if the store is complete and intact.
+
+    Another store is replaced with ``overwrite``.
+    """
+    if stored is None:
+        asked = _new(corpus, settings, execution)
+    else:
+        asked = new_manifest(corpus, _as_stored(stored, settings, execution))
+    found = _wanted_store(corpus, path, asked, overwrite).find()
     if found is Found.MADE:
         _clear_leftovers(read_store(path))
         return None
     if found is Found.OTHER:
-        other = _Request.of(corpus, path, settings, None, execution)
-        request = replace(other, replaces=True)
-    require_scan_memory(request.planned(), path, execution, [corpus])
-    return request
+        asked = _new(corpus, settings, execution)
+    after = asked if stored is None or found is Found.OTHER else _completed(stored, corpus, asked)
+    require_scan_memory(after, path, execution, [corpus])
+    return partial(_scanned, corpus, path, asked, found is Found.OTHER)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """A scan of one corpus into a new store, or the completion of a store that contains it.
+def _scanned(
+    corpus: Corpus, path: StorePath, asked: StoreManifest, replaces: bool, executor: Executor
+) -> Moments:
+    """Create, complete or repair the store."""
+    if replaces:
+        remove_store(path)
+    # Compare again: another process may have changed the store before the lock was taken.
+    if _wanted_store(corpus, path, asked).find() is Found.NOTHING:
+        with store_written(path) as beside:
+            write_empty_store(beside, asked, corpus.vocabulary().words)
+        store = Moments(path, asked)
+    else:
+        store = read_store(path)
+        store = switch(store, _completed(store, corpus, asked), [corpus])
+        repair_words(store)
+    run_stages(store, executor, [corpus])
+    return store
 
-    ``manifest`` is that of a new store, which replaces another if ``replaces``.
-    """
 
-    corpus: Corpus
-    path: StorePath
-    manifest: Manifest
-    replaces: bool = False
+def _new(corpus: Corpus, settings: ScanSettings, execution: Execution) -> StoreManifest:
+    """The manifest of a new store, with settings that fit the memory budget."""
+    fitting = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
+    return new_manifest(corpus, fitting)
 
-    @classmethod
-    def of(
-        cls,
-        corpus: Corpus,
-        path: StorePath,
-        settings: ScanSettings,
-        stored: Moments | None,
-        execution: Execution,
-    ) -> _Request:
-        if stored is None:
-            settings = fitting_settings(settings, corpus.n_words, list_units(corpus), execution)
-        vocabulary = words_digest(corpus.vocabulary().words)
-        return cls(corpus, path, new_manifest(corpus, settings, vocabulary))
 
-    def wanted(self, overwrite: bool = False) -> Wanted:
-        """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
+def _completed(store: Moments, corpus: Corpus, asked: StoreManifest) -> StoreManifest:
+    """The manifest of a store with the current location of a corpus, and with the third moment if requested."""
+    manifest = relocate(store.manifest, corpus)
+    return with_third_moment(manifest) if asked.scan_settings.third_moment else manifest
 
-        def is_intact() -> bool:
-            store = read_store(self.path)
-            _warn_of_other_contents(store, self.corpus)
-            complete = self._asked(store) == store.manifest and store.is_complete()
-            return complete and next(damage(store), None) is None
 
-        advice = (
-            f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to extend it"
-        )
-        identity = self._identity(self.manifest)
-        return Wanted(self.path, identity, self._stored_identity, is_intact, overwrite, advice)
+def _wanted_store(corpus: Corpus, path: StorePath, asked: StoreManifest, overwrite: bool = False) -> Wanted:
+    """The store that is asked for: one that contains the corpus and has the settings, and possibly more."""
 
-    def planned(self) -> Manifest:
-        """The manifest of the store after the scan."""
-        return (
-            self.manifest
-            if self.replaces or not node_exists(self.path)
-            else self._asked(read_store(self.path))
-        )
-
-    def _stored_identity(self) -> dict[str, Any]:
-        if not node_exists(self.path):
-            refuse_lost_root(self.path)
-            raise InputError(f"{self.path}: exists and is not a moments store; give a path that is free")
-        return self._identity(read_store(self.path).manifest)
-
-    def _identity(self, manifest: Manifest) -> dict[str, Any]:
-        """What stores of the same request have in common: not the third moment, which can be added later."""
-        asked = self.manifest.corpora[0].fingerprint
-        entry = next((e for e in manifest.corpora if e.fingerprint == asked), manifest.corpora[0])
-        settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, self.manifest))
+    def identity(manifest: StoreManifest) -> dict[str, Any]:
+        # Stores of the same request may differ in the third moment, which can be added later.
+        fingerprint = asked.corpora[0].fingerprint
+        entry = next((e for e in manifest.corpora if e.fingerprint == fingerprint), manifest.corpora[0])
+        settings, wanted = ({**m.settings, "third_moment": None} for m in (manifest, asked))
         return {
             **settings,
-            "algorithm version": (manifest if settings == wanted else self.manifest).range_key,
+            "algorithm version": (manifest if settings == wanted else asked).range_key,
             "corpus": entry.fingerprint[:12],
         }
 
-    def run(self, executor: Executor) -> Moments:
-        """Create, complete and repair the store."""
-        if self.replaces:
-            remove_store(self.path)
-        # Compare again: another process may have changed the store before the lock was taken.
-        if self.wanted().find() is Found.NOTHING:
-            with store_written(self.path) as beside:
-                write_empty_store(beside, self.manifest, self.corpus.vocabulary().words)
-            store = Moments(self.path, self.manifest)
-        else:
-            store = read_store(self.path)
-            store = switch(store, self._asked(store), [self.corpus])
-            repair_words(store)
-        run_stages(store, executor, [self.corpus])
-        return store
+    def stored() -> dict[str, Any]:
+        if not node_exists(path):
+            refuse_lost_root(path)
+            raise InputError(f"{path}: exists and is not a moments store; give a path that is free")
+        return identity(read_store(path).manifest)
 
-    def _asked(self, store: Moments) -> Manifest:
-        """The manifest with the current location of the corpus, and with the third moment if requested."""
-        manifest = relocate(store.manifest, self.corpus)
-        return with_third_moment(manifest) if self.manifest.scan_settings.third_moment else manifest
+    def is_intact() -> bool:
+        store = read_store(path)
+        _warn_of_other_contents(store, corpus)
+        complete = _completed(store, corpus, asked) == store.manifest and store.is_complete()
+        return complete and next(damage(store), None) is None
+
+    advice = f"give another path, {option.overwrite(True)} to replace the store, or {option.add} to extend it"
+    return Wanted(path, identity(asked), stored, is_intact, overwrite, advice)
 
 
 def _continued(path: StorePath, begun: int, execution: Execution, executor: Executor) -> Moments:
@@ -271,12 +252,12 @@ def _as_stored(store: Moments, wanted: ScanSettings, execution: Execution) -> Sc
 
 def _clear_leftovers(store: Moments) -> None:
     """Remove what a killed process left in or next to a complete store; leave the files of a running process."""
-    if not store.is_cleared():
+    if not is_cleared(store):
         # Clearing is optional: leftovers stay on a read-only medium.
         with suppress(InputError, OSError), sole_writer(store.path):
             found = read_store(store.path)
             if found.is_complete():
-                found.remove_leftovers()
+                remove_leftovers(found)
 
 
 def _warn_of_other_contents(store: Moments, corpus: Corpus) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +18,17 @@ from streaming_jsmf.jobs.checkpoints import PartialResult
 from streaming_jsmf.linalg.eigen import GUARD_VECTORS, Eigenpairs, block_width
 from streaming_jsmf.linalg.probes import keyed_generator
 from streaming_jsmf.linalg.sampled import apply_sample, corrected_eigenpairs, sample_eigenpairs
-from streaming_jsmf.moments.reader import Moments
-from streaming_jsmf.moments.stages.range import RangeReduction, normalised, repeated
-from streaming_jsmf.moments.stages.sample import joined, sample_probes, scaled
+from streaming_jsmf.linalg.typing import Floats, Integers
+from streaming_jsmf.moments.stages.range import (
+    RangeReduction,
+    joined,
+    normalized,
+    repeated,
+    sample_probes,
+    scaled,
+)
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
+from streaming_jsmf.moments.store import Moments
 
 Label = str | int | None
 
@@ -32,48 +39,36 @@ NULL = "null"
 FEWEST_PARTS = 4
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Labels named by an expression: single labels and ranges of whole numbers with both ends included.
+def labels_named(expression: str) -> Callable[[Label], bool]:
+    """Whether a label is named by an expression: single labels, and ranges of whole numbers with both ends included.
 
     ``1990..1999`` is a range, also of texts such as "1995" and "1995-12-31" (see ``number_of``); ``a,b`` is a list, and
-    ``null`` stands for documents without a value.
+    ``null`` stands for documents without a value. Raises ``InputError`` if the expression names nothing.
     """
+    if not isinstance(expression, str):
+        raise InputError(f"{option.partitions} is {expression!r}; give one string, such as '1990..1999,2005'")
+    names, ranges = set(), []
+    for part in (piece.strip() for piece in expression.split(",")):
+        first, dots, last = part.partition("..")
+        if dots:
+            try:
+                ranges.append((int(first), int(last)))
+            except ValueError as error:
+                raise InputError(
+                    f"{option.partitions} is {expression!r}; a range has whole numbers at both ends: 1990..1999"
+                ) from error
+        elif part:
+            names.add(part)
+    if not (names or ranges):
+        raise InputError(f"{option.partitions} is {expression!r}; give labels such as 1990..1999 or a,b")
 
-    expression: str
-    names: frozenset[str] = field(init=False)
-    ranges: tuple[tuple[int, int], ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.expression, str):
-            raise InputError(
-                f"{option.partitions} is {self.expression!r}; give one string, such as '1990..1999,2005'"
-            )
-        names, ranges = set(), []
-        for part in (piece.strip() for piece in self.expression.split(",")):
-            first, dots, last = part.partition("..")
-            if dots:
-                try:
-                    ranges.append((int(first), int(last)))
-                except ValueError as error:
-                    raise InputError(
-                        f"{option.partitions} is {self.expression!r}; a range has whole numbers at both ends: "
-                        "1990..1999"
-                    ) from error
-            elif part:
-                names.add(part)
-        if not (names or ranges):
-            raise InputError(
-                f"{option.partitions} is {self.expression!r}; give labels such as 1990..1999 or a,b"
-            )
-        object.__setattr__(self, "names", frozenset(names))
-        object.__setattr__(self, "ranges", tuple(ranges))
-
-    def __contains__(self, label: Label) -> bool:
+    def is_named(label: Label) -> bool:
         number = number_of(label)
-        if number is not None and any(low <= number <= high for low, high in self.ranges):
+        if number is not None and any(low <= number <= high for low, high in ranges):
             return True
-        return (NULL if label is None else str(label)) in self.names
+        return (NULL if label is None else str(label)) in names
+
+    return is_named
 
 
 def number_of(label: Label) -> int | None:
@@ -106,11 +101,14 @@ class SelectedMoments(Moments):
     def scalars(self, stage: str) -> Mapping[str, float]:
         return self.folded.scalars if stage == "range" else super().scalars(stage)
 
-    def read(self, name: str) -> NDArray[Any]:
-        folded = normalised(self.folded)
-        return folded[name] if name in folded else super().read(name)
+    @cached_property
+    def _sums(self) -> dict[str, NDArray[Any]]:
+        return normalized(self.folded)
 
-    def cooccurrence(self) -> NDArray[np.float64]:
+    def read(self, name: str) -> NDArray[Any]:
+        return self._sums[name] if name in self._sums else super().read(name)
+
+    def cooccurrence(self) -> Floats:
         """Raise ``InputError``: the co-occurrences of single partitions are not kept."""
         raise InputError(
             f"{self.path}: the full co-occurrences are those of all partitions, not of {self.partitions}; use "
@@ -118,7 +116,7 @@ class SelectedMoments(Moments):
             f"{option.exact(True)}"
         )
 
-    def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+    def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> Floats:
         """Rows of C of the selected partitions, (len(words), N), from the documents that the store holds."""
         return self._sampled_rows(np.asarray(words))
 
@@ -133,7 +131,7 @@ class SelectedMoments(Moments):
         )
 
     @cached_property
-    def _projected(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _projected(self) -> tuple[Floats, Floats]:
         documents, diagonal = self.sample(), self.diagonal
         width = min(self.settings.basis_width, self.n_words)
         basis = sample_eigenpairs(
@@ -142,24 +140,25 @@ class SelectedMoments(Moments):
         product = apply_sample(documents, np.ascontiguousarray(basis, np.float32)).astype(np.float64)
         return basis, product - diagonal[:, None] * basis
 
-    def projected_basis(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def projected_basis(self) -> tuple[Floats, Floats]:
         """Q and C Q from the documents of the selection."""
         with single_blas_thread():
             return self._projected
 
-    def _eigenpairs(self) -> Eigenpairs:
+    @cached_property
+    def _all_eigenpairs(self) -> Eigenpairs:
         count = block_width(self.settings.max_topics + GUARD_VECTORS)
         with single_blas_thread():
             return corrected_eigenpairs(self.sample(), self.diagonal, *self._projected, count).pairs
 
 
 def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
-    """Moments of the partitions whose label matches an expression (see ``Labels``). No pass over the corpus.
+    """Moments of the partitions whose label matches an expression (see ``labels_named``). No pass over the corpus.
 
     Memory: their documents. Raises ``InputError`` if partitions were not made by a column, or if no label matches; the
     message lists the labels.
     """
-    labels = Labels(expression)
+    is_named = labels_named(expression)
     column = moments.settings.partition_by
     if column is None:
         raise InputError(
@@ -171,7 +170,7 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
             f"{moments.path}: sketches of single partitions cannot be used; scan with {option.range_finder('sample')}"
         )
     known = [partition.label for partition in moments.manifest.partitions]
-    chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if label in labels]
+    chosen = [key for key, label in zip(moments.manifest.part_keys, known, strict=True) if is_named(label)]
     if not chosen:
         raise InputError(
             f"{moments.path}: no partition has {column} {expression}; there are {_listed(known)}"
@@ -186,12 +185,18 @@ def select_partitions(moments: Moments, expression: str) -> SelectedMoments:
 
 
 def _folded(moments: Moments, selection: str, parts: Iterable[PartialResult]) -> SelectedMoments:
-    """Fold one or more parts of scan 1 in order and in memory."""
-    reduction, folded, parts = RangeReduction(moments.n_words, moments.settings), None, list(parts)
-    for part in parts:
-        folded = reduction.fold(folded, part)
+    """Fold one or more parts of scan 1 in order; of each part only the documents stay in memory."""
+    fold, folded = RangeReduction(moments.n_words, moments.settings).fold, None
+
+    def folding() -> Iterator[PartialResult]:
+        nonlocal folded
+        for part in parts:
+            folded = fold(folded, part)
+            yield part
+
+    documents = joined(folding())
     assert folded is not None, "there are parts"
-    return SelectedMoments(moments.path, moments.manifest, selection, folded, joined(parts))
+    return SelectedMoments(moments.path, moments.manifest, selection, folded, documents)
 
 
 def _listed(labels: Sequence[Label]) -> str:
@@ -204,7 +209,7 @@ def _listed(labels: Sequence[Label]) -> str:
     return shown if len(distinct) <= 12 else f"{shown} and {len(distinct) - 12} more"
 
 
-def drawn_parts(n_parts: int, seed: int, replica: int) -> NDArray[np.int64]:
+def drawn_parts(n_parts: int, seed: int, replica: int) -> Integers:
     """How often each part is drawn in a bootstrap sample, (n_parts,); depends only on the arguments."""
     draws = keyed_generator(seed, replica).integers(n_parts, size=n_parts)
     return np.bincount(draws, minlength=n_parts)
@@ -222,17 +227,13 @@ def require_parts(moments: Moments) -> None:
 
 
 def resampled(moments: Moments, seed: int, replica: int) -> SelectedMoments:
-    """Moments of a bootstrap sample of the parts. No pass over the corpus; memory: two copies of its documents.
+    """Moments of a bootstrap sample of the parts. No pass over the corpus; memory: its documents.
 
     A part drawn twice counts as two copies of its documents. Raises ``InputError`` as ``require_parts``, and
     ``StoreError`` if a part is damaged.
     """
     require_parts(moments)
     times = drawn_parts(len(moments.manifest.part_keys), seed, replica)
-    checkpoints = moments.checkpoints("range")
-    drawn = (
-        repeated(checkpoints.read_part(key), int(n))
-        for key, n in zip(moments.manifest.part_keys, times, strict=True)
-        if n
-    )
+    checkpoints, keys = moments.checkpoints("range"), moments.manifest.part_keys
+    drawn = (repeated(checkpoints.read_part(key), int(n)) for key, n in zip(keys, times, strict=True) if n)
     return _folded(moments, f"bootstrap {seed} {replica}", drawn)

@@ -1,4 +1,4 @@
-"""A moments store: its manifest, its records and verified arrays, and what a stage of its scan has to provide.
+"""A moments store: its records, its verified arrays, and the moments that inference reads from them.
 
 Layout::
 
@@ -11,161 +11,60 @@ Layout::
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.errors import StoreError
-from streaming_jsmf.jobs.checkpoints import (
-    FOLD,
-    PARTIALS,
-    RECORDS,
-    Checkpoints,
-    Held,
-    PartialResult,
-    forget_record,
-    key_of,
-    read_record,
-    write_record,
-)
-from streaming_jsmf.jobs.execution import Execution
+from streaming_jsmf.errors import InputError, StoreError, TooFewFactorsError, option
+from streaming_jsmf.jobs.blas import single_blas_thread
+from streaming_jsmf.jobs.checkpoints import Checkpoints, key_of, read_record
 from streaming_jsmf.jobs.order import FoldOrder
-from streaming_jsmf.jobs.run import Reduction
-from streaming_jsmf.moments.manifest import WORD_IDS, CorpusEntry, Manifest, root_attributes
-from streaming_jsmf.storage.arrays import (
-    ArrayDigest,
-    Variable,
-    create_group,
-    read_array,
-    replace_attributes,
-    write_arrays,
-)
-from streaming_jsmf.storage.lock import is_left
-from streaming_jsmf.storage.paths import StorePath, child_names, remove_trees
-from streaming_jsmf.storage.results import package_versions, utc_now
+from streaming_jsmf.linalg.document_tensor import FEWEST_TOKENS, BasisMoments
+from streaming_jsmf.linalg.eigen import Eigenpairs, nystrom_factor
+from streaming_jsmf.linalg.typing import Floats, Integers, Single
+from streaming_jsmf.moments.manifest import CorpusEntry, StoreManifest, read_manifest
+from streaming_jsmf.moments.stages import stages_of
+from streaming_jsmf.moments.stages.base import Held, Stage
+from streaming_jsmf.moments.stages.range import read_sample
+from streaming_jsmf.moments.stages.third_moment import TensorMoments, adding_command
+from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
+from streaming_jsmf.storage.paths import StorePath, store_path
 
 Value = TypeVar("Value")
 
 #: Name of the vocabulary's record; the vocabulary is written when the store is created.
 WORDS = "words"
 
-
-def repair_hint(store: StorePath) -> str:
-    """The end of a message about damage that can be repaired."""
-    return f"run its scan again to repair it: streaming-jsmf scan CORPUS {store}"
-
-
-@dataclass(frozen=True)
-class Scan:
-    """One scan over the partitions; ``order`` has the keys of its parts and folds, hashes of what determines them."""
-
-    reduction: Reduction
-    order: FoldOrder
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return self.order.keys
-
-    @classmethod
-    def of_partitions(cls, reduction: Reduction, store: Store, *salts: str) -> Scan:
-        """A scan with the basis; ``salts`` are its dependencies besides the partition content."""
-        keys = tuple(key_of(name, *salts) for name in store.manifest.contents)
-        return cls(reduction, store.manifest.order_of(keys, store.base))
-
-
-class Stage(ABC):
-    """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
-
-    Attributes
-    ----------
-    variables : Its final arrays.
-    inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
-    reads : Further arrays that it reads and that are worth keeping in memory during a scan.
-    part_axes : Axes of part arrays that are not (word, rank).
-    unfolded : Arrays of its parts that are not folded.
-    of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
-        added.
-    """
-
-    name: ClassVar[str]
-    variables: ClassVar[Mapping[str, Variable]]
-    inputs: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()
-    part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    unfolded: ClassVar[frozenset[str]] = frozenset()
-    of_base: ClassVar[bool] = False
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        """Whether a store with these settings has the stage; True by default."""
-        del settings
-        return True
-
-    def keeps_parts(self, settings: ScanSettings) -> bool:
-        """Whether the parts are kept, so that partitions can be removed and selected; False by default."""
-        del settings
-        return False
-
-    def keeps_fold(self, settings: ScanSettings) -> bool:
-        """Whether the last fold is kept, so that changes and repairs can start from it; False by default."""
-        del settings
-        return False
-
-    def scans(self, store: Store) -> tuple[Scan, ...]:
-        """Its scans over the partitions, in order; none by default, for a stage of earlier results only."""
-        del store
-        return ()
-
-    def reads_corpora(self, store: Store) -> bool:
-        """Whether its scans read the corpora; True by default."""
-        del store
-        return True
-
-    def sources(self, store: Store, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-        """What its tasks read of each partition: by default the partitions, which ``load`` locates."""
-        del store
-        return load()
-
-    @abstractmethod
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
-        """The final arrays by name, and scalars for the record, from the last fold of each scan.
-
-        The folds are read lazily. Runs with one BLAS thread.
-        """
-
-    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Peak bytes of a task besides its partition."""
-        del n_words, settings
-        return 0
-
-    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Peak bytes of ``final``, if they can exceed those of the tasks."""
-        del n_words, settings
-        return 0
-
-    def require_memory(
-        self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
-    ) -> None:
-        """Raise ``InputError`` if the stage exceeds the memory budget or the machine."""
-        del n_words, settings, path, execution
-
-
 VOCABULARY = {"word": Variable(("word",), "vocabulary")}
 
 
 @dataclass(frozen=True)
-class Store(ABC):
-    """A store as its scan and its stages see it, complete or not. Arrays are verified when they are read."""
+class Moments:
+    """Statistics of a corpus in a moments store, complete or not. Arrays are verified when they are read.
+
+    ``open_moments`` opens a complete store; ``read_store`` also opens one whose scan is unfinished.
+    """
 
     path: StorePath
-    manifest: Manifest
+    manifest: StoreManifest
     #: What stages have read, committed or computed, by name, see ``forget``; None outside ``run_stages``.
     recent: Held | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    def __repr__(self) -> str:
+        return f"Moments({str(self.path)!r}, {self.n_words} words, up to {self.settings.max_topics} topics)"
+
+    def __fspath__(self) -> str:
+        """Path of the store, so that an open store can be passed as a path."""
+        return str(self.path)
+
+    # What the store consists of, and what of it is there.
 
     @cached_property
     def settings(self) -> ScanSettings:
@@ -175,10 +74,22 @@ class Store(ABC):
     def n_words(self) -> int:
         return self.manifest.n_words
 
-    @property
-    @abstractmethod
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of a complete store, in order."""
+        return stages_of(self.settings)
+
+    @property
+    def hint(self) -> str:
+        """The end of a message about damage that can be repaired."""
+        return f"run its scan again to repair it: streaming-jsmf scan CORPUS {self.path}"
+
+    @property
+    def sample_share(self) -> float:
+        """Share of the documents that the store holds."""
+        share = self.manifest.sample_share
+        assert share is not None, "halko holds no documents"
+        return share
 
     @property
     def reads_twice(self) -> bool:
@@ -190,34 +101,36 @@ class Store(ABC):
         """Folding order of scan 1."""
         return self.manifest.order
 
-    @property
-    def total(self) -> str:
-        """Key of the last fold of scan 1, which covers all parts of the store."""
-        return self.order.total
+    def order_with(self, *salts: str) -> FoldOrder:
+        """Folding order of a scan with the basis; ``salts`` are its dependencies besides the partition contents."""
+        keys = [key_of(name, *salts) for name in self.manifest.contents]
+        return self.manifest.order_of(keys, self.base)
 
     @property
     def base(self) -> str:
         """Key of the fold of scan 1 that the basis is computed from."""
-        return self.manifest.base or self.total
+        return self.manifest.base or self.order.total
+
+    def checkpoints(self, stage: str) -> Checkpoints:
+        made = self._named(stage)
+        keep = bool(made.unfolded) and self.manifest.sample_share is not None
+        return Checkpoints(self.path, stage, self.hint, keep, made.part_axes, made.unfolded)
+
+    @property
+    def record_names(self) -> tuple[str, ...]:
+        return (WORDS, *(stage.name for stage in self.stages))
 
     @property
     def missing_stages(self) -> tuple[str, ...]:
         """Names of the stages that are not committed yet."""
         return tuple(stage.name for stage in self.stages if self.outcome(stage.name) is None)
 
-    def checkpoints(self, stage: str) -> Checkpoints:
-        made = self._named(stage)
-        keep, hint = made.keeps_parts(self.settings), repair_hint(self.path)
-        return Checkpoints(
-            self.path, stage, hint, keep, made.part_axes, unfolded=made.unfolded, held=self.recent
-        )
-
     def outcome(self, stage: str) -> dict[str, Any] | None:
         """The committed record of a stage (digests, scalars, history), or None.
 
         A record that covers other partitions or words than the manifest belongs to an earlier state and is ignored.
         """
-        record = read_record(self.path, stage, repair_hint(self.path))
+        record = read_record(self.path, stage, self.hint)
         return record if record is not None and record.get("covers") == self.covers(stage) else None
 
     def has_outcome(self, stage: str) -> bool:
@@ -231,43 +144,28 @@ class Store(ABC):
         """Whether all stages are committed and their records intact."""
         return all(self.has_outcome(stage.name) for stage in self.stages)
 
-    def scalars(self, stage: str) -> Mapping[str, float]:
-        record = self.outcome(stage)
-        assert record is not None, "stages run in order"
-        scalars: Mapping[str, float] = record["scalars"]
-        return scalars
-
     def covers(self, stage: str) -> str:
         """Key of everything that the outcome of a stage is computed from."""
         if stage == WORDS:
             return self.manifest.vocabulary
         made = self._named(stage)
-        fold = self.base if made.of_base else self.total
+        fold = self.base if made.of_base else self.order.total
         if not made.inputs:
             return fold
         # A different basis, for example one recomputed on another processor during a repair, makes old results stale.
         found = (self._fields_of(name) for name in made.inputs)
         return key_of(fold, *("" if fields is None else fields["sha256"] for fields in found))
 
-    @property
-    def covered_fold(self) -> str | None:
-        """Key of the fold that the committed outcome of scan 1 covers, in this manifest or an earlier one."""
-        record = read_record(self.path, "range", repair_hint(self.path))
-        return None if record is None else str(record.get("covers"))
-
-    @property
-    def record_names(self) -> tuple[str, ...]:
-        return (WORDS, *(stage.name for stage in self.stages))
+    def variables(self, stage: str) -> Mapping[str, Variable]:
+        """The final arrays of a record."""
+        return VOCABULARY if stage == WORDS else self._named(stage).variables
 
     def _named(self, stage: str) -> Stage:
         return next(each for each in self.stages if each.name == stage)
 
-    def _variables(self, stage: str) -> Mapping[str, Variable]:
-        return VOCABULARY if stage == WORDS else self._named(stage).variables
-
     def _fields_of(self, name: str) -> dict[str, Any] | None:
         """The committed digest of a final array as stored in its record, or None."""
-        maker = next((stage for stage in self.record_names if name in self._variables(stage)), None)
+        maker = next((stage for stage in self.record_names if name in self.variables(stage)), None)
         record = None if maker is None else self.outcome(maker)
         fields: dict[str, Any] | None = None if record is None else record["arrays"].get(name)
         return fields
@@ -279,119 +177,210 @@ class Store(ABC):
             raise StoreError(f"{self.path}: {name} is not committed; run the same scan again to finish it")
         return ArrayDigest.from_fields(fields)
 
+    def digests(self, *, third_moment: bool = False) -> dict[str, str]:
+        """sha256 of the arrays by name, which identify these moments; the third moment is included on request."""
+        records = [
+            self.outcome(stage) for stage in self.record_names if third_moment or stage != "third_moment"
+        ]
+        return {
+            name: str(fields["sha256"])
+            for record in records
+            if record
+            for name, fields in record["arrays"].items()
+        }
+
+    # Reading it.
+
     def read(self, name: str) -> NDArray[Any]:
         """Read a final array and verify its digest. Raises ``StoreError`` if it is damaged."""
-        hint = repair_hint(self.path)
-        return self.once(name, lambda: read_array(self.path, name, self.array_digest(name), hint=hint))
+        return self.once(name, lambda: read_array(self.path, name, self.array_digest(name), hint=self.hint))
 
     def once(self, name: str, compute: Callable[[], Value]) -> Value:
         """The value of ``compute``, or the one that is ``recent`` under this name."""
         return compute() if self.recent is None else self.recent.once(name, compute)
 
-    def forget(self, stages: Sequence[Stage], *, fold: bool = False) -> None:
-        """Keep of what is ``recent`` only arrays that these stages read again and, on request, the fold."""
-        wanted = {FOLD} if fold else set()
-        wanted.update(*(stage.inputs + stage.reads for stage in stages))
+    def forget(self, stages: Sequence[Stage]) -> None:
+        """Keep of what is ``recent`` only arrays that these stages read again."""
+        wanted = {name for stage in stages for name in stage.inputs + stage.reads}
         if self.recent is not None:
-            for name in self.recent.keys() - wanted:
+            for name in [name for name in self.recent if name.partition(" ")[0] not in wanted]:
                 del self.recent[name]
 
-    def word_ids(self, entry: CorpusEntry) -> NDArray[np.int64] | None:
+    def scalars(self, stage: str) -> Mapping[str, float]:
+        record = self.outcome(stage)
+        assert record is not None, "stages run in order"
+        scalars: Mapping[str, float] = record["scalars"]
+        return scalars
+
+    def word_ids(self, entry: CorpusEntry) -> Integers | None:
         """The id in the store of each word of a corpus, or None if unchanged. Raises ``StoreError`` if damaged."""
         known = entry.word_ids
         if known is None:
             return None
         expected = ArrayDigest(known.sha256, (known.n_words,), "int64")
-        ids: NDArray[np.int64] = read_array(self.path, known.name, expected, hint=repair_hint(self.path))
+        ids: Integers = read_array(self.path, known.name, expected, hint=self.hint)
         return ids
 
-    def replace_manifest(self, manifest: Manifest) -> Self:
-        """Replace the manifest of the store atomically. Stages that cover another state become missing."""
-        replace_attributes(self.path, root_attributes(manifest))
-        return replace(self, manifest=manifest)
+    # The moments.
 
-    def commit(
-        self,
-        stage: str,
-        arrays: Mapping[str, NDArray[Any]],
-        scalars: Mapping[str, float],
-        history: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        """Write the final arrays of a stage, then the record that commits them.
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The vocabulary; position = word id."""
+        return tuple(str(word) for word in self.read("word"))
 
-        The record of an earlier state is deleted first, since its arrays are overwritten. The record of the current
-        state, whose arrays are damaged, stays until it is replaced. Its history is kept if it is longer: the records
-        of the parts may be gone.
+    @property
+    def n_documents(self) -> int:
+        """Number of documents with two or more tokens; shorter ones are not counted."""
+        return int(self.scalars("range")["n_documents"])
+
+    @cached_property
+    def row_sum(self) -> Floats:
+        """u = C e, (N,), exact."""
+        return self.read("row_sum")
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """D of Eq. 1, (N,), exact."""
+        return self.read("diagonal")
+
+    @cached_property
+    def document_frequency(self) -> Integers:
+        """Number of documents that contain each word, (N,)."""
+        return self.read("document_frequency")
+
+    @cached_property
+    def term_count(self) -> Floats:
+        """Tokens of each word, (N,)."""
+        return self.read("term_count")
+
+    def sample(self) -> csr_array[Any]:
+        """H_s, the documents that the store holds (documents x words, CSR, float32), read on each call.
+
+        H_s'H_s ~ C + diag(D), equal if it holds all documents.
         """
-        if self.has_outcome(stage):
-            known = self.outcome(stage)
-            assert known is not None
-            history = max(history, known["history"], key=len)
-        else:
-            forget_record(self.path, stage)
-        _commit(self.path, stage, self.covers(stage), self._variables(stage), arrays, scalars, history)
-        if self.recent is not None:
-            self.recent.update(arrays)
+        return read_sample(self)
 
-    def leftovers(self) -> list[StorePath]:
-        """Paths in a complete store that are not part of it: partial results and results of earlier states.
+    def projected_basis(self) -> tuple[Floats, Floats] | None:
+        """Q and C Q, read on each call, or None if the store has no such product."""
+        return (self.read("basis"), self.read("projection")) if self.settings.has_projection else None
 
-        The parts of scan 1 and the last folds are kept; see ``Stage``. Lists three directories.
+    def factor(self) -> Single | None:
+        """F, N x m, with F F' ~ C + diag(D), by ``nystrom_factor`` in the basis on each call; None after ``halko``."""
+        with single_blas_thread():
+            projected = self.projected_basis()
+            if projected is None and self.settings.exact:
+                basis = self.read("basis")
+                projected = basis, self.cooccurrence() @ basis
+            if projected is None:
+                return None
+            basis, product = projected
+            return nystrom_factor(basis, product + self.diagonal[:, None] * basis)
+
+    def eigenpairs(self, n_topics: int, extra: int = 10) -> Eigenpairs:
+        """The ``n_topics + extra`` leading algebraic eigenpairs of C, or as many as exist. No scan.
+
+        Raises ``TooFewFactorsError`` if the scan was made for fewer topics, or C has fewer positive eigenvalues.
         """
-        kept: dict[str, str] = {}
-        for stage in self.stages:
-            for scan in stage.scans(self) if stage.keeps_fold(self.settings) else ():
-                kept |= self.checkpoints(stage.name).kept(scan.order.total, scan.keys)
-        ids = {entry.word_ids.name for entry in self.manifest.corpora if entry.word_ids is not None}
-        made = tuple(f"{stage.name}-{kind}-" for stage in self.stages for kind in ("part", "fold"))
-        staying: tuple[tuple[StorePath, tuple[str, ...], Collection[str]], ...] = (
-            (self.path / RECORDS, made, kept.keys()),
-            (self.path / PARTIALS, made, kept.values()),
-            (self.path, (WORD_IDS,), ids),
+        widest = self.settings.max_topics
+        if n_topics > widest:
+            corpus, *more = self.manifest.paths
+            scan = f"streaming-jsmf scan {corpus} OTHER_MOMENTS"
+            added = (
+                f"; then {scan} {' '.join(option.add(path).on_command_line for path in more)}" if more else ""
+            )
+            raise TooFewFactorsError(
+                f"{self.path}: this scan supports up to {widest} topics, {n_topics} were asked for; run {scan} "
+                f"{option.max_topics(n_topics).on_command_line}{added}"
+            )
+        pairs = self._all_eigenpairs
+        if pairs.positive < n_topics:
+            raise TooFewFactorsError(
+                f"{self.path}: the co-occurrences have {pairs.positive} positive eigenvalues, {n_topics} topics "
+                f"were asked for; use {option.n_topics(pairs.positive)} or fewer, or a larger corpus"
+            )
+        return pairs.leading(n_topics + extra)
+
+    @cached_property
+    def _all_eigenpairs(self) -> Eigenpairs:
+        if self.settings.has_projection:
+            return Eigenpairs(self.read("eigenvalues"), self.read("eigenvectors"))
+        return Eigenpairs(self.read("basis_eigenvalues"), self.read("basis"))
+
+    def cooccurrence(self) -> Floats:
+        """C of Eq. 1, N x N, symmetric and nonnegative, from a scan with ``exact``. 8 N^2 bytes, read on each call.
+
+        Raises ``InputError`` if the scan did not count C, or these are the moments of some partitions.
+        """
+        if not self.settings.exact:
+            raise InputError(
+                f"{self.path}: holds no full co-occurrences; scan into another path with {option.exact(True)}, or use "
+                f"{option.rectify('enn')}"
+            )
+        return self.read("cooccurrence")
+
+    def cooccurrence_rows(self, words: Sequence[int] | NDArray[np.integer[Any]]) -> Floats:
+        """Rows of C for the given word ids, (len(words), N).
+
+        From the documents that the store holds, which are all of a small corpus; after ``halko`` from V diag V'.
+        """
+        ids = np.asarray(words)
+        if self.settings.exact:
+            exact: Floats = self.cooccurrence()[ids]
+            return exact
+        if self.settings.range_finder == "sample":
+            return self._sampled_rows(ids)
+        pairs = self._all_eigenpairs
+        products: Floats = (pairs.vectors[ids] * pairs.values) @ pairs.vectors.T
+        return products
+
+    def _sampled_rows(self, ids: NDArray[np.integer[Any]]) -> Floats:
+        documents = self.sample()
+        rows: Floats = (documents[:, ids].T @ documents).toarray().astype(np.float64)
+        rows[np.arange(ids.size), ids] -= self.diagonal[ids]
+        return rows
+
+    def tensor_moments(self) -> TensorMoments:
+        """The three moments of LDA in the basis, read on each call. No scan.
+
+        Raises ``InputError`` if the store lacks the third moment, no document has three tokens, or these are the
+        moments of some partitions.
+        """
+        if not self.settings.third_moment:
+            raise InputError(
+                f"{self.path}: has no third moment, which {option.engine('stod')} needs; add it with "
+                f"{adding_command(self)}"
+            )
+        if not self.scalars("third_moment")["total_weight"] > 0:
+            raise InputError(
+                f"{self.path}: no document has {FEWEST_TOKENS} tokens or more, so there is no third moment; use "
+                f"{option.engine('lr-jsmf')}, or ingest longer documents"
+            )
+        arrays = (self.read(name) for name in ("word_mean", "pair_projection", "third_moment"))
+        return TensorMoments(self.read("basis"), BasisMoments(*arrays))
+
+
+def read_store(path: StorePath) -> Moments:
+    """Return the store at ``path``, complete or not.
+
+    Raises ``InputError`` if there is no store or its format version is unknown, and ``StoreError`` if its metadata is
+    damaged.
+    """
+    return Moments(path, read_manifest(path))
+
+
+def open_moments(path: str | os.PathLike[str] | StorePath) -> Moments:
+    """Open a complete moments store at a path or URL.
+
+    Raises
+    ------
+    InputError
+        If there is no moments store at ``path``.
+    StoreError
+        If it is incomplete; the message names the missing stages.
+    """
+    store = read_store(store_path(path, "a moments store"))
+    if missing := store.missing_stages:
+        raise StoreError(
+            f"{path}: incomplete, missing {', '.join(missing)}; run the same scan command again to finish it"
         )
-        return [
-            group / name
-            for group, prefixes, names in staying
-            for name in child_names(group)
-            if name.startswith(prefixes) and name not in names
-        ]
-
-    def is_cleared(self) -> bool:
-        """Whether the store is complete, without leftovers, and not locked by a running or killed process."""
-        try:
-            return self.is_complete() and not (is_left(self.path) or self.leftovers())
-        except StoreError:
-            return False
-
-    def remove_leftovers(self) -> None:
-        """Remove the ``leftovers``. This is the last step of every change; a run after a kill repeats it."""
-        remove_trees(*self.leftovers())
-
-
-def write_empty_store(path: StorePath, manifest: Manifest, words: Sequence[str]) -> None:
-    """Write vocabulary and manifest into an empty directory. The root group is written last and completes the store."""
-    for part in (PARTIALS, RECORDS):
-        create_group(path / part, {})
-    arrays = {"word": np.array(words, dtype=object)}
-    _commit(path, WORDS, manifest.vocabulary, VOCABULARY, arrays, {}, ())
-    create_group(path, root_attributes(manifest))
-
-
-def _commit(
-    path: StorePath,
-    name: str,
-    covers: str,
-    variables: Mapping[str, Variable],
-    arrays: Mapping[str, NDArray[Any]],
-    scalars: Mapping[str, float],
-    history: Sequence[Mapping[str, Any]],
-) -> None:
-    record = {
-        "covers": covers,
-        "arrays": write_arrays(path, arrays, variables),
-        "scalars": dict(scalars),
-        "history": list(history),
-        # Differs between runs, so it must not enter any digest or fingerprint.
-        "made": {"committed": utc_now(), "versions": package_versions()},
-    }
-    write_record(path, name, record)
+    return store

@@ -28,18 +28,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming_jsmf.config import SimulationSettings, settings_of, takes
-from streaming_jsmf.corpus.assemble import (
+from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
+from streaming_jsmf.corpus.manifest import Json
+from streaming_jsmf.corpus.records import Documents
+from streaming_jsmf.corpus.shards import (
     CORPUS,
     LAYOUT,
+    TOKENS_PER_SHARD,
+    ShardLimits,
+    ShardWriter,
     clear_attempts,
     link_shards,
     total_counts,
     write_task_shards,
 )
-from streaming_jsmf.corpus.format import Corpus, open_corpus, read_manifest
-from streaming_jsmf.corpus.manifest import Json
-from streaming_jsmf.corpus.records import Documents
-from streaming_jsmf.corpus.shards import TOKENS_PER_SHARD, ShardLimits, ShardWriter
 from streaming_jsmf.corpus.write import Origin, corpus_target, finish_directory, wanted_corpus
 from streaming_jsmf.errors import InputError, StreamingJSMFError, option
 from streaming_jsmf.jobs.checkpoints import Record

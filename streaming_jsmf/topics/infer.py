@@ -18,8 +18,8 @@ from streaming_jsmf.inference.anchors import DegenerateAnchorsError, RejectedAnc
 from streaming_jsmf.jobs.blas import single_blas_thread
 from streaming_jsmf.jobs.events import Listener, silent
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.moments.reader import Moments, open_moments
 from streaming_jsmf.moments.select import SelectedMoments, select_partitions
+from streaming_jsmf.moments.store import Moments, open_moments
 from streaming_jsmf.process_limits import peak_memory
 from streaming_jsmf.rectification.enn import ALGORITHM_VERSION as ENN_ALGORITHM
 from streaming_jsmf.storage.paths import StorePath, store_path
@@ -89,7 +89,7 @@ class InferPlan:
             except DegenerateAnchorsError as error:
                 raise TooFewFactorsError(f"{self.moments.path}: {error}") from error
             except RejectedAnchorError as error:
-                raise self.requirements.rejected(error) from error
+                raise self.requirements.rejected(error) from None
         manifest = self.moments.manifest
         provenance = {
             "engine": self.settings.engine,
@@ -110,7 +110,11 @@ class InferPlan:
         if isinstance(self.settings, InferSettings):
             given = self.requirements.given_anchors()
             rules = anchor_rules(self.settings, self.moments.n_documents, given)
-            return fit_anchor_words(self.moments, self.settings, rules, self.threads, lap, listener)
+            arrays, metrics = fit_anchor_words(
+                self.moments, self.settings, rules, self.threads, lap, listener
+            )
+            self.requirements.warn_of_omitted(metrics.get("given_anchors", ()))
+            return arrays, metrics
         # Its kernels take a tenth of the start-up time, and the other engine does not need them.
         from streaming_jsmf.topics.tensor import fit_tensor
 

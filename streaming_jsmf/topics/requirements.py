@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, TypeAlias
 
 from dask.utils import format_bytes
@@ -12,16 +14,19 @@ from dask.utils import format_bytes
 from streaming_jsmf.config import InferSettings, Rectifier, StodSettings
 from streaming_jsmf.corpus.format import Corpus
 from streaming_jsmf.errors import InputError, TooFewFactorsError, option
-from streaming_jsmf.inference.anchors import RejectedAnchorError, require_frequent
+from streaming_jsmf.inference.anchors import RejectedAnchorError, too_little_mass
 from streaming_jsmf.linalg.typing import Integers
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.cooccurrence import matrix_bytes
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.process_limits import machine_memory, shortage
 from streaming_jsmf.rectification.enn import papers_rows
 
 logger = logging.getLogger(__name__)
 
 EngineSettings: TypeAlias = InferSettings | StodSettings
+
+#: Documents that contain an anchor word that the user gives; fewer suffice if ``anchor_min_df`` allows them.
+GIVEN_ANCHOR_MIN_DF = 5.0
 
 #: Number of N x N matrices that each rectification of the whole C keeps in memory.
 MATRICES: Mapping[Rectifier, int] = {"ap": 1, "dykstra": 2, "dc": 2, "palm": 1, "ipalm": 1}
@@ -67,27 +72,52 @@ class Requirements:
         return cls(settings, str(moments.path), moments.words, *counts, moments.settings.exact)
 
     def given_anchors(self) -> tuple[tuple[int, ...], ...]:
-        """Word ids of the given anchor words, one group per topic.
+        """Word ids of the given anchors, one group per topic, without words that cannot serve (``unusable_words``).
 
-        Raises ``InputError`` if a word is unknown or, if its document frequency is known, in too few documents.
+        Raises ``InputError`` if none of the words of an anchor can.
         """
         settings = self.settings
         if isinstance(settings, StodSettings) or not settings.anchor_groups:
             return ()
-        ids = {word: number for number, word in enumerate(self.words)}
-        unknown = [word for group in settings.anchor_groups for word in group if word not in ids]
-        if unknown:
-            raise InputError(
-                f"{self.source}: the vocabulary lacks the anchor word{'s' * (len(unknown) > 1)} "
-                f"{', '.join(map(repr, unknown))}; give words as they are spelled there"
-            )
-        given = tuple(tuple(ids[word] for word in group) for group in settings.anchor_groups)
-        if self.document_frequency is not None:
-            try:
-                require_frequent(given, self.document_frequency, settings.anchor_floor(self.n_documents))
-            except RejectedAnchorError as error:
-                raise self.rejected(error) from error
-        return given
+        unusable = self.unusable_words
+        groups = [[word for word in group if word not in unusable] for group in settings.anchor_groups]
+        for group, usable in zip(settings.anchor_groups, groups, strict=True):
+            if not usable:
+                which = "none of the anchor words can be used: " * (len(group) > 1)
+                reasons = "; ".join(f"the anchor word {word!r} {unusable[word]}" for word in group)
+                raise InputError(f"{self.source}: {which}{reasons}")
+        return tuple(tuple(self._ids[word] for word in group) for group in groups)
+
+    @cached_property
+    def unusable_words(self) -> dict[str, str]:
+        """Given anchor words that are unknown or in too few documents, with the reason, which completes a sentence."""
+        settings, frequency = self.settings, self.document_frequency
+        found: dict[str, str] = {}
+        if isinstance(settings, StodSettings):
+            return found
+        least = min(GIVEN_ANCHOR_MIN_DF, settings.anchor_floor(self.n_documents))
+        for word in (word for group in settings.anchor_groups for word in group):
+            if word not in self._ids:
+                found[word] = "is not in the vocabulary; give words as they are spelled there"
+            elif frequency is not None and frequency[self._ids[word]] < least:
+                found[word] = (
+                    f"occurs in {frequency[self._ids[word]]:,} documents; a given anchor needs {math.ceil(least)}"
+                )
+        return found
+
+    def warn_of_omitted(self, used: Sequence[Sequence[str]]) -> None:
+        """Log each given anchor word that is not among those ``used``, the words of each given anchor."""
+        settings = self.settings
+        if isinstance(settings, StodSettings):
+            return
+        for group, kept in zip(settings.anchor_groups, used, strict=True):
+            for word in (word for word in group if word not in kept):
+                reason = self.unusable_words.get(word, too_little_mass(settings.anchor_row_sum))
+                logger.warning("%s: the anchor word %r is left out; it %s", self.source, word, reason)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words)}
 
     def rejected(self, error: RejectedAnchorError) -> InputError:
         """The error for users, which spells the rejected anchor word."""
@@ -160,7 +190,7 @@ class Requirements:
                 f"{option.workers}, or raise the limit"
             )
         available = machine_memory()
-        if (self._matrices or self._is_wide) and available is not None and self.memory > available:
+        if (self._matrices or self._is_wide) and self.memory > available:
             advice = f"lower {option.n_topics}" if self._is_wide else f"use {option.rectify('enn')}"
             raise InputError(
                 f"{option.n_topics} is {n_topics}, which takes about {format_bytes(self.memory)} of memory for "

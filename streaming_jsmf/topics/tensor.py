@@ -22,8 +22,8 @@ from streaming_jsmf.inference.stod import (
     tensor_topics,
 )
 from streaming_jsmf.jobs.events import Iteration, Listener
-from streaming_jsmf.moments.reader import Moments
 from streaming_jsmf.moments.stages.third_moment import TensorMoments
+from streaming_jsmf.moments.store import Moments
 from streaming_jsmf.topics.anchor_words import anchor_rules, anchored_topics, rectify, word_lists
 
 #: Number of eigenpairs beyond the first K with which the rectification for alpha0 starts.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streaming_jsmf.documents import transform_job
-from streaming_jsmf.moments.reader import read_store
+from streaming_jsmf.moments.store import read_store
 from streaming_jsmf.storage.arrays import read_attributes
 from tests.campaigns.attack import ODD, Campaign, campaign, spoilt
 from tests.outcomes import Command

@@ -1,23 +1,109 @@
-"""What stages share: sums over the partitions, stages of a sample, and reductions that multiply with the basis."""
+"""What a stage of a scan provides, and what stages share: sums over the partitions, and reductions with a basis."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
-from streaming_jsmf.jobs.checkpoints import Held
+from streaming_jsmf.jobs.checkpoints import PartialResult
+from streaming_jsmf.jobs.order import FoldOrder
 from streaming_jsmf.jobs.run import Reduction
-from streaming_jsmf.moments.stages import sample
-from streaming_jsmf.moments.store import Scan, Stage, Store, repair_hint
-from streaming_jsmf.storage.arrays import ArrayDigest, read_array
+from streaming_jsmf.linalg.typing import Single
+from streaming_jsmf.storage.arrays import ArrayDigest, Variable, read_array
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
+
+Value = TypeVar("Value")
+
+#: One scan over the partitions: what it computes, and the keys of its parts and folds.
+Scan: TypeAlias = tuple[Reduction, FoldOrder]
+
+
+class Held(dict[str, Any]):
+    """Values kept in the memory of this process, by name; empty when it is sent to another process."""
+
+    def once(self, name: str, compute: Callable[[], Value]) -> Value:
+        """The value under this name, by default that of ``compute``, which is then kept."""
+        if name not in self:
+            self[name] = compute()
+        value: Value = self[name]
+        return value
+
+    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
+        return Held, ()
+
+
+class Stage(ABC):
+    """A stage from its scans to its final arrays, including its repair. Stateless; listed in ``stages.STAGES``.
+
+    Attributes
+    ----------
+    variables : Its final arrays.
+    inputs : Final arrays of earlier stages that its own depend on; if they change, its results are stale.
+    reads : Further arrays that it reads and that are worth keeping in memory during a scan.
+    part_axes : Axes of part arrays that are not (word, rank).
+    unfolded : Arrays of its parts that are not folded; its parts are kept if the store holds documents.
+    of_base : Whether it depends only on the fold that determines the basis, so that it stays valid when documents are
+        added.
+    """
+
+    name: ClassVar[str]
+    variables: ClassVar[Mapping[str, Variable]]
+    inputs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
+    part_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    unfolded: ClassVar[frozenset[str]] = frozenset()
+    of_base: ClassVar[bool] = False
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        """Whether a store with these settings has the stage; True by default."""
+        del settings
+        return True
+
+    def keeps_fold(self, settings: ScanSettings) -> bool:
+        """Whether the last fold is kept, so that changes and repairs can start from it; False by default."""
+        del settings
+        return False
+
+    def scans(self, store: Moments) -> Sequence[Scan]:
+        """Its scans over the partitions, in order; none by default, for a stage of earlier results only."""
+        del store
+        return ()
+
+    def reads_corpora(self, store: Moments) -> bool:
+        """Whether its scans read the corpora; False by default."""
+        del store
+        return False
+
+    def sources(self, store: Moments, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """What its tasks read of each partition: by default the partitions, which ``load`` locates."""
+        del store
+        return load()
+
+    @abstractmethod
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+        """The final arrays by name, and scalars for the record, from the last fold of each scan.
+
+        The folds are read lazily. Runs with one BLAS thread.
+        """
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Peak bytes of a task besides its partition."""
+        del n_words, settings
+        return 0
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Peak bytes of ``final``, if they can exceed those of the tasks."""
+        del n_words, settings
+        return 0
 
 
 class SumStage(Stage):
@@ -28,31 +114,13 @@ class SumStage(Stage):
         return settings.has_projection
 
     @abstractmethod
-    def reduction(self, store: Store) -> Reduction:
+    def reduction(self, store: Moments) -> Reduction:
         """The reduction of the scan."""
 
-    def scans(self, store: Store) -> tuple[Scan, ...]:
+    def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan; the keys of its parts include the digests of ``inputs``."""
         salts = (store.array_digest(name).sha256 for name in self.inputs)
-        return (Scan.of_partitions(self.reduction(store), store, *salts),)
-
-
-class SampledStage(Stage):
-    """A stage of stores that hold documents, and C Q for the basis."""
-
-    reads: ClassVar = (sample.SAMPLE,)
-
-    def wanted(self, settings: ScanSettings) -> bool:
-        """True unless the whole C is counted, or the range finder is ``halko``."""
-        return settings.has_projection
-
-    def reads_corpora(self, store: Store) -> bool:
-        """True if the store holds a sample."""
-        return sample.share_of(store) < 1
-
-    def sources(self, store: Store, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-        """The documents in the store, if it holds all."""
-        return sample.held_parts(store) if sample.share_of(store) == 1 else load()
+        return ((self.reduction(store), store.order_with(*salts)),)
 
 
 @dataclass(frozen=True)
@@ -67,25 +135,26 @@ class BasisReduction:
     settings: ScanSettings
     store: StorePath
     basis: ArrayDigest
-    basis_name: str = "basis"
+    basis_name: str
+    hint: str
     held: Held = field(default_factory=Held, compare=False, repr=False)
 
     @classmethod
-    def of(cls, store: Store, basis: str = "basis", **fields: Any) -> Self:
-        """The reduction for a store and one of its bases; ``fields`` are the fields of the subclass."""
-        recent = Held() if store.recent is None else store.recent
+    def of(cls, store: Moments, basis: str = "basis") -> Self:
+        """The reduction for a store and one of its bases."""
+        recent = store.recent or Held()
         held = Held({name: recent[name] for name in recent.keys() & {basis}})
-        return cls(
-            store.n_words, store.settings, store.path, store.array_digest(basis), basis, held, **fields
-        )
+        digest = store.array_digest(basis)
+        return cls(store.n_words, store.settings, store.path, digest, basis, store.hint, held)
 
-    def read_basis(self) -> NDArray[np.float32]:
+    def read_basis(self) -> Single:
         """The basis in float32. Raises ``StoreError`` if it is damaged."""
-        with span("commit"):
-            return self.held.once("single", self._single)
 
-    def _single(self) -> NDArray[np.float32]:
-        basis = self.held.get(self.basis_name)
-        if basis is None:
-            basis = read_array(self.store, self.basis_name, self.basis, hint=repair_hint(self.store))
-        return np.asarray(basis, np.float32)
+        def single() -> Single:
+            basis = self.held.get(self.basis_name)
+            if basis is None:
+                basis = read_array(self.store, self.basis_name, self.basis, hint=self.hint)
+            return np.asarray(basis, np.float32)
+
+        with span("commit"):
+            return self.held.once("single", single)

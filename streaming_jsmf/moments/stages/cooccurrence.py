@@ -6,9 +6,9 @@ vocabularies of up to 5,700 words need a single panel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from dask.utils import format_bytes
@@ -18,14 +18,17 @@ from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError, option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.jobs.execution import Execution
-from streaming_jsmf.linalg.dense import PAIRS_AT_ONCE, gram_rows
+from streaming_jsmf.linalg.csr import PAIRS_AT_ONCE, gram_rows
 from streaming_jsmf.linalg.panels import panels
 from streaming_jsmf.moments.partition import load_block
-from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.moments.stages.base import Scan, Stage
 from streaming_jsmf.process_limits import PROCESS_BYTES, machine_memory
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.storage.paths import StorePath
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
 
 #: Bytes of a panel of C in float64. Does not affect the bits of the result.
 PANEL_BYTES = 256 * 2**20
@@ -70,18 +73,22 @@ class CooccurrenceStage(Stage):
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.exact
 
-    def scans(self, store: Store) -> tuple[Scan, ...]:
+    def reads_corpora(self, store: Moments) -> bool:
+        del store
+        return True
+
+    def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan per panel; the keys of its parts include its rows and the vocabulary."""
-        return tuple(
-            Scan.of_partitions(
+        words = store.manifest.vocabulary
+        return [
+            (
                 PanelReduction(store.n_words, store.settings, rows.start, rows.stop),
-                store,
-                f"{store.manifest.vocabulary} rows {rows.start} to {rows.stop}",
+                store.order_with(f"{words} rows {rows.start} to {rows.stop}"),
             )
             for rows in row_panels(store.n_words)
-        )
+        ]
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """C, N x N, from its panels: exactly symmetric and nonnegative.
 
         Entries have the float32 rounding error of the document scales, 1e-7.
@@ -95,27 +102,28 @@ class CooccurrenceStage(Stage):
         return PartialResult({"cooccurrence": matrix})
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """Two panels and the product of a chunk of documents."""
         del settings
-        pairs = min(PAIRS_AT_ONCE, n_words**2)
-        return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * pairs
-
-    def require_memory(
-        self, n_words: int, settings: ScanSettings, path: StorePath, execution: Execution
-    ) -> None:
-        """Raise ``InputError`` if C does not fit the budget or, without one, the machine."""
-        counting = execution.concurrency * self.task_memory(n_words, settings)
-        needed = PROCESS_BYTES + matrix_bytes(n_words) + counting
-        budget, who = execution.memory, f"{option.memory} allows"
-        if budget is None:
-            budget, who = machine_memory(), "this machine has"
-        if budget is not None and needed > budget:
-            raise InputError(
-                f"{path}: {option.exact(True)} needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} "
-                f"co-occurrences and {who} {format_bytes(budget)}; scan without {option.exact(True)}, which is enough "
-                f"for {option.rectify('enn')} and palm"
-            )
+        return _panel_memory(n_words)
 
 
 def matrix_bytes(n_words: int) -> int:
     return 8 * n_words**2
+
+
+def _panel_memory(n_words: int) -> int:
+    """Two panels and the product of a chunk of documents."""
+    return 2 * min(PANEL_BYTES, matrix_bytes(n_words)) + BYTES_PER_PAIR * min(PAIRS_AT_ONCE, n_words**2)
+
+
+def require_matrix_memory(n_words: int, path: StorePath, execution: Execution) -> None:
+    """Raise ``InputError`` if C does not fit the budget or, without one, the machine."""
+    needed = PROCESS_BYTES + matrix_bytes(n_words) + execution.concurrency * _panel_memory(n_words)
+    budget, who = execution.memory, f"{option.memory} allows"
+    if budget is None:
+        budget, who = machine_memory(), "this machine has"
+    if budget is not None and needed > budget:
+        raise InputError(
+            f"{path}: {option.exact(True)} needs about {format_bytes(needed)} for {n_words:,} x {n_words:,} "
+            f"co-occurrences and {who} {format_bytes(budget)}; scan without {option.exact(True)}, which is enough "
+            f"for {option.rectify('enn')} and palm"
+        )

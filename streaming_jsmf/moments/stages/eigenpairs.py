@@ -1,27 +1,48 @@
-"""Eigenpairs from C Q and C W over all documents and, outside their span, from the documents that the store holds."""
+"""Passes 2 and 3, and the eigenpairs: C Q over all documents, and outside its span the documents that the store holds.
+
+A third pass computes C W, for directions W outside Q, if the store holds a sample and two passes are not accurate.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.config.scan import LARGEST_SAMPLE
+from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import option
-from streaming_jsmf.jobs.checkpoints import PartialResult
-from streaming_jsmf.linalg.eigen import GUARD_VECTORS
-from streaming_jsmf.moments.stages.base import SampledStage
-from streaming_jsmf.moments.stages.directions import corrected_in, eigenpairs_memory
-from streaming_jsmf.moments.stages.sample import read_sample, share_of
-from streaming_jsmf.moments.store import Store
+from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
+from streaming_jsmf.linalg.csr import apply_gram
+from streaming_jsmf.linalg.eigen import GUARD_VECTORS, block_width
+from streaming_jsmf.linalg.panels import each, on_each, panels
+from streaming_jsmf.linalg.sampled import (
+    OUTSIDE_STEPS,
+    CorrectedPairs,
+    SampleCertificate,
+    SampleParts,
+    certify,
+    corrected_eigenpairs,
+    outside_directions,
+)
+from streaming_jsmf.linalg.typing import Floats, Integers
+from streaming_jsmf.moments.partition import load_block
+from streaming_jsmf.moments.stages.base import BasisReduction, Scan, Stage, SumStage
+from streaming_jsmf.moments.stages.range import SAMPLE, HeldPart, read_sample
 from streaming_jsmf.storage.arrays import Variable
+from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
 
 logger = logging.getLogger(__name__)
+
+#: A third pass is made if not all documents are fitted and the estimated error of the eigenpairs after two is larger.
+SMALL_ERROR = 0.001
 
 #: A larger estimated error is logged as a warning, with a way to reduce it.
 LARGEST_ERROR = 0.1
@@ -30,8 +51,128 @@ LARGEST_ERROR = 0.1
 FEW_DOCUMENTS = 5
 
 
-class EigenpairsStage(SampledStage):
-    """Eigenpairs of a store that holds documents; no scan."""
+@dataclass(frozen=True)
+class ProductReduction(BasisReduction):
+    """H'(H Q) of each partition, additive for a given Q: the basis, or the directions W."""
+
+    def compute(self, source: Partition | HeldPart) -> PartialResult:
+        basis = self.read_basis()
+        with span("read"):
+            if isinstance(source, HeldPart):
+                block = source.read(self.n_words)
+            else:
+                block = load_block(source, self.n_words, self.settings.document_weights)
+        return PartialResult({"projection": apply_gram(block, basis)})
+
+    def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
+        return added_in_place(folded, partial)
+
+
+class ProductStage(SumStage):
+    """A pass of a store with documents: the product of C with one of its bases.
+
+    A store that holds all documents reads them instead of the corpora.
+    """
+
+    reads: ClassVar = (SAMPLE,)
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        return settings.has_projection
+
+    def reads_corpora(self, store: Moments) -> bool:
+        return store.sample_share < 1
+
+    def sources(self, store: Moments, load: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        if store.sample_share < 1:
+            return load()
+        checkpoints = store.checkpoints("range")
+        return [HeldPart(checkpoints, key) for key in store.manifest.part_keys]
+
+    def reduction(self, store: Moments) -> ProductReduction:
+        return ProductReduction.of(store, *self.inputs)
+
+
+class ProjectionStage(ProductStage):
+    """Pass 2: C Q for the basis Q."""
+
+    name = "projection"
+    variables: ClassVar = {
+        "projection": Variable(("word", "component"), "C times the basis, from scan 2", "C Q"),
+    }
+    inputs = ("basis",)
+
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+        (total,) = folded
+        return PartialResult({"projection": _product(store, total, store.read("basis"))})
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """When folding: two sums, and a product in float32."""
+        return 20 * n_words * min(settings.basis_width, n_words)
+
+
+class DirectionsStage(Stage):
+    """Directions W: the parts of the leading eigenvectors that are orthogonal to the basis. No scan.
+
+    There are none if the eigenpairs are accurate without them, or W cannot make them so. Like the basis, they are kept
+    when documents are added.
+    """
+
+    name = "directions"
+    variables: ClassVar = {
+        "directions": Variable(
+            ("word", "direction"), "parts of the eigenvectors outside the basis, orthonormal", "W"
+        ),
+    }
+    inputs = ("basis",)
+    reads: ClassVar = (SAMPLE,)
+    of_base = True
+
+    def wanted(self, settings: ScanSettings) -> bool:
+        return settings.has_projection
+
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+        """W (N x r, r <= ``block_width(K + 10)``) if needed, and the estimated error that decides it."""
+        del folded
+        corrected, certificate = _corrected(store, ("basis",), ("projection",))
+        error, vectors = certificate.estimated_error, corrected.pairs.vectors
+        with span("basis"):
+            # Without a third pass W has no columns. It is of no use where the eigenpairs come from all documents.
+            fitted = SampleParts.of(read_sample(store), store.sample_share).drawn
+            wanted = error > SMALL_ERROR and fitted < 1
+            directions = outside_directions(store.read("basis"), vectors if wanted else vectors[:, :0])
+        return PartialResult({"directions": directions}, {"estimated_error": error})
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        return _eigenpairs_memory(n_words, settings, settings.basis_width)
+
+
+class RefinementStage(ProductStage):
+    """Pass 3 of a sampled store that has directions W: C W."""
+
+    name = "refinement"
+    variables: ClassVar = {
+        "refinement": Variable(("word", "direction"), "C times the directions, from scan 3", "C W"),
+    }
+    inputs = ("directions",)
+
+    def scans(self, store: Moments) -> Sequence[Scan]:
+        """One scan, or none if there are no directions."""
+        return super().scans(store) if store.array_digest("directions").shape[1] else ()
+
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+        """C W, without columns if W has none."""
+        total, directions = next(folded, None), store.read("directions")
+        return PartialResult(
+            {"refinement": directions if total is None else _product(store, total, directions)}
+        )
+
+    def task_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """As for ``ProjectionStage``, with fewer columns."""
+        return 20 * n_words * min(settings.max_topics + GUARD_VECTORS, n_words)
+
+
+class EigenpairsStage(Stage):
+    """Eigenpairs from C Q and C W and, outside their span, the documents that the store holds. No scan."""
 
     name = "eigenpairs"
     variables: ClassVar = {
@@ -39,68 +180,104 @@ class EigenpairsStage(SampledStage):
         "eigenvalues": Variable(("eigenpair",), "their eigenvalues"),
     }
     inputs = ("basis", "projection", "directions", "refinement")
+    reads: ClassVar = (SAMPLE,)
 
-    def reads_corpora(self, store: Store) -> bool:
-        """False: it has no scan."""
-        del store
-        return False
+    def wanted(self, settings: ScanSettings) -> bool:
+        return settings.has_projection
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """Eigenpairs for the largest number of topics plus ten, with an error estimate."""
         del folded
-        has_directions = store.array_digest("directions").shape[1] > 0
-        bases, products = ("basis", "directions"), ("projection", "refinement")
-        corrected, certificate = corrected_in(
-            store, *((bases, products) if has_directions else (bases[:1], products[:1]))
-        )
+        names = ["basis", "projection"], ["directions", "refinement"]
+        used = names if store.array_digest("directions").shape[1] else names[:1]
+        corrected, certificate = _corrected(store, *zip(*used, strict=True))
         pairs = corrected.pairs.leading(store.settings.max_topics + GUARD_VECTORS)
         if certificate.estimated_error > LARGEST_ERROR:
             logger.warning("%s", _advice(store, certificate.estimated_error))
         return PartialResult(
             {"eigenvectors": pairs.vectors, "eigenvalues": pairs.values},
-            {**asdict(certificate), **asdict(words_seen(store))},
+            {**asdict(certificate), **_shares_hardly_seen(store)},
         )
 
     def final_memory(self, n_words: int, settings: ScanSettings) -> int:
-        """See ``eigenpairs_memory``; the columns of Q and W are also held separately while they are joined."""
+        """The columns of Q and W are also held separately while they are joined."""
         more = settings.max_topics + GUARD_VECTORS
-        return eigenpairs_memory(n_words, settings, settings.basis_width + more)
+        return _eigenpairs_memory(n_words, settings, settings.basis_width + more)
 
 
-@dataclass(frozen=True)
-class WordsSeen:
-    """Words in ``FEW_DOCUMENTS`` or more documents of the corpus but in fewer of the sample.
+def _product(store: Moments, total: PartialResult, basis: Floats) -> Floats:
+    """C Q of Eq. 1 from the sums of ``ProductReduction`` over all partitions, in their memory."""
+    product: Floats = total.arrays["projection"]
+    weight, diagonal = store.scalars("range")["total_weight"], store.read("diagonal")[:, None]
 
-    Their shares of all words in at least ``FEW_DOCUMENTS`` documents, and of the tokens of those.
+    def finish(rows: slice) -> None:
+        product[rows] /= weight
+        product[rows] -= diagonal[rows] * basis[rows]
+
+    on_each(finish, panels(len(product)))
+    return product
+
+
+def _corrected(
+    store: Moments, bases: Sequence[str], products: Sequence[str]
+) -> tuple[CorrectedPairs, SampleCertificate]:
+    """Eigenpairs from the fitted documents and C times the named bases, and their error estimate.
+
+    Before there are directions, all documents are fitted if the store holds all of the corpus. Stages that ask for the
+    same bases, without a scan in between, share one computation.
     """
+    share, most = store.sample_share, store.settings.max_topics
 
-    words_hardly_seen: float
-    tokens_hardly_seen: float
+    def compute() -> tuple[CorrectedPairs, SampleCertificate]:
+        documents, diagonal = read_sample(store), store.read("diagonal")
+        exact = share == 1 and len(bases) == 1
+        parts = SampleParts.whole(documents) if exact else SampleParts.of(documents, share)
+        basis, product = (_joined([*each(store.read, names)]) for names in (bases, products))
+        with span("basis"):
+            # Products with a full block cost no more than those with K + 10 columns.
+            count = block_width(most + GUARD_VECTORS)
+            corrected = corrected_eigenpairs(parts.fitted, diagonal, basis, product, count)
+            width, checked = store.array_digest("basis").shape[1], corrected.leading(most + GUARD_VECTORS)
+            return corrected, certify(parts, share, basis, checked, most, width)
+
+    return store.once(f"eigenpairs in {', '.join(bases)}", compute)
 
 
-def words_seen(store: Store) -> WordsSeen:
-    """Shares of the words that the sample says little about."""
-    there, few = store.read("document_frequency") >= FEW_DOCUMENTS, hardly_seen(store)
-    tokens: NDArray[np.float64] = store.read("term_count")
-    return WordsSeen(
-        few.size / max(int(np.count_nonzero(there)), 1),
-        float(tokens[few].sum()) / max(float(tokens[there].sum()), 1.0),
-    )
+def _joined(arrays: Sequence[Floats]) -> Floats:
+    return arrays[0] if len(arrays) == 1 else np.hstack(arrays)
 
 
-def hardly_seen(store: Store) -> NDArray[np.int64]:
-    """Ids of the words that ``WordsSeen`` counts, by decreasing document frequency."""
+def _eigenpairs_memory(n_words: int, settings: ScanSettings, width: int) -> int:
+    """Peak bytes with ``width`` columns Q: Q and C Q in float64 and float32, the blocks outside Q, their products."""
+    block = block_width(settings.max_topics + GUARD_VECTORS)
+    return n_words * (24 * min(width, n_words) + 8 * (OUTSIDE_STEPS + 3) * min(block, n_words))
+
+
+def hardly_seen(store: Moments) -> Integers:
+    """Ids of the words in ``FEW_DOCUMENTS`` of the corpus but in fewer of the sample, by falling document frequency."""
+    if store.sample_share == 1:
+        return np.zeros(0, np.int64)
     frequency = store.read("document_frequency")
     in_sample = np.bincount(read_sample(store).indices, minlength=store.n_words)
     few = np.flatnonzero((frequency >= FEW_DOCUMENTS) & (in_sample < FEW_DOCUMENTS))
     return np.asarray(few[np.argsort(-frequency[few], kind="stable")])
 
 
-def _advice(store: Store, error: float) -> str:
+def _shares_hardly_seen(store: Moments) -> dict[str, float]:
+    """Shares of the words ``hardly_seen`` in all words of ``FEW_DOCUMENTS``, and in the tokens of those."""
+    there, few = store.read("document_frequency") >= FEW_DOCUMENTS, hardly_seen(store)
+    tokens: Floats = store.read("term_count")
+    return {
+        "words_hardly_seen": few.size / max(int(np.count_nonzero(there)), 1),
+        "tokens_hardly_seen": float(tokens[few].sum()) / max(float(tokens[there].sum()), 1.0),
+    }
+
+
+def _advice(store: Moments, error: float) -> str:
     told = f"{store.path}: the eigenpairs have an error of about {error:.2g}"
     if store.manifest.base is not None:
         return f"{told}, since documents were added; make the basis of all of them with scan {option.rebase(True)}"
-    share, topics = share_of(store), store.settings.max_topics
+    share, topics = store.sample_share, store.settings.max_topics
     if share < LARGEST_SAMPLE:
         wider = min(share * (error / LARGEST_ERROR) ** 2, LARGEST_SAMPLE)
         sampled = f"{option.range_finder('sample')} and {option.sample_share(float(f'{wider:.2g}'))}"

@@ -1,37 +1,62 @@
-"""Scan 1: exact sums, and from each partition the documents that the store holds, or the sketch of ``halko``.
+"""Pass 1: exact sums, the documents that the store holds, or the sketch of ``halko``; and the basis Q from them.
 
-Sums are added; the documents stay in the parts.
+Sums are added; the documents, all of a small corpus or a sample of a large one, stay in the parts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from streaming_jsmf.config import ScanSettings
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.errors import InputError
-from streaming_jsmf.jobs.checkpoints import PartialResult, add_scalars
+from streaming_jsmf.jobs.checkpoints import Checkpoints, PartialResult, added
 from streaming_jsmf.linalg.csr import apply_gram
-from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes
+from streaming_jsmf.linalg.eigen import (
+    GUARD_VECTORS,
+    Eigenpairs,
+    block_width,
+    single_view_eigenpairs,
+    symmetric_eigenpairs,
+)
+from streaming_jsmf.linalg.probes import drawn_rows, gaussian_probes, uniform_probes
+from streaming_jsmf.linalg.sampled import SampleParts, sample_eigenpairs
+from streaming_jsmf.linalg.typing import Integers, Mask, Single
 from streaming_jsmf.moments.partition import load_partition
-from streaming_jsmf.moments.stages import sample
-from streaming_jsmf.moments.store import Scan, Stage, Store
+from streaming_jsmf.moments.stages.base import Held, Scan, Stage
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
 
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
+
 logger = logging.getLogger(__name__)
 
-#: Additive arrays of a partition.
-SUM_ARRAYS = ("row_sum", "diagonal", "term_count", "document_frequency")
+#: The documents of a part in CSR order: number of distinct words per document, then word ids and counts times
+#: sqrt(w / (n (n - 1))).
+LENGTHS, WORDS, VALUES = "sample_lengths", "sample_words", "sample_values"
+
+#: Arrays of the documents of a part, with their axes.
+DOCUMENTS = {LENGTHS: ("sampled_document",), WORDS: ("sampled_nonzero",), VALUES: ("sampled_nonzero",)}
+
+#: Name in ``Moments.recent`` of the documents; with the key of a part, of those that were verified before.
+SAMPLE = "sample"
+
+#: Arrays of N numbers in the sums of a part.
+SUMS = 4
 
 #: Label of the probes that all partitions share in the linear sketch.
 SHARED_PROBES = "halko"
+
+#: Eigenvalues of C below this share of the first are rounding errors, since documents are scaled in float32.
+EXACT_FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -49,19 +74,23 @@ class RangeReduction:
         """One pass over the partition's data."""
         with span("read"):
             block, sums = load_partition(
-                partition, self.n_words, self.settings.document_weights, self._sample(partition)
+                partition, self.n_words, self.settings.document_weights, self._drawn(partition)
             )
         if self.settings.range_finder == "sample":
-            held = {**sums.scalars, "n_held": block.shape[0]}
-            return PartialResult({**sums.arrays, **sample.sample_arrays(block)}, held)
+            lengths, words = (
+                np.diff(block.indptr).astype(np.int32),
+                block.indices.astype(np.int32, copy=False),
+            )
+            documents = {LENGTHS: lengths, WORDS: words, VALUES: block.data}
+            return PartialResult({**sums.arrays, **documents}, {**sums.scalars, "n_held": block.shape[0]})
         width = min(self.settings.sketch_width, self.n_words)
         probes = gaussian_probes(self.n_words, width, self.settings.seed, SHARED_PROBES)
         return PartialResult({**sums.arrays, "sketch": apply_gram(block, probes)}, sums.scalars)
 
-    def _sample(self, partition: Partition) -> NDArray[np.bool_] | None:
+    def _drawn(self, partition: Partition) -> Mask | None:
         """Mask of the documents to keep, or None for all.
 
-        Documents are drawn individually: neighbours are often similar, so blocks would carry less information.
+        Documents are drawn individually: neighbors are often similar, so blocks would carry less information.
         """
         if self.sample_share == 1:
             return None
@@ -71,17 +100,14 @@ class RangeReduction:
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         """Add the sums, and the sketches in float64; the documents stay in the parts."""
-        arrays = {name: values for name, values in partial.arrays.items() if name not in sample.VARIABLES}
+        arrays = {name: values for name, values in partial.arrays.items() if name not in DOCUMENTS}
         if "sketch" in arrays:
             arrays["sketch"] = arrays["sketch"].astype(np.float64)
-        if folded is None:
-            return PartialResult(arrays, partial.scalars)
-        arrays = {name: folded.arrays[name] + own for name, own in arrays.items()}
-        return PartialResult(arrays, add_scalars(folded, partial))
+        return added(folded, PartialResult(arrays, partial.scalars))
 
 
 class RangeStage(Stage):
-    """Scan 1. Its parts, which hold the documents, and its last fold are kept."""
+    """Pass 1. Its last fold is kept, and its parts unless they are sketches."""
 
     name = "range"
     variables: ClassVar = {
@@ -91,24 +117,25 @@ class RangeStage(Stage):
         "document_frequency": Variable(("word",), "documents kept that hold the word"),
         "sketch": Variable(("word", "probe"), "(C + diag(D)) Omega", "Y"),
     }
-    part_axes: ClassVar = sample.VARIABLES
-    unfolded = frozenset(sample.VARIABLES)
-
-    def keeps_parts(self, settings: ScanSettings) -> bool:
-        """True unless they are sketches, which are as large as the sketch of the whole store."""
-        return settings.range_finder == "sample"
+    part_axes: ClassVar = DOCUMENTS
+    unfolded = frozenset(DOCUMENTS)
 
     def keeps_fold(self, settings: ScanSettings) -> bool:
         del settings
         return True
 
-    def scans(self, store: Store) -> tuple[Scan, ...]:
+    def reads_corpora(self, store: Moments) -> bool:
+        del store
+        return True
+
+    def scans(self, store: Moments) -> Sequence[Scan]:
         """One scan over the partitions of the manifest."""
         share = store.manifest.sample_share
-        reduction = RangeReduction(store.n_words, store.settings, 1.0 if share is None else share)
-        return (Scan(reduction, store.order),)
+        return (
+            (RangeReduction(store.n_words, store.settings, 1.0 if share is None else share), store.order),
+        )
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """Sums divided by the total weight."""
         (total,) = folded
         if not total.scalars["total_weight"] > 0:
@@ -122,15 +149,15 @@ class RangeStage(Stage):
                 "whose counts sum to less than 2 are left out); scan counts of tokens if there are any",
                 f"{int(total.scalars['n_dropped']):,}",
             )
-        return PartialResult(normalised(total), total.scalars)
+        return PartialResult(normalized(total), total.scalars)
 
     def task_memory(self, n_words: int, settings: ScanSettings) -> int:
         """Sums, and with ``halko`` the probes and sums of their products."""
         sketch = 20 * min(settings.sketch_width, n_words) if settings.range_finder == "halko" else 0
-        return n_words * (3 * 8 * len(SUM_ARRAYS) + sketch)
+        return n_words * (3 * 8 * SUMS + sketch)
 
 
-def normalised(folded: PartialResult) -> dict[str, NDArray[Any]]:
+def normalized(folded: PartialResult) -> dict[str, NDArray[Any]]:
     """The final arrays of a fold: its sums divided by the total weight."""
     total, arrays = folded.scalars["total_weight"], dict(folded.arrays)
     for name in ("row_sum", "diagonal", "sketch"):
@@ -143,20 +170,121 @@ def repeated(part: PartialResult, times: int) -> PartialResult:
     """The part that ``times`` copies of its documents would give."""
     arrays: dict[str, NDArray[Any]] = dict(part.arrays)
     for name, values in part.arrays.items():
-        if name == sample.VALUES:
+        if name == VALUES:
             arrays[name] = values * np.float32(np.sqrt(times))
-        elif name not in sample.VARIABLES:
+        elif name not in DOCUMENTS:
             arrays[name] = values * times
     return PartialResult(arrays, {name: value * times for name, value in part.scalars.items()})
 
 
-def reindex(partial: PartialResult, rows: NDArray[np.int64], n_words: int) -> PartialResult:
+def reindex(part: PartialResult, rows: Integers, n_words: int) -> PartialResult:
     """A result over more words: row i becomes row ``rows[i]``, the others are zero."""
-    arrays = dict(partial.arrays)
-    for name, values in partial.arrays.items():
-        if name == sample.WORDS:
+    arrays = dict(part.arrays)
+    for name, values in part.arrays.items():
+        if name == WORDS:
             arrays[name] = rows[values].astype(values.dtype)
-        elif name not in sample.VARIABLES:
+        elif name not in DOCUMENTS:
             arrays[name] = np.zeros((n_words, *values.shape[1:]), values.dtype)
             arrays[name][rows] = values
-    return PartialResult(arrays, partial.scalars)
+    return PartialResult(arrays, part.scalars)
+
+
+def read_sample(store: Moments) -> csr_array[Any]:
+    """H_s (documents x words, CSR, float32), H_s'H_s ~ C + diag(D), equal if the store holds all documents."""
+
+    def read() -> csr_array[Any]:
+        checkpoints, recent = store.checkpoints("range"), store.recent or Held()
+        keys = store.manifest.part_keys
+        parts = (recent.pop(f"{SAMPLE} {key}", None) or checkpoints.read_part(key) for key in keys)
+        return scaled(store, joined(parts))
+
+    return store.once(SAMPLE, read)
+
+
+def joined(parts: Iterable[PartialResult]) -> dict[str, NDArray[Any]]:
+    """The documents of several parts, in order."""
+    found = [{name: part.arrays[name] for name in DOCUMENTS} for part in parts]
+    return {name: np.concatenate([arrays.pop(name) for arrays in found]) for name in DOCUMENTS}
+
+
+def scaled(store: Moments, arrays: Mapping[str, NDArray[Any]]) -> csr_array[Any]:
+    """H_s from the arrays of all its documents, whose values are overwritten."""
+    values = arrays[VALUES]
+    values *= np.float32(1 / np.sqrt(store.sample_share * store.scalars("range")["total_weight"]))
+    return _rows(arrays, store.n_words)
+
+
+def _rows(arrays: Mapping[str, NDArray[Any]], n_words: int) -> csr_array[Any]:
+    lengths, words, values = (arrays[name] for name in DOCUMENTS)
+    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    indptr = starts.astype(np.int32) if starts[-1] < np.iinfo(np.int32).max else starts
+    return csr_array((values, words, indptr), shape=(lengths.size, n_words), copy=False)
+
+
+def held_bytes(share: float | None, nonzeros: int) -> int:
+    """Bytes of the documents that a store holds, which are read, joined and scaled in two copies of 8 bytes each."""
+    return int(2 * 8 * (share or 0.0) * nonzeros)
+
+
+@dataclass(frozen=True)
+class HeldPart:
+    """The documents of a partition in a store that holds all, as tasks read them."""
+
+    checkpoints: Checkpoints
+    key: str
+
+    def read(self, n_words: int) -> csr_array[Any]:
+        """The scaled counts, as of ``load_block``. Raises ``StoreError`` if they are damaged."""
+        return _rows(self.checkpoints.read_part(self.key).arrays, n_words)
+
+
+class BasisStage(Stage):
+    """The basis Q: eigenpairs of the documents that the store holds, of the sketch, or of C itself. No scan."""
+
+    name = "basis"
+    variables: ClassVar = {
+        "basis": Variable(("word", "component"), "leading algebraic eigenvectors after scan 1", "Q"),
+        "basis_eigenvalues": Variable(("component",), "their eigenvalues"),
+    }
+    reads: ClassVar = (SAMPLE,)
+    of_base = True
+
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
+        del folded
+        with span("basis"):
+            pairs = _first_eigenpairs(store)
+        return PartialResult({"basis": pairs.vectors, "basis_eigenvalues": pairs.values})
+
+    def final_memory(self, n_words: int, settings: ScanSettings) -> int:
+        """Two blocks, and while they are multiplied, probes, two copies and two products; or the sketch and its SVD."""
+        if settings.range_finder == "halko":
+            return 8 * n_words * 6 * min(settings.sketch_width, n_words)
+        return 4 * n_words * 9 * min(block_width(settings.basis_width + GUARD_VECTORS), n_words)
+
+
+def _first_eigenpairs(store: Moments) -> Eigenpairs:
+    settings, width = store.settings, min(store.settings.basis_width, store.n_words)
+    if settings.exact:
+        pairs = symmetric_eigenpairs(store.read("cooccurrence"), width)
+        # The sign of eigenvalues at rounding level is random.
+        noise = np.abs(pairs.values) < EXACT_FLOOR * pairs.values[0]
+        return Eigenpairs(np.where(noise, 0.0, pairs.values), pairs.vectors)
+    diagonal = store.read("diagonal")
+    if settings.range_finder == "halko":
+        sketch = store.read("sketch")
+        shared = gaussian_probes(store.n_words, sketch.shape[1], settings.seed, SHARED_PROBES)
+        return single_view_eigenpairs(
+            sketch - diagonal[:, None] * shared, shared, min(width, sketch.shape[1])
+        )
+    fitted = SampleParts.of(read_sample(store), store.sample_share).fitted
+    return sample_eigenpairs(fitted, diagonal, sample_probes(store.n_words, settings), width)
+
+
+def sample_probes(n_words: int, settings: ScanSettings) -> Single:
+    """Omega (words x block width, float32) for the basis; unit vectors if it has as many columns as there are words."""
+    width = min(block_width(settings.basis_width + GUARD_VECTORS), n_words)
+    if width == n_words:
+        # Unit vectors span the whole space; N random vectors are occasionally nearly dependent.
+        return np.eye(n_words, dtype=np.float32)
+    with span("probes"):
+        return uniform_probes(n_words, width, settings.seed, "sample")

@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +17,21 @@ from streaming_jsmf.errors import Option
 from streaming_jsmf.jobs.checkpoints import PartialResult, added_in_place
 from streaming_jsmf.linalg.document_tensor import (
     DOCUMENT_BLOCK,
-    SHORTEST_DOCUMENT,
+    FEWEST_TOKENS,
     BasisMoments,
-    Documents,
     TensorSums,
+    WeightedShares,
     basis_moments,
     tensor_sums,
     tensor_weights,
 )
 from streaming_jsmf.moments.partition import iter_shares
 from streaming_jsmf.moments.stages.base import BasisReduction, SumStage
-from streaming_jsmf.moments.store import Store
 from streaming_jsmf.storage.arrays import Variable
 from streaming_jsmf.timing import span
+
+if TYPE_CHECKING:
+    from streaming_jsmf.moments.store import Moments
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +53,9 @@ class ThirdMomentReduction(BasisReduction):
         arrays |= {name: arrays[name].astype(np.float32) for name in WIDE_ARRAYS}
         return PartialResult(arrays, {name: getattr(sums, name) for name in SCALARS})
 
-    def _documents(self, partition: Partition) -> Iterator[Documents]:
+    def _documents(self, partition: Partition) -> Iterator[WeightedShares]:
         for shares, lengths in iter_shares(partition, self.n_words):
-            yield Documents(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
+            yield WeightedShares(shares, lengths, tensor_weights(lengths, self.settings.document_weights))
 
     def fold(self, folded: PartialResult | None, partial: PartialResult) -> PartialResult:
         return added_in_place(folded, partial)
@@ -78,10 +80,14 @@ class ThirdMomentStage(SumStage):
     def wanted(self, settings: ScanSettings) -> bool:
         return settings.third_moment
 
-    def reduction(self, store: Store) -> ThirdMomentReduction:
+    def reads_corpora(self, store: Moments) -> bool:
+        del store
+        return True
+
+    def reduction(self, store: Moments) -> ThirdMomentReduction:
         return ThirdMomentReduction.of(store)
 
-    def final(self, store: Store, folded: Iterator[PartialResult]) -> PartialResult:
+    def final(self, store: Moments, folded: Iterator[PartialResult]) -> PartialResult:
         """The moments in the basis, from the sums over all partitions.
 
         All zero, with a warning, if no document is long enough; LR-JSMF does not need them.
@@ -97,7 +103,7 @@ class ThirdMomentStage(SumStage):
             logger.warning(
                 "%s: no document has %d tokens or more, so there is no third moment to infer topics from",
                 store.path,
-                SHORTEST_DOCUMENT,
+                FEWEST_TOKENS,
             )
             found = BasisMoments(sums.shares, sums.pairs, sums.third)
         names = ("word_mean", "pair_projection", "third_moment")
@@ -125,7 +131,7 @@ class TensorMoments:
     moments: BasisMoments
 
 
-def adding_command(store: Store) -> str:
+def adding_command(store: Moments) -> str:
     """The command that adds the third moment to a store with its settings."""
     usual, settings = ScanSettings().fields(), {**store.settings.fields(), "third_moment": True}
     given = [Option(name)(value) for name, value in settings.items() if value != usual.get(name)]
