@@ -231,6 +231,34 @@ def test_documents_and_reports_show_edits(model: sj.TopicModel, made: Path, tmp_
         sj.plot_topics(model.hide(3), [3])
 
 
+def test_documents_of_anything(tmp_path: Path, invoke: Command) -> None:
+    table = pd.DataFrame({"body": TEXTS, "year": 1990}, index=[f"d{row}" for row in range(len(TEXTS))])
+    model = sj.fit(table, tmp_path / "model", 3, polish=False).merge([2, 0])
+    shares = model.transform(table)
+    order = shares[2].sort_values(ascending=False, kind="stable").index[:5]
+    found = model.documents(topic=2, number=5, columns=["year"])
+    assert [*found.columns] == ["document_id", "share", "excerpt", "year"]
+    assert found["document_id"].tolist() == [*order]
+    assert found["excerpt"][0] == table["body"][order[0]]
+    new = found.drop(columns="year")
+    pd.testing.assert_frame_equal(model.documents(topic=2, number=5), new)
+    pd.testing.assert_frame_equal(model.documents(table, topic=2, number=5, text="body"), new)
+    pd.testing.assert_frame_equal(model.documents(shares, 2, number=5), new.drop(columns="excerpt"))
+    np.testing.assert_allclose(model.documents(shares)["share"], shares.mean(), rtol=1e-12)
+    assert model.documents(TEXTS[:4], topic=2, number=1)["excerpt"][0] in TEXTS[:4]
+    table.to_csv(tmp_path / "new.csv", index_label="id")
+    asked = (model.path, tmp_path / "new.csv", "--topic", 2, "--number", 5, "--text", "body", "--json")
+    assert json.loads(invoke("documents", *asked).out) == new.to_dict("records")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("model", "model.corpus", "model.moments", "model.shares.parquet", "new.csv")
+    ]
+    with pytest.raises(sj.InputError, match="has shares of topics 1, 2, and the model shows 0, 1, 2"):
+        model.unmerge(2).documents(shares, topic=2)
+    shutil.rmtree(tmp_path / "model.corpus")
+    with pytest.raises(sj.InputError, match="the corpus of this model is unknown"):
+        sj.TopicModel(model.path).documents(topic=2)
+
+
 def model_corpus(made: Path) -> Any:
     return sj.open_corpus(made / "corpus")
 

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from streaming_jsmf import Execution, InputError, TopicModel, ingest, transform
+from streaming_jsmf import Execution, InputError, TopicModel, documents_of_topic, ingest, transform
 from streaming_jsmf.corpus import open_corpus
 from streaming_jsmf.corpus.units import Partition
 from streaming_jsmf.documents import transform_job
@@ -360,7 +360,8 @@ def test_a_directory_of_other_parts_is_found(
     shutil.copy(two / "part-00000.parquet", one)
     refused(invoke("documents", model, one, "--topic", 1), 3, f"{one}/part-00000.parquet has sha256 ")
     # A part is no result.
-    refused(invoke("documents", model, two / "part-00000.parquet"), 2, "these are not topic shares")
+    with pytest.raises(InputError, match="these are not topic shares"):
+        documents_of_topic(model, two / "part-00000.parquet", 1)
 
 
 @pytest.mark.parametrize("name", ["s.parquet", "s", "s.zarr"])

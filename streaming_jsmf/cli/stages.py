@@ -146,9 +146,9 @@ def infer(
     """
     from streaming_jsmf.topics.infer import infer_each
 
-    numbers, own = topic_numbers(topics), _popped(options, "partitions", "overwrite", "workers")
-    settings = engine_settings_of(numbers[0], None, options)
-    made = infer_each(moments, model, numbers, settings, listener=listener, **own)
+    n_topics, own = topic_numbers(topics), _popped(options, "partitions", "overwrite", "workers")
+    settings = engine_settings_of(n_topics[0], None, options)
+    made = infer_each(moments, model, n_topics, settings, listener=listener, **own)
     return partial(print_topics, *made, as_json=as_json)
 
 

@@ -283,6 +283,8 @@ class DocumentQuery(Settings):
         List the documents of this corpus whose words the topics explain least.
     number
         Number of documents to list.
+    columns
+        Columns of metadata to list with the text of each document, such as date,author, or all.
     """
 
     topic: int | None = _question(None, absent="all topics", metavar="K")
@@ -290,6 +292,9 @@ class DocumentQuery(Settings):
     similar: str | None = _question(None, absent="none", metavar="DOCUMENT_ID")
     outliers: Any = _question(None, absent="none", metavar="CORPUS")
     number: int | None = _question(None, absent=str(DEFAULT_NUMBER), ge=1)
+    columns: Literal["all"] | tuple[str, ...] | None = _question(
+        None, absent="the text, or all columns without one", metavar="COLUMNS"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

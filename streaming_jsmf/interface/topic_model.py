@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from upath import UPath
 
-from streaming_jsmf.config import DEFAULT_WORDS
+from streaming_jsmf.config import DEFAULT_WORDS, DocumentQuery
+from streaming_jsmf.config.fields import declared_in
 from streaming_jsmf.corpus.format import Corpus, open_corpus
 from streaming_jsmf.display import location, printable
 from streaming_jsmf.documents import queries as documents
 from streaming_jsmf.documents.over_time import over_time as documents_over_time
-from streaming_jsmf.documents.transform import transform
+from streaming_jsmf.documents.transform import shares_of, transform
 from streaming_jsmf.errors import InputError
 from streaming_jsmf.reporting.contents import read_contents
 from streaming_jsmf.reporting.layout import Tree, topic_tree
@@ -29,7 +30,7 @@ from streaming_jsmf.topics.edits import TopicEdits, edit_topics, read_edits
 from streaming_jsmf.topics.store import (
     AnyModel,
     Model,
-    beside,
+    corpus_beside,
     model_path,
     open_model,
     read_model,
@@ -102,9 +103,7 @@ class TopicModel:
     @property
     def corpus(self) -> Corpus | None:
         """The corpus used by ``fit``; None if it is unknown or missing."""
-        own = beside(self.path, "corpus")
-        place = self._corpus or (str(own) if isinstance(own, Path) and own.is_dir() else None)
-        return None if place is None else open_corpus(place)
+        return open_corpus(self._corpus) if self._corpus else corpus_beside(self.path)
 
     @property
     def edits(self) -> TopicEdits:
@@ -201,14 +200,25 @@ class TopicModel:
     def _tree(self) -> Tree:
         return topic_tree(read_contents(self.path).affinity)
 
-    def documents(self, shares: str | Path, topic: int | None = None, **options: Any) -> pd.DataFrame:
+    def documents(self, shares: Any = None, topic: int | None = None, **options: Any) -> pd.DataFrame:
         """Return the top documents of a topic or, with ``by`` or without ``topic``, mean shares by a column.
 
-        Options are ``number``, ``by``, ``similar`` and ``outliers``, as of the verb; see ``documents_of_topic``,
-        ``shares_by``, ``similar_documents`` and ``least_explained_documents``. ``shares`` is the file that
-        ``transform`` wrote with this model.
+        By default of the corpus of ``fit``, whose shares are computed once and kept next to a model on a disk
+        (``MODEL.shares.parquet``). ``shares`` are others: what ``transform`` wrote or returned, or texts, a table, a
+        file or a corpus, as in ``transform`` and with its options, such as ``text="body"``.
+
+        Options of the query are ``number``, ``columns``, ``by``, ``similar`` and ``outliers``, as of the verb; see
+        ``documents_of_topic``, ``shares_by``, ``similar_documents`` and ``least_explained_documents``.
+
+        Examples
+        --------
+        >>> model.documents(topic=0)  # doctest: +SKIP
+        >>> model.documents(["a new text", "another one"], topic=0, number=1)  # doctest: +SKIP
         """
-        return documents.query(self, shares, topic=topic, **options).to_pandas()
+        of_query = declared_in((DocumentQuery,)).keys()
+        asked = {name: options.pop(name) for name in [*options] if name in of_query}
+        with shares_of(self, shares, self.corpus, **options) as found:
+            return documents.query(self, found, topic=topic, **asked).to_pandas()
 
     def over_time(self, by: str, shares: str | Path | None = None, **options: Any) -> pd.DataFrame:
         """Return mean topic shares in each period of time; options are those of the function ``over_time``.
@@ -220,8 +230,7 @@ class TopicModel:
             raise InputError("the corpus of this model is unknown; give shares=, and corpus= for words")
         if options.get("words"):
             options["corpus"] = given
-        with tempfile.TemporaryDirectory(prefix="streaming-jsmf-") as folder:
-            found = shares or transform(self, given, Path(folder) / "shares.parquet").path
+        with shares_of(self, shares, given) as found:
             return documents_over_time(self, found, by, **options)
 
     def transform(self, source: Any, **options: Any) -> pd.DataFrame:
