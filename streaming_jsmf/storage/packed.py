@@ -7,21 +7,26 @@ commits the file.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_jsmf.errors import StoreError
+from streaming_jsmf.errors import StoreError, first_line
 from streaming_jsmf.storage.arrays import CHUNK_BYTES, ArrayDigest, RunningDigest, chunk_rows, digest
-from streaming_jsmf.storage.paths import StorePath, file_written, open_ranges
+from streaming_jsmf.storage.local import require_regular
+from streaming_jsmf.storage.objects import Ranges, reaching
+from streaming_jsmf.storage.paths import StorePath
 
 
 def write_packed(path: StorePath, arrays: Mapping[str, NDArray[Any]]) -> dict[str, ArrayDigest]:
     """Write arrays to a new file, at most one chunk in memory; return their digests in this order."""
     digests = {}
-    with file_written(path) as stream:
+    with _written(path) as stream:
         for name, values in arrays.items():
             total, rows = RunningDigest(values.dtype), chunk_rows(values)
             for start in range(0, len(values), rows):
@@ -43,7 +48,7 @@ def read_packed(
     sizes = [math.prod(known.shape) * np.dtype(known.dtype).itemsize for known in digests.values()]
     arrays, start = {}, 0
     try:
-        with open_ranges(path, sum(sizes), CHUNK_BYTES) as stream:
+        with _opened(path, sum(sizes), CHUNK_BYTES) as stream:
             for (name, known), size in zip(digests.items(), sizes, strict=True):
                 if name not in without:
                     values = np.empty(known.shape, known.dtype)
@@ -64,3 +69,25 @@ def _fill(stream: Any, values: NDArray[Any]) -> None:
         piece = into[start : start + CHUNK_BYTES]
         if stream.readinto(piece) < len(piece):
             raise EOFError
+
+
+def _opened(path: StorePath, size: int, at_once: int) -> BufferedReader:
+    """Open a file of known size, of which about ``at_once`` bytes are read in a request."""
+    if isinstance(path, Path):
+        return require_regular(path, StoreError).open("rb")
+    return BufferedReader(Ranges(path, size), max(1, min(size, at_once)))
+
+
+@contextmanager
+def _written(path: StorePath) -> Iterator[Any]:
+    """Open a new file as a binary stream; until something else commits it, it may be incomplete."""
+    if isinstance(path, Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as stream:
+            yield stream
+        return
+    try:
+        with reaching(path), path.fs.open(path.path, "wb") as stream:
+            yield stream
+    except FileNotFoundError as error:
+        raise StoreError(f"{path}: cannot be written ({first_line(error)}); is the bucket there?") from error

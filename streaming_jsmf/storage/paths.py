@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from io import BufferedIOBase, BufferedReader
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,7 +28,6 @@ from upath import UPath
 from streaming_jsmf.errors import InputError, StoreError, first_line
 from streaming_jsmf.storage.local import LOCAL_SCHEMES, is_no_directory, local_name, possible, require_regular
 from streaming_jsmf.storage.objects import (
-    Ranges,
     asked,
     in_threads,
     objects_at,
@@ -172,28 +171,6 @@ def open_file(path: AnyPath | UPath, **options: Any) -> Iterator[BufferedIOBase]
         fs, inner = file_system(path)
         with fs.open(inner, "rb", **options) as stream:
             yield stream
-
-
-def open_ranges(path: StorePath, size: int, at_once: int) -> BufferedReader:
-    """Open a file of known size, of which about ``at_once`` bytes are read in a request; errors as ``read_bytes``."""
-    if isinstance(path, Path):
-        return require_regular(path, StoreError).open("rb")
-    return BufferedReader(Ranges(path, size), max(1, min(size, at_once)))
-
-
-@contextmanager
-def file_written(path: StorePath) -> Iterator[Any]:
-    """Open a new file as a binary stream; until something else commits it, it may be incomplete."""
-    if isinstance(path, Path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as stream:
-            yield stream
-        return
-    try:
-        with reaching(path), path.fs.open(path.path, "wb") as stream:
-            yield stream
-    except FileNotFoundError as error:
-        raise StoreError(f"{path}: cannot be written ({first_line(error)}); is the bucket there?") from error
 
 
 def read_bytes(path: AnyPath | UPath) -> bytes:
