@@ -259,7 +259,7 @@ def test_numbers_as_words_and_no_count_column(tmp_path):
     source = parquet_source(tmp_path, table, document="d", word="w", count=None)
     assert read(source, tmp_path).documents == {7: {str(2**63): 1, "5": 1}}
     columns = {"header": "none", "columns": ["document", "word"], "count": None}
-    layout = {"delimiter": "\\t", "quoting": "none", **columns}
+    layout = {"delimiter": "\t", "quoting": "none", **columns}
     text = 'u1\tsong a\nu1\tsong a\nu2\t"raw'
     found = read(csv_source(tmp_path, text, **layout), tmp_path)
     assert found.documents == {"u1": {"song a": 2}, "u2": {'"raw': 1}}
