@@ -307,7 +307,7 @@ def test_csv_has_a_column_for_each_shown_topic(
         other.unlink()
     out = tmp_path / "s.csv"
     made = invoke("transform", named, odd, out, "--workers", 1)
-    assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 4 topics)\n")
+    assert (made.code, made.out) == (0, f"shares: {out} (30 documents, 1 without known words, 4 topics)\n")
     assert "'tags' is list" in made.err
     found, theta = pd.read_csv(out), expected(drawn)[:30]
     assert list(found) == ["document_id", "year", "title", "0", "3: prices"]
@@ -423,7 +423,7 @@ def test_bad_corpora(model: Path, drawn: Planted, tmp_path: Path) -> None:
 def test_the_verb(corpus: Path, model: Path, tmp_path: Path, invoke: Command) -> None:
     out = tmp_path / "s.parquet"
     made = invoke("transform", model, corpus, out, "--top", 3, "--workers", 1)
-    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 4 topics)\n")
+    assert (made.code, made.out) == (0, f"shares: {out} (90 documents, 1 without known words, 4 topics)\n")
     assert "transform: finished" in made.err
     about = open_shares(out).about
     assert about.top == 3
